@@ -1,0 +1,38 @@
+# shoal_build_settings(TARGET): how shoal's own code is compiled. Nothing here reaches a user's program.
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(CCACHE_PROGRAM ccache)
+  if(CCACHE_PROGRAM)
+    # A precompiled header changes its time stamp at every build: without this sloppiness ccache refuses to
+    # look at sources that use one.
+    set(CMAKE_CXX_COMPILER_LAUNCHER
+        env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE_PROGRAM})
+  endif()
+endif()
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)   # libtorch of a Python environment lies in no library path
+
+function(shoal_build_settings target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  # Frame pointers: the stack traces of failed processes and `perf` are right at next to no cost.
+  # -fpch-preprocess: ccache asks for it where precompiled headers are used.
+  target_compile_options(${target} PRIVATE -fno-omit-frame-pointer -Wall -Wextra -Wnon-virtual-dtor
+                         $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  if(SHOAL_WERROR)
+    # The excepted ones come from the optimizer's guesses, also inside system headers, and differ between
+    # compiler versions: they are shown, and stop no build.
+    target_compile_options(${target} PRIVATE -Werror -Wno-error=maybe-uninitialized -Wno-error=array-bounds
+      -Wno-error=stringop-overflow -Wno-error=stringop-overread -Wno-error=restrict)
+  endif()
+  if(SHOAL_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${SHOAL_SANITIZE} -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${SHOAL_SANITIZE})
+  endif()
+endfunction()

@@ -1,0 +1,29 @@
+# shoal_library(FOLDER LINKS target...): the library shoal_FOLDER (alias shoal::FOLDER) of all sources in the calling
+# folder and its sub-folders. A folder without sources is a library of headers.
+
+function(shoal_library folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINKS;PRIVATE_LINKS")
+  set(target shoal_${folder})
+  file(GLOB sources CONFIGURE_DEPENDS *.cpp */*.cpp)
+  file(GLOB headers CONFIGURE_DEPENDS *.h */*.h)
+  if(sources)
+    add_library(${target} ${sources})
+    set(scope PUBLIC)
+    shoal_build_settings(${target})
+    # Also as static libraries these may end up inside somebody's shared object.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION}
+                          SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    target_link_libraries(${target} PRIVATE ${arg_PRIVATE_LINKS})
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+    target_compile_features(${target} INTERFACE cxx_std_20)
+  endif()
+  add_library(shoal::${folder} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder})
+  target_include_directories(${target} ${scope}
+    $<BUILD_INTERFACE:${SHOAL_INCLUDE_TREE}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} ${scope} ${arg_LINKS})
+  set_property(GLOBAL APPEND PROPERTY SHOAL_LIBRARIES ${target})
+  set_property(GLOBAL PROPERTY SHOAL_HEADERS_${folder} "${headers}")
+endfunction()

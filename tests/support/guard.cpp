@@ -1,0 +1,80 @@
+// Version 2 declares its listeners only on request.
+#define CATCH_CONFIG_EXTERNAL_INTERFACES
+#include "tests/support/guard.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/snapshot.h"
+#include "tests/support/watchdog.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+namespace shoal::test {
+namespace {
+
+std::set<pid_t> allowed_children;
+int leaking = 0;
+
+// Children that were killed but are not gone yet, and blocks that another process gives back a moment later, are no leaks.
+constexpr auto kGrace = std::chrono::seconds(2);
+
+std::vector<std::string> find_lasting_leaks(const Snapshot& before) {
+  const auto deadline = std::chrono::steady_clock::now() + kGrace;
+  while (true) {
+    const auto leaks = find_leaks(before, take_snapshot(), allowed_children);
+    if (leaks.empty() || std::chrono::steady_clock::now() > deadline) return leaks;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+class LeakGuard : public ListenerBase {
+ public:
+  using ListenerBase::ListenerBase;
+
+  void testCaseStarting(const Catch::TestCaseInfo& test) override {
+    if (!warmed_up_) {
+      start_watchdog("warm_up before: " + test.name);
+      warm_up();
+      take_snapshot();  // its own first use opens what stays open (the locale, for one)
+      warmed_up_ = true;
+    }
+    start_watchdog(test.name);
+    before_ = take_snapshot();
+  }
+
+  void testCaseEnded(const Catch::TestCaseStats& stats) override {
+    const auto leaks = find_lasting_leaks(before_);
+    stop_watchdog();
+    for (const auto& leak : leaks) {
+      std::fprintf(stderr, "LEAK '%s': %s\n", std::string(stats.testInfo->name).c_str(), leak.c_str());
+    }
+    if (!leaks.empty()) ++leaking;
+  }
+
+ private:
+  bool warmed_up_ = false;
+  Snapshot before_;
+};
+
+CATCH_REGISTER_LISTENER(LeakGuard)
+
+}  // namespace
+
+__attribute__((weak)) void warm_up() {}
+
+void allow_child(pid_t pid) { allowed_children.insert(pid); }
+
+int leaking_tests() { return leaking; }
+
+int test_scale() {
+  const char* text = std::getenv("SHOAL_TEST_SCALE");
+  const int scale = text == nullptr ? 1 : std::atoi(text);
+  if (scale <= 0) throw std::invalid_argument(fmt::format("SHOAL_TEST_SCALE={}: give a whole number, at least 1", text));
+  return scale;
+}
+
+}  // namespace shoal::test

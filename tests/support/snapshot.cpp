@@ -1,0 +1,97 @@
+#include "tests/support/snapshot.h"
+
+#include <shoal/ipc/heap.h>
+
+#include <fmt/format.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace shoal::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<int, std::string> read_descriptors() {
+  std::map<int, std::string> result;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const fs::path target = fs::read_symlink(entry, error);
+    if (error) continue;
+    const std::string text = target.string();
+    // The descriptor of this very iteration.
+    if (text.starts_with("/proc/") && text.ends_with("/fd")) continue;
+    result[std::stoi(entry.path().filename())] = text;
+  }
+  return result;
+}
+
+std::map<std::string, std::size_t> read_mappings() {
+  std::map<std::string, std::size_t> result;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::uint64_t begin = 0, end = 0;
+    char permissions[5] = "";
+    int path_at = 0;
+    std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %*s %*s %*s %n", &begin, &end, permissions, &path_at);
+    const std::string path = line.substr(path_at);
+    const bool shared = permissions[3] == 's';
+    const bool private_file = path.starts_with('/') && path.find(".so") == std::string::npos;
+    // Bytes rather than mappings: a change of protection splits one in two. Libraries load at first use and stay.
+    if (shared || private_file) result[path.empty() ? "anonymous shared memory" : path] += end - begin;
+  }
+  return result;
+}
+
+std::map<pid_t, std::string> read_children() {
+  std::map<pid_t, std::string> result;
+  for (const auto& task : fs::directory_iterator("/proc/self/task")) {
+    std::ifstream children(task.path() / "children");
+    for (pid_t pid = 0; children >> pid;) {
+      std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+      std::stringstream text;
+      text << stat.rdbuf();
+      // pid (name) state ...; the name may hold anything, so the last parenthesis counts.
+      const std::string line = text.str();
+      const auto open = line.find('('), close = line.rfind(')');
+      if (close == std::string::npos || close + 2 >= line.size()) continue;
+      const bool zombie = line[close + 2] == 'Z';
+      result[pid] = line.substr(open, close - open + 1) + (zombie ? ", dead but never waited for" : ", running");
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Snapshot take_snapshot() { return {read_descriptors(), read_mappings(), read_children(), heap_bytes_in_use()}; }
+
+std::vector<std::string> find_leaks(const Snapshot& before, const Snapshot& after, const std::set<pid_t>& allowed) {
+  std::vector<std::string> leaks;
+  // A descriptor that was replaced (closed and opened anew) is none too many.
+  if (after.descriptors.size() > before.descriptors.size()) {
+    for (const auto& [number, target] : after.descriptors) {
+      const auto old = before.descriptors.find(number);
+      if (old == before.descriptors.end() || old->second != target) {
+        leaks.push_back(fmt::format("descriptor {} -> {}", number, target));
+      }
+    }
+  }
+  for (const auto& [path, bytes] : after.mappings) {
+    const auto old = before.mappings.find(path);
+    const std::size_t had = old == before.mappings.end() ? 0 : old->second;
+    if (bytes > had) leaks.push_back(fmt::format("mapping of {}: {} bytes more", path, bytes - had));
+  }
+  for (const auto& [pid, state] : after.children) {
+    if (before.children.count(pid) == 0 && allowed.count(pid) == 0) leaks.push_back(fmt::format("child {} {}", pid, state));
+  }
+  if (after.heap_bytes > before.heap_bytes) {
+    leaks.push_back(fmt::format("shared heap: {} bytes in use, {} before", after.heap_bytes, before.heap_bytes));
+  }
+  return leaks;
+}
+
+}  // namespace shoal::test
