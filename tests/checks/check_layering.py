@@ -1,0 +1,36 @@
+"""tensors -> ipc <- runtime, workers -> all three: nothing includes upwards, and libtorch is in tensors and workers alone."""
+
+import re
+
+from repository import finish, root, tracked
+
+may_include = {
+    "ipc": {"ipc"},
+    "runtime": {"ipc", "runtime"},
+    "tensors": {"ipc", "tensors"},
+    "workers": {"ipc", "runtime", "tensors", "workers"},
+}
+without_torch = {"ipc", "runtime"}
+torch_folders = ("torch/", "ATen/", "c10/", "caffe2/")
+include = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")', re.MULTILINE)
+
+faults = []
+includes = 0
+for name in tracked(*(f"{layer}/**" for layer in may_include)):
+    if not name.endswith((".h", ".cpp", ".inl", ".cu")):
+        continue
+    layer = name.split("/")[0]
+    for match in include.finditer((root / name).read_text()):
+        includes += 1
+        system, quoted = match.groups()
+        if quoted is not None:
+            faults.append(f'{name}: #include "{quoted}": write <shoal/FOLDER/name.h>')
+            continue
+        if system == "shoal/shoal.h":
+            faults.append(f"{name}: <shoal/shoal.h> is for users: include what is needed")
+        elif system.startswith("shoal/") and system.split("/")[1] not in may_include[layer]:
+            if name != "workers/shoal.h":
+                faults.append(f"{name}: {layer} may not include <{system}>")
+        elif system.startswith(torch_folders) and layer in without_torch:
+            faults.append(f"{name}: {layer} may not know libtorch: <{system}>")
+finish("layering", f"{includes} includes", faults)

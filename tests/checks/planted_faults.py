@@ -1,0 +1,62 @@
+"""Plants one fault for each rule in a repository made for it, and expects the check to name it; and no fault in a clean one."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+here = pathlib.Path(__file__).resolve().parent
+clean = {
+    ".clang-format": (here.parents[1] / ".clang-format").read_text(),
+    "ipc/queue.h": "#pragma once\n#include <vector>\n",
+    "README.md": "# Title\n\nSee [the house](docs/architecture.md#the-house) and `ipc/queue.h`.\n",
+    "docs/architecture.md": "# The house\n\n`ipc/queue` is the queue.\n",
+}
+# check, file planted, its content, what the check has to say
+faults = [
+    ("format", "ipc/queue.h", "int   f( );\n", "queue.h"),
+    ("layering", "ipc/queue.h", "#include <shoal/runtime/spawn.h>\n", "ipc may not include <shoal/runtime/spawn.h>"),
+    ("layering", "tensors/share.h", "#include <shoal/runtime/spawn.h>\n", "tensors may not include <shoal/runtime/spawn.h>"),
+    ("layering", "runtime/spawn.h", "#include <ATen/ATen.h>\n", "runtime may not know libtorch"),
+    ("layering", "ipc/queue.h", '#include "ring.h"\n', 'write <shoal/FOLDER/name.h>'),
+    ("layering", "workers/pool.h", "#include <shoal/shoal.h>\n", "<shoal/shoal.h> is for users"),
+    ("tracked", "build/release/x.txt", "x\n", "build/release/x.txt: build output"),
+    ("tracked", "ipc/queue.o", "x\n", "ipc/queue.o: build output"),
+    ("tracked", "bench/program", "\x7fELF and so on", "bench/program: an ELF file"),
+    ("tracked", "notes.txt", "x\n", "notes.txt: nothing but"),
+    ("sizes", "ipc/queue.h", "// A queue.\n" + "int x;\n" * 601, "ipc/queue.h: 602 lines"),
+    ("sizes", "docs/page.md", "line\n" * 251, "docs/page.md: 251 lines"),
+    ("docs", "README.md", "[x](docs/nothing.md)\n", "docs/nothing.md: no such file"),
+    ("docs", "README.md", "[x](docs/architecture.md#nowhere)\n", "docs/architecture.md#nowhere: no such heading"),
+    ("docs", "README.md", "`ipc/gone.h`\n", "names ipc/gone.h, which does not exist"),
+    ("docs", "ipc/other.cpp", "int x;\n", "does not name ipc/other.cpp"),
+]
+
+
+def run_check(check, files):
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        subprocess.run(["git", "init", "-q", folder], check=True)
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        command = [sys.executable, here / f"check_{check}.py", folder]
+        result = subprocess.run(command, capture_output=True, text=True)
+        return result.returncode, result.stdout + result.stderr
+
+
+wrong = []
+for check in sorted({fault[0] for fault in faults}):
+    code, output = run_check(check, clean)
+    if code != 0:
+        wrong.append(f"{check} fails on a clean repository:\n{output}")
+    code, output = run_check(check, {})
+    if code != 1:
+        wrong.append(f"{check} passes on an empty repository:\n{output}")
+for check, name, text, expected in faults:
+    code, output = run_check(check, {**clean, name: text})
+    if code != 1 or expected not in output:
+        wrong.append(f"{check} did not say '{expected}' of {name}:\n{output}")
+print("\n".join(wrong))
+print(f"{len(faults)} planted faults, {len(wrong)} checks that went wrong")
+sys.exit(1 if wrong else 0)
