@@ -42,21 +42,23 @@ class LeakGuard : public ListenerBase {
       take_snapshot();  // its own first use opens what stays open (the locale, for one)
       warmed_up_ = true;
     }
-    start_watchdog(test.name);
+    name_ = test.name;
+    start_watchdog(name_);
     before_ = take_snapshot();
   }
 
-  void testCaseEnded(const Catch::TestCaseStats& stats) override {
+  void testCaseEnded(const Catch::TestCaseStats&) override {
     const auto leaks = find_lasting_leaks(before_);
     stop_watchdog();
     for (const auto& leak : leaks) {
-      std::fprintf(stderr, "LEAK '%s': %s\n", std::string(stats.testInfo->name).c_str(), leak.c_str());
+      std::fprintf(stderr, "LEAK '%s': %s\n", name_.c_str(), leak.c_str());
     }
     if (!leaks.empty()) ++leaking;
   }
 
  private:
   bool warmed_up_ = false;
+  std::string name_;
   Snapshot before_;
 };
 
