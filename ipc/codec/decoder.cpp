@@ -1,0 +1,39 @@
+#include <fmt/format.h>
+#include <shoal/ipc/codec/decoder.h>
+
+#include <algorithm>
+
+namespace shoal {
+
+std::size_t Decoder::read_count(std::size_t least) {
+  // Elements of no bytes at all (std::monostate) exist; more than a million of them is no message.
+  constexpr std::size_t kMostEmpty = 1u << 20;
+  auto count = read<std::uint64_t>();
+  std::size_t most = least == 0 ? std::max(left(), kMostEmpty) : left() / least;
+  if (count > most) throw DecodeError(fmt::format("{} elements announced where at most {} fit", count, most));
+  return count;
+}
+
+const Hold& Decoder::handle(std::uint32_t index) const {
+  if (index >= handles_.size())
+    throw DecodeError(fmt::format("handle {} of a message with {} handles", index, handles_.size()));
+  return handles_[index];
+}
+
+std::shared_ptr<void>& Decoder::object(std::uint32_t index) {
+  if (objects_.size() < handles_.size()) objects_.resize(handles_.size());
+  (void)handle(index);  // checks the index
+  return objects_[index];
+}
+
+void Decoder::finish() const {
+  if (!bytes_.empty()) throw DecodeError(fmt::format("{} bytes left behind the value", bytes_.size()));
+}
+
+void Decoder::fail_short(std::size_t size) const {
+  throw DecodeError(fmt::format("the message ends: {} bytes wanted, {} left", size, bytes_.size()));
+}
+
+void Decoder::fail_deep() { throw DecodeError(fmt::format("values nested deeper than {} levels", kDeepest)); }
+
+}  // namespace shoal

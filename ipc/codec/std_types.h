@@ -1,0 +1,288 @@
+// Codecs of arithmetic types, enums and the standard library's types.
+#pragma once
+
+#include <shoal/ipc/codec/base.h>
+
+#include <array>
+#include <bitset>
+#include <chrono>
+#include <complex>
+#include <deque>
+#include <filesystem>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace shoal {
+
+/// Types whose bytes are their value: copied as they lie, whole arrays of them at once.
+template <class T>
+constexpr bool kBytesAreValue = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+
+template <class T>
+  requires(std::is_arithmetic_v<T>)
+struct Codec<T> {
+  static constexpr std::uint64_t schema() {
+    return schema_hash(std::is_same_v<T, bool> ? "bool" : std::is_floating_point_v<T> ? "float" : std::is_signed_v<T> ? "int" : "uint",
+                       std::uint64_t(sizeof(T)));
+  }
+  static void encode(Encoder& encoder, T value) { encoder.write(value); }
+  static T decode(Decoder& decoder) {
+    if constexpr (std::is_same_v<T, bool>) {
+      auto byte = decoder.read<std::uint8_t>();  // any other byte in a bool is undefined behaviour
+      if (byte > 1) throw DecodeError("a bool that is neither 0 nor 1");
+      return byte == 1;
+    } else {
+      return decoder.read<T>();
+    }
+  }
+};
+
+template <class T>
+  requires(std::is_enum_v<T>)
+struct Codec<T> {
+  using Number = std::underlying_type_t<T>;
+  static constexpr std::uint64_t schema() { return schema_hash("enum", schema_of<Number>()); }
+  static void encode(Encoder& encoder, T value) { encoder.write(static_cast<Number>(value)); }
+  static T decode(Decoder& decoder) { return static_cast<T>(shoal::decode<Number>(decoder)); }
+};
+
+template <>
+struct Codec<std::monostate> {
+  static constexpr std::uint64_t schema() { return schema_hash("monostate"); }
+  static void encode(Encoder&, std::monostate) {}
+  static std::monostate decode(Decoder&) { return {}; }
+};
+
+template <class T>
+struct Codec<std::complex<T>> {
+  static constexpr std::uint64_t schema() { return schema_hash("complex", schema_of<T>()); }
+  static void encode(Encoder& encoder, const std::complex<T>& value) { encoder.write(value); }
+  static std::complex<T> decode(Decoder& decoder) { return decoder.read<std::complex<T>>(); }
+};
+
+template <std::size_t N>
+struct Codec<std::bitset<N>> {
+  static constexpr std::uint64_t schema() { return schema_hash("bitset", std::uint64_t(N)); }
+  static void encode(Encoder& encoder, const std::bitset<N>& value) { shoal::encode(encoder, value.to_string()); }
+  static std::bitset<N> decode(Decoder& decoder) {
+    std::string digits = shoal::decode<std::string>(decoder);
+    if (digits.size() != N || digits.find_first_not_of("01") != std::string::npos) throw DecodeError("not a bitset");
+    return std::bitset<N>(digits);
+  }
+};
+
+template <class Rep, class Period>
+struct Codec<std::chrono::duration<Rep, Period>> {
+  using Duration = std::chrono::duration<Rep, Period>;
+  static constexpr std::uint64_t schema() {
+    return schema_hash("duration", schema_of<Rep>(), std::uint64_t(Period::num), std::uint64_t(Period::den));
+  }
+  static void encode(Encoder& encoder, Duration value) { encoder.write(value.count()); }
+  static Duration decode(Decoder& decoder) { return Duration(shoal::decode<Rep>(decoder)); }
+};
+
+template <class Clock, class Duration>
+struct Codec<std::chrono::time_point<Clock, Duration>> {
+  static constexpr std::uint64_t schema() { return schema_hash("time_point", schema_of<Duration>()); }
+  static void encode(Encoder& encoder, std::chrono::time_point<Clock, Duration> value) {
+    shoal::encode(encoder, value.time_since_epoch());
+  }
+  static std::chrono::time_point<Clock, Duration> decode(Decoder& decoder) {
+    return std::chrono::time_point<Clock, Duration>(shoal::decode<Duration>(decoder));
+  }
+};
+
+template <>
+struct Codec<std::filesystem::path> {
+  static constexpr std::uint64_t schema() { return schema_hash("path"); }
+  static void encode(Encoder& encoder, const std::filesystem::path& value) { shoal::encode(encoder, value.native()); }
+  static std::filesystem::path decode(Decoder& decoder) { return shoal::decode<std::string>(decoder); }
+};
+
+namespace codec_detail {
+
+template <class Sequence>
+void encode_elements(Encoder& encoder, const Sequence& sequence) {
+  encoder.write(std::uint64_t(sequence.size()));
+  for (const auto& element : sequence) shoal::encode<typename Sequence::value_type>(encoder, element);
+}
+
+template <class Sequence, class Element = typename Sequence::value_type>
+Sequence decode_elements(Decoder& decoder) {
+  Sequence result;
+  for (std::size_t left = decoder.read_count(0); left != 0; --left)
+    result.insert(result.end(), shoal::decode<Element>(decoder));
+  return result;
+}
+
+/// Sequences whose elements lie side by side and are their bytes.
+template <class Sequence>
+Sequence decode_bytes(Decoder& decoder) {
+  using Element = typename Sequence::value_type;
+  std::size_t count = decoder.read_count(sizeof(Element));
+  auto bytes = decoder.read(count * sizeof(Element));
+  Sequence result(count, Element{});
+  if (count != 0) std::memcpy(result.data(), bytes.data(), bytes.size());
+  return result;
+}
+
+template <class Sequence>
+void encode_bytes(Encoder& encoder, const Sequence& sequence) {
+  encoder.write(std::uint64_t(sequence.size()));
+  encoder.write(sequence.data(), sequence.size() * sizeof(typename Sequence::value_type));
+}
+
+}  // namespace codec_detail
+
+template <class C>
+struct Codec<std::basic_string<C>> {
+  static constexpr std::uint64_t schema() { return schema_hash("string", std::uint64_t(sizeof(C))); }
+  static void encode(Encoder& encoder, const std::basic_string<C>& value) { codec_detail::encode_bytes(encoder, value); }
+  static std::basic_string<C> decode(Decoder& decoder) {
+    return codec_detail::decode_bytes<std::basic_string<C>>(decoder);
+  }
+};
+
+template <class T>
+struct Codec<std::vector<T>> {
+  static constexpr std::uint64_t schema() { return schema_hash("sequence", schema_of<T>()); }
+  static void encode(Encoder& encoder, const std::vector<T>& value) {
+    if constexpr (kBytesAreValue<T>)
+      codec_detail::encode_bytes(encoder, value);
+    else
+      codec_detail::encode_elements(encoder, value);
+  }
+  static std::vector<T> decode(Decoder& decoder) {
+    if constexpr (kBytesAreValue<T>)
+      return codec_detail::decode_bytes<std::vector<T>>(decoder);
+    else
+      return codec_detail::decode_elements<std::vector<T>>(decoder);
+  }
+};
+
+/// Sequences, sets and maps, element by element.
+template <class C, class Element = typename C::value_type>
+struct ElementwiseCodec {
+  static constexpr std::uint64_t schema() { return schema_hash("sequence", schema_of<Element>()); }
+  static void encode(Encoder& encoder, const C& value) {
+    encoder.write(std::uint64_t(value.size()));
+    for (const auto& element : value) shoal::encode<Element>(encoder, element);
+  }
+  static C decode(Decoder& decoder) { return codec_detail::decode_elements<C, Element>(decoder); }
+};
+
+template <class T>
+struct Codec<std::deque<T>> : ElementwiseCodec<std::deque<T>> {};
+template <class T>
+struct Codec<std::list<T>> : ElementwiseCodec<std::list<T>> {};
+template <class T, class L>
+struct Codec<std::set<T, L>> : ElementwiseCodec<std::set<T, L>> {};
+template <class T, class L>
+struct Codec<std::multiset<T, L>> : ElementwiseCodec<std::multiset<T, L>> {};
+template <class T, class H, class E>
+struct Codec<std::unordered_set<T, H, E>> : ElementwiseCodec<std::unordered_set<T, H, E>> {};
+template <class K, class V, class L>
+struct Codec<std::map<K, V, L>> : ElementwiseCodec<std::map<K, V, L>, std::pair<K, V>> {};
+template <class K, class V, class L>
+struct Codec<std::multimap<K, V, L>> : ElementwiseCodec<std::multimap<K, V, L>, std::pair<K, V>> {};
+template <class K, class V, class H, class E>
+struct Codec<std::unordered_map<K, V, H, E>> : ElementwiseCodec<std::unordered_map<K, V, H, E>, std::pair<K, V>> {};
+
+template <class T, std::size_t N>
+struct Codec<std::array<T, N>> {
+  static constexpr std::uint64_t schema() { return schema_hash("array", schema_of<T>(), std::uint64_t(N)); }
+  static void encode(Encoder& encoder, const std::array<T, N>& value) {
+    for (const T& element : value) shoal::encode(encoder, element);
+  }
+  static std::array<T, N> decode(Decoder& decoder) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::array<T, N>{(void(I), shoal::decode<T>(decoder))...};
+    }(std::make_index_sequence<N>());
+  }
+};
+
+template <class A, class B>
+struct Codec<std::pair<A, B>> {
+  static constexpr std::uint64_t schema() { return schema_hash("tuple", schema_of<A>(), schema_of<B>()); }
+  static void encode(Encoder& encoder, const std::pair<A, B>& value) {
+    shoal::encode<std::remove_cv_t<A>>(encoder, value.first);
+    shoal::encode<B>(encoder, value.second);
+  }
+  static std::pair<A, B> decode(Decoder& decoder) {
+    return std::pair<A, B>{shoal::decode<std::remove_cv_t<A>>(decoder), shoal::decode<B>(decoder)};  // braces: in order
+  }
+};
+
+template <class... T>
+struct Codec<std::tuple<T...>> {
+  static constexpr std::uint64_t schema() { return schema_hash("tuple", schema_of<T>()...); }
+  static void encode(Encoder& encoder, const std::tuple<T...>& value) {
+    std::apply([&](const T&... element) { (shoal::encode(encoder, element), ...); }, value);
+  }
+  static std::tuple<T...> decode(Decoder& decoder) { return std::tuple<T...>{shoal::decode<T>(decoder)...}; }
+};
+
+template <class T>
+struct Codec<std::optional<T>> {
+  static constexpr std::uint64_t schema() { return schema_hash("optional", schema_of<T>()); }
+  static void encode(Encoder& encoder, const std::optional<T>& value) {
+    shoal::encode(encoder, value.has_value());
+    if (value) shoal::encode(encoder, *value);
+  }
+  static std::optional<T> decode(Decoder& decoder) {
+    if (!shoal::decode<bool>(decoder)) return std::nullopt;
+    return shoal::decode<T>(decoder);
+  }
+};
+
+template <class... T>
+struct Codec<std::variant<T...>> {
+  static constexpr std::uint64_t schema() { return schema_hash("variant", schema_of<T>()...); }
+  static void encode(Encoder& encoder, const std::variant<T...>& value) {
+    if (value.valueless_by_exception()) throw std::invalid_argument("a variant without a value cannot be encoded");
+    encoder.write(std::uint32_t(value.index()));
+    std::visit([&](const auto& held) { shoal::encode(encoder, held); }, value);
+  }
+  static std::variant<T...> decode(Decoder& decoder) {
+    return decode_from<0>(decoder.read<std::uint32_t>(), decoder);
+  }
+
+ private:
+  template <std::size_t I>
+  static std::variant<T...> decode_from(std::uint32_t index, Decoder& decoder) {
+    if constexpr (I == sizeof...(T)) {
+      throw DecodeError("a variant with an index past its last alternative");
+    } else {
+      if (index != I) return decode_from<I + 1>(index, decoder);
+      return std::variant<T...>(std::in_place_index<I>,
+                                shoal::decode<std::variant_alternative_t<I, std::variant<T...>>>(decoder));
+    }
+  }
+};
+
+/// Owned, possibly absent, possibly of the type that is being defined: the hash does not look inside,
+/// since it would never end for a tree.
+template <class T>
+struct Codec<std::unique_ptr<T>> {
+  static constexpr std::uint64_t schema() { return schema_hash("unique_ptr"); }
+  static void encode(Encoder& encoder, const std::unique_ptr<T>& value) {
+    shoal::encode(encoder, value != nullptr);
+    if (value) shoal::encode(encoder, *value);
+  }
+  static std::unique_ptr<T> decode(Decoder& decoder) {
+    if (!shoal::decode<bool>(decoder)) return nullptr;
+    return std::make_unique<T>(shoal::decode<T>(decoder));
+  }
+};
+
+}  // namespace shoal

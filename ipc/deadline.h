@@ -1,0 +1,35 @@
+// A point in time by which a wait has to end.
+#pragma once
+
+#include <chrono>
+
+namespace shoal {
+
+/// When a wait gives up. Made from a duration once, at the call, so that retries inside never
+/// prolong what the caller asked for. A plain value.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  static Deadline never() { return Deadline(Clock::time_point::max()); }
+  static Deadline now() { return Deadline(Clock::time_point::min()); }
+  static Deadline after(std::chrono::nanoseconds duration) {
+    auto start = Clock::now();
+    return Deadline(duration < Clock::time_point::max() - start ? start + duration : Clock::time_point::max());
+  }
+
+  bool is_never() const { return at_ == Clock::time_point::max(); }
+  bool passed() const { return at_ == Clock::time_point::min() || (!is_never() && Clock::now() >= at_); }
+  std::chrono::nanoseconds left(std::chrono::nanoseconds at_most) const {
+    if (at_ == Clock::time_point::min()) return std::chrono::nanoseconds(0);
+    if (is_never()) return at_most;
+    auto rest = at_ - Clock::now();
+    return rest < std::chrono::nanoseconds(0) ? std::chrono::nanoseconds(0) : rest < at_most ? rest : at_most;
+  }
+
+ private:
+  explicit Deadline(Clock::time_point at) : at_(at) {}
+  Clock::time_point at_;
+};
+
+}  // namespace shoal

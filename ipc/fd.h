@@ -1,0 +1,30 @@
+// An owned file descriptor.
+#pragma once
+
+#include <utility>
+
+namespace shoal {
+
+/// Owns one file descriptor and closes it. Move-only. Owned by whoever holds the object; not
+/// synchronized. A process that dies has its descriptors closed by the kernel.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int descriptor) noexcept : descriptor_(descriptor) {}
+  Fd(Fd&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~Fd();
+
+  int get() const noexcept { return descriptor_; }
+  explicit operator bool() const noexcept { return descriptor_ >= 0; }
+  int release() noexcept { return std::exchange(descriptor_, -1); }
+  void reset() noexcept { Fd closing(std::exchange(descriptor_, -1)); }
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace shoal

@@ -1,0 +1,107 @@
+// Memory that every process of the session sees: blocks, and holds that keep them.
+#pragma once
+
+#include <shoal/ipc/heap/block.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace shoal {
+
+class Hold;
+
+/// `bytes` of shared memory, not initialized, aligned to 64 bytes (to pages from 4 KiB on). Throws
+/// OutOfSharedMemory. Fast where a block of this size was freed before: about 50 ns.
+Hold allocate_shared(std::size_t bytes, BlockType type = BlockType::kBytes);
+
+/// One hold of this process on a block of the shared heap: the block's bytes stay as long as any
+/// process or message has a hold. Move-only; a Hold object is used by one thread at a time, different
+/// ones by any. When a process dies, its holds are given up by whoever notices.
+class Hold {
+ public:
+  Hold() = default;
+  Hold(Hold&& other) noexcept : ref_(std::exchange(other.ref_, {})) {}
+  Hold& operator=(Hold&& other) noexcept {
+    std::swap(ref_, other.ref_);
+    return *this;
+  }
+  ~Hold() { release(); }
+
+  explicit operator bool() const noexcept { return bool(ref_.block); }
+  BlockOffset block() const noexcept { return ref_.block; }
+  std::byte* data() const noexcept;
+  std::size_t size() const noexcept;  ///< bytes asked for at allocation
+
+  /// One more hold of this process on the same block.
+  Hold share() const;
+  void release() noexcept;
+
+  /// Turns the hold into one that belongs to a message which this process is writing.
+  HoldRef into_transit() &&;
+  /// A further hold on the block for a message.
+  HoldRef share_in_transit() const;
+  /// Takes over a hold that came in a message, or that a message not sent has to give up. The caller
+  /// has validated that it names one.
+  static Hold from_transit(const HoldRef& ref) noexcept;
+
+ private:
+  friend Hold allocate_shared(std::size_t bytes, BlockType type);
+  explicit Hold(HoldRef ref) noexcept;
+  HoldRef ref_;  // `reserved` holds the fork count at which this process got it
+};
+
+/// Bytes of all blocks in use in the session, as asked for. 0 without a session. Looks at every
+/// block: for tests and tables.
+std::size_t heap_bytes_in_use();
+
+/// This process's allocator in the shared heap. Only the owner of an extent allocates in it, so
+/// allocation takes no lock that another process could die with. Threads: any.
+class Heap {
+ public:
+  Heap(std::byte* base, int file);
+  ~Heap();
+
+  BlockMemory memory() const noexcept { return memory_; }
+
+  HoldRef allocate(std::size_t bytes, BlockType type);
+  HoldRef add_hold(BlockOffset block, std::uint32_t word);
+  void drop(const HoldRef& hold) noexcept;
+
+  /// Empties and frees a block that is kClosing in this process's name.
+  void finish_close(BlockOffset block) noexcept;
+
+  /// Gives idle runs of extents back to the system, whoever owns them.
+  void trim();
+  /// What a dead process owned; see reclaim.
+  void reclaim_extents(ProcessTag dead);
+
+  /// Forgets what belongs to the parent, in a forked child.
+  void after_fork() noexcept;
+  /// In a forked child: a hold of this process's own on a block that a hold object from before the
+  /// fork names, if it adopted one.
+  void note_inherited(const HoldRef& own);
+  bool drop_inherited(BlockOffset block) noexcept;
+
+  /// Calls visit(BlockOffset, BlockHeader&) for every header that was ever used.
+  void for_each_block(const std::function<void(BlockOffset, BlockHeader&)>& visit) const;
+  /// Whether a hold that came in a message names a live block and one of its words, which is `word`.
+  bool is_hold(const HoldRef& ref, std::uint32_t word) const noexcept;
+
+ private:
+  struct State;
+  HoldRef allocate_small(std::uint32_t size_class, std::size_t bytes, BlockType type);
+  HoldRef allocate_large(std::size_t bytes, BlockType type);
+  void refill(std::uint32_t size_class);
+  bool collect_hints(std::uint32_t extent, std::uint32_t size_class);
+  bool adopt_orphan(std::uint32_t size_class);
+  HoldRef make_live(BlockOffset block, std::uint64_t payload, std::size_t bytes, BlockType type);
+  void free_block(BlockOffset block) noexcept;
+
+  BlockMemory memory_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal

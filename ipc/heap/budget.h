@@ -1,0 +1,24 @@
+// How much memory the heap may take.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace shoal {
+
+/// The lowest of three limits at this moment: SHOAL_MEMORY_LIMIT, what the cgroup has left and what
+/// the machine has left. A memfd is bounded by nothing: without this check its pages end in the OOM
+/// killer. Plain value; any process may ask at any time.
+struct Budget {
+  std::uint64_t allowed;  // bytes that the heap may hold in all
+  std::string limit;      // which limit that is, for people
+
+  /// `committed`: bytes of extents that may have pages. `resident`: bytes of pages that the heap's
+  /// file has now; the rest of `committed` is promised and not yet missing from what is "left".
+  static Budget now(std::uint64_t committed, std::uint64_t resident);
+};
+
+/// Parses "512M", "8GiB", "1048576". Throws std::invalid_argument that names `what` and the value.
+std::uint64_t parse_bytes(const std::string& text, const std::string& what);
+
+}  // namespace shoal

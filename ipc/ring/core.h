@@ -1,0 +1,136 @@
+// The algorithm of the ring: who may touch which cell when.
+#pragma once
+
+#include <cstdint>
+
+namespace shoal {
+
+/// A place in the order of messages: cell index and lap. In a word, bits 0..23 index, 24..63 lap.
+struct RingTicket {
+  static constexpr unsigned kIndexBits = 24;
+  static constexpr std::uint64_t kLapMask = (1ull << 40) - 1;
+  std::uint64_t word = 0;
+
+  std::uint32_t index() const { return word & ((1u << kIndexBits) - 1); }
+  std::uint64_t lap() const { return word >> kIndexBits; }
+  RingTicket next(std::uint32_t capacity) const {
+    if (index() + 1 < capacity) return {word + 1};
+    return {((lap() + 1) & kLapMask) << kIndexBits};
+  }
+};
+
+/// State of a cell: bits 0..1 phase, 2..13 slot of the process at work on it, 24..63 lap.
+struct CellState {
+  enum Phase : std::uint64_t { kEmpty = 0, kClaimed = 1, kFull = 2, kTaken = 3 };
+  std::uint64_t word = 0;
+
+  static CellState make(Phase phase, std::uint32_t slot, std::uint64_t lap) {
+    return {std::uint64_t(phase) | std::uint64_t(slot) << 2 | (lap & RingTicket::kLapMask) << 24};
+  }
+  Phase phase() const { return Phase(word & 3); }
+  std::uint32_t slot() const { return word >> 2 & 4095; }
+  std::uint64_t lap() const { return word >> 24; }
+  /// How many laps this cell is ahead of `lap`, right across the wrap-around.
+  std::int64_t ahead_of(std::uint64_t lap) const {
+    return std::int64_t((this->lap() - lap) << 24) >> 24;
+  }
+};
+
+/// Bounded multi-producer multi-consumer ring of cells that have owners.
+///
+///   empty(L) --put: CAS--> claimed(slot,L) --> full(L) --get: CAS--> taken(slot,L) --> empty(L+1)
+///
+/// Invariants:
+///  I1 Cell i of lap L is claimed by one CAS from empty(L) and taken by one CAS from full(L). Owner and
+///     phase change together, so there is no instant at which a cell in work has no owner.
+///  I2 `tail` (`head`) is only a hint that saves a search: it never passes a cell of its lap that was
+///     not yet claimed (taken), and anyone who sees it lag behind helps it on by one CAS. A process that
+///     dies between the cell's CAS and the hint's leaves nothing to repair.
+///  I3 Tickets are claimed in order, and taken in order: first in, first out for all.
+///  I4 Only the owner of a claimed or taken cell writes its contents and its next state; if the owner is
+///     dead, whoever wins the CAS from the dead owner's state to its own is the owner (steal).
+///
+/// `Atomic` is std::atomic for processes and threads, or a model checker's. `Cells` maps an index to
+/// the Atomic<uint64_t> that is the cell's state. All members may be called by anyone at any time.
+template <template <class> class Atomic, class Cells>
+class RingCore {
+ public:
+  using Word = Atomic<std::uint64_t>;
+  enum class Outcome { kClaimed, kBlocked };
+
+  RingCore(Word& tail, Word& head, Cells cells, std::uint32_t capacity)
+      : tail_(tail), head_(head), cells_(cells), capacity_(capacity) {}
+
+  /// Claims the next cell to write. Blocked: the ring is full; `state` is then the cell in the way.
+  Outcome claim(std::uint32_t slot, RingTicket& ticket, CellState& state) {
+    return advance(tail_, CellState::kEmpty, CellState::kClaimed, slot, ticket, state);
+  }
+  /// Claims the next message to read. Blocked: none is ready; `state` is then the next cell, which
+  /// may be one that a producer is still writing.
+  Outcome take(std::uint32_t slot, RingTicket& ticket, CellState& state) {
+    return advance(head_, CellState::kFull, CellState::kTaken, slot, ticket, state);
+  }
+
+  /// The contents are written: everyone may see them. seq_cst, not release: the caller looks at the
+  /// waiters' word next, and a waiter looks at this word after it set that one; one of the two must see
+  /// the other. Also R1: pairs with A1, which takes the cell.
+  void publish(RingTicket ticket) {
+    cells_(ticket.index()).store(CellState::make(CellState::kFull, 0, ticket.lap()).word, std::memory_order_seq_cst);
+  }
+  /// The contents are read: the cell is free for the next lap. seq_cst for the same reason; R2: pairs
+  /// with A1, which claims it.
+  void release(RingTicket ticket) {
+    cells_(ticket.index())
+        .store(CellState::make(CellState::kEmpty, 0, ticket.lap() + 1).word, std::memory_order_seq_cst);
+  }
+  /// Takes over a cell whose owner is dead, in the phase in which it was left.
+  bool steal(std::uint32_t index, CellState left, std::uint32_t slot) {
+    // acq_rel: what the dead owner wrote, as far as it got, is seen; pairs with its own CAS.
+    return cells_(index).compare_exchange_strong(
+        left.word, CellState::make(left.phase(), slot, left.lap()).word, std::memory_order_acq_rel);
+  }
+
+  CellState state(std::uint32_t index) const {
+    return {cells_(index).load(std::memory_order_seq_cst)};  // seq_cst: a waiter's last look; see publish
+  }
+  std::uint32_t capacity() const { return capacity_; }
+
+ private:
+  Outcome advance(Word& hint, CellState::Phase from, CellState::Phase to, std::uint32_t slot, RingTicket& ticket,
+                  CellState& state) {
+    for (;;) {
+      ticket.word = hint.load(std::memory_order_acquire);  // pairs with the CAS in help
+      Word& cell = cells_(ticket.index());
+      state.word = cell.load(std::memory_order_seq_cst);  // A1, and a waiter's last look
+      std::int64_t ahead = state.ahead_of(ticket.lap());
+      if (ahead == 0 && state.phase() == from) {
+        // Case 1: ours to claim.
+        std::uint64_t expected = state.word;
+        if (cell.compare_exchange_strong(expected, CellState::make(to, slot, ticket.lap()).word,
+                                         std::memory_order_acq_rel)) {  // A1
+          help(hint, ticket);
+          return Outcome::kClaimed;
+        }
+      } else if (ahead > 0 || (ahead == 0 && state.phase() > from)) {
+        // Case 2: claimed already; the hint lags (perhaps because a process died before it moved it).
+        help(hint, ticket);
+      } else {
+        // Case 3: the cell is not there yet: full for a producer, empty for a consumer. Only if the hint
+        // has not moved is that about the right cell.
+        if (hint.load(std::memory_order_acquire) == ticket.word) return Outcome::kBlocked;
+      }
+    }
+  }
+
+  void help(Word& hint, RingTicket ticket) {
+    std::uint64_t expected = ticket.word;
+    hint.compare_exchange_strong(expected, ticket.next(capacity_).word, std::memory_order_acq_rel);
+  }
+
+  Word& tail_;
+  Word& head_;
+  Cells cells_;
+  std::uint32_t capacity_;
+};
+
+}  // namespace shoal

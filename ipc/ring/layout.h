@@ -1,0 +1,68 @@
+// How a ring lies in shared memory. Pictured in docs/ring.md.
+#pragma once
+
+#include <shoal/ipc/ring/core.h>
+#include <shoal/ipc/sync/event_word.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace shoal {
+
+/// One message, or the place for one.
+struct RingCell {
+  static constexpr std::size_t kInlineBytes = 104;
+  enum Flags : std::uint16_t {
+    kInline = 0,
+    kInBlock = 1,  // the contents are one HoldRef, of the block where the message lies
+    kVoid = 2,     // its writer died: to be skipped
+  };
+
+  std::atomic<std::uint64_t> state;  // CellState
+  std::uint32_t size;                // bytes of the message, without its handles
+  std::uint16_t handles;             // HoldRefs in front of the bytes
+  std::uint16_t flags;
+  std::uint32_t sender;  // ProcessTag: its transit holds are the message's
+  std::uint32_t reserved;
+  std::byte contents[kInlineBytes];
+};
+
+static_assert(sizeof(RingCell) == 128);
+static_assert(offsetof(RingCell, contents) == 24);
+
+/// Payload of a block of type kRing; `capacity` cells follow.
+struct RingLayout {
+  static constexpr std::uint32_t kMagic = 0x676e6972;  // "ring"
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kLargestCapacity = 1u << RingTicket::kIndexBits;
+
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint64_t schema;  // hash of the type of the messages
+  std::uint32_t capacity;
+  std::atomic<std::uint32_t> closed;
+  std::atomic<std::uint32_t> crashes;  // holders of the ring that died otherwise than by leaving
+  std::uint32_t reserved;
+  alignas(64) std::atomic<std::uint64_t> tail;
+  alignas(64) std::atomic<std::uint64_t> head;
+  alignas(64) EventWord not_empty;
+  alignas(64) EventWord not_full;
+
+  RingCell* cells() { return reinterpret_cast<RingCell*>(this + 1); }
+};
+
+static_assert(sizeof(RingLayout) == 320);
+
+struct CellStates {
+  RingCell* cells;
+  std::atomic<std::uint64_t>& operator()(std::uint32_t index) const { return cells[index].state; }
+};
+
+using ProcessRingCore = RingCore<std::atomic, CellStates>;
+
+inline ProcessRingCore core_of(RingLayout& layout) {
+  return ProcessRingCore(layout.tail, layout.head, CellStates{layout.cells()}, layout.capacity);
+}
+
+}  // namespace shoal

@@ -1,0 +1,234 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/heap/budget.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/session/liveness.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+namespace shoal {
+namespace {
+
+constexpr std::uint64_t kDefaultBytes = 1ull << 40;
+constexpr std::uint64_t kLeastBytes = 256ull << 20;
+/// Where the heap is mapped in every process if nothing is there: equal addresses make debugging easier,
+/// and nothing depends on it.
+void* const kPreferredAddress = reinterpret_cast<void*>(0x200000000000);
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // their shadow memory makes a huge mapping costly
+#else
+constexpr bool kSanitized = false;
+#endif
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// The reservation to try first: what the user says, or what the limits of the process leave.
+std::uint64_t wanted_bytes() {
+  std::uint64_t wanted = kSanitized ? 32ull << 30 : kDefaultBytes;
+  if (const char* setting = std::getenv("SHOAL_HEAP_BYTES")) {
+    wanted = parse_bytes(setting, "SHOAL_HEAP_BYTES");
+    if (wanted < kLeastBytes)
+      throw std::invalid_argument(fmt::format("SHOAL_HEAP_BYTES is {}: at least {} (256M) is needed", setting, kLeastBytes));
+  }
+  // RLIMIT_FSIZE counts a memfd's size and answers with SIGXFSZ, so it is looked at, not tried out.
+  for (auto resource : {RLIMIT_AS, RLIMIT_FSIZE}) {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+      wanted = std::min<std::uint64_t>(wanted, limit.rlim_cur / 2);
+  }
+  return wanted;
+}
+
+void plan(std::uint64_t bytes, SessionLayout& layout) {
+  layout.magic = SessionLayout::kMagic;
+  layout.version = SessionLayout::kVersion;
+  layout.process_slots = ProcessTag::kSlotCount;
+  layout.root_pid = ::getpid();
+  constexpr std::uint64_t kHintBytes = kHeadersPerExtent / 8;
+  std::uint64_t per_extent = kExtentBytes + kHeadersPerExtent * kHeaderBytes + kHintBytes + sizeof(ExtentRecord);
+  layout.processes = 4096;
+  layout.extents = layout.processes + ProcessTag::kSlotCount * sizeof(ProcessRecord);
+  // What the tables need besides, and a spare extent because the data starts on a 2 MiB boundary.
+  layout.extent_count = (bytes - layout.extents - 3 * kExtentBytes) / per_extent;
+  layout.hints = round_up(layout.extents + layout.extent_count * sizeof(ExtentRecord), 4096);
+  layout.headers = round_up(layout.hints + layout.extent_count * kHintBytes, kExtentBytes);
+  layout.data = layout.headers + layout.extent_count * kHeadersPerExtent * kHeaderBytes;
+  layout.bytes = layout.data + layout.extent_count * kExtentBytes;
+}
+
+std::byte* map(int file, std::uint64_t bytes) {
+  void* hint = kSanitized ? nullptr : kPreferredAddress;
+  void* at = ::mmap(hint, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  if (at == MAP_FAILED) return nullptr;
+  ::madvise(at, bytes, MADV_HUGEPAGE);  // only where the kernel allows it for shared memory
+  return static_cast<std::byte*>(at);
+}
+
+}  // namespace
+
+std::atomic<Session*> Session::instance_{nullptr};
+
+Session::Session(Descriptors descriptors, std::byte* base)
+    : base_(base),
+      memory_(descriptors.memory),
+      liveness_(std::make_unique<LivenessFile>(Fd(descriptors.liveness))),
+      heap_(std::make_unique<Heap>(base, descriptors.memory)) {}
+
+Session& Session::install(std::unique_ptr<Session> session) {
+  Session* installed = session.release();  // never destroyed; see the class
+  instance_.store(installed, std::memory_order_release);  // R2
+  ::pthread_atfork(nullptr, nullptr, &Session::after_fork);
+  return *installed;
+}
+
+Session& Session::create() {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (exists()) return current();
+  Fd file(::memfd_create("shoal-heap", MFD_CLOEXEC));
+  if (!file) throw SystemError("creating the session's memory", errno);
+  std::uint64_t bytes = wanted_bytes();
+  std::byte* base = nullptr;
+  SessionLayout layout{};
+  for (;; bytes /= 2) {
+    if (bytes < kLeastBytes)
+      throw SystemError("reserving address space for the session's memory", errno,
+                        "raise RLIMIT_AS or RLIMIT_FSIZE (ulimit -v, ulimit -f)");
+    plan(bytes, layout);
+    if (::ftruncate(file.get(), off_t(layout.bytes)) == 0 && (base = map(file.get(), layout.bytes))) break;
+  }
+  LivenessFile liveness = LivenessFile::create();
+  auto* header = new (base) SessionLayout;
+  // Member by member: the atomics at the end start at zero, as the fresh pages are.
+  std::memcpy(static_cast<void*>(header), &layout, offsetof(SessionLayout, extents_touched));
+  int liveness_descriptor = ::fcntl(liveness.descriptor(), F_DUPFD_CLOEXEC, 0);
+  if (liveness_descriptor < 0) throw SystemError("duplicating the liveness file's descriptor", errno);
+  // No byte is locked yet, so that the first descriptor is closed here does no harm.
+  Session& session = install(std::unique_ptr<Session>(new Session({file.get(), liveness_descriptor}, base)));
+  file.release();
+  session.describe_self("root", -1);
+  std::atexit([] { Session::current().leave(); });
+  return session;
+}
+
+Session& Session::join(Descriptors descriptors) {
+  if (exists()) throw Error("this process is part of a session already");
+  SessionLayout header{};
+  ssize_t got = ::pread(descriptors.memory, static_cast<void*>(&header), sizeof header, 0);
+  if (got != sizeof header || header.magic != SessionLayout::kMagic)
+    throw Error(fmt::format("descriptor {} is not the memory of a session", descriptors.memory));
+  if (header.version != SessionLayout::kVersion)
+    throw Error(fmt::format("the session's memory has version {}, this program knows version {}: both have to be built "
+                            "with the same shoal",
+                            header.version, SessionLayout::kVersion));
+  std::byte* base = map(descriptors.memory, header.bytes);
+  if (!base)
+    throw SystemError(fmt::format("mapping the session's memory of {} bytes of address space", header.bytes), errno,
+                      "raise RLIMIT_AS, or start the root with a smaller SHOAL_HEAP_BYTES");
+  for (int descriptor : {descriptors.memory, descriptors.liveness}) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  return install(std::unique_ptr<Session>(new Session(descriptors, base)));
+}
+
+Session::Descriptors Session::descriptors() const { return {memory_, liveness_->descriptor()}; }
+
+ProcessRecord& Session::record(std::uint32_t slot) const {
+  return reinterpret_cast<ProcessRecord*>(base_ + layout().processes)[slot];
+}
+
+void Session::after_fork() noexcept {
+  Session* session = instance_.load();
+  if (!session) return;
+  // One thread, and nothing of the parent's may be acted on: not its slot, its caches, its mutexes.
+  session->forked_from_ = session->self_.load();
+  session->self_ = 0;
+  session->fork_count_ += 1;
+  new (&session->slot_mutex_) std::mutex;
+  new (&session->reclaim_mutex_) std::mutex;
+  session->heap_->after_fork();
+}
+
+bool Session::try_slot(std::uint32_t slot) {
+  ProcessRecord& process = record(slot);
+  auto state = ProcessRecord::State(std::uint32_t(process.state.load()));
+  if (state != ProcessRecord::kFree && state != ProcessRecord::kTaking) return false;
+  // The lock comes first: it decides between all who want the slot, and whoever finds kTaking with the
+  // lock free knows that the process that was taking it is dead.
+  if (!liveness_->take(slot)) return false;
+  state = ProcessRecord::State(std::uint32_t(process.state.load()));
+  if (state != ProcessRecord::kFree && state != ProcessRecord::kTaking) {
+    liveness_->give_back(slot);
+    return false;
+  }
+  process.state = ProcessRecord::kTaking;
+  std::uint32_t generation = process.generation.load() + 1;
+  if ((generation & ProcessTag::kGenerationMask) == 0) ++generation;
+  process.generation = generation;
+  process.pid = ::getpid();
+  process.start_time = process_start_time(::getpid());
+  process.left = 0;
+  process.rank = -1;
+  std::memset(process.name, 0, sizeof process.name);
+  process.state = ProcessRecord::kAlive;
+  self_ = ProcessTag(slot, generation).word();
+  return true;
+}
+
+ProcessTag Session::take_slot() {
+  std::lock_guard lock(slot_mutex_);
+  if (std::uint32_t word = self_.load()) return ProcessTag::from_word(word);  // another thread was first
+  constexpr std::uint32_t kLast = ProcessTag::kSlotCount - 1;  // that one stands for orphans
+  for (std::uint32_t slot = 0; slot < kLast; ++slot)
+    if (try_slot(slot)) return ProcessTag::from_word(self_.load());
+  throw Error(fmt::format("the session's process table is full: {} processes", kLast));
+}
+
+void Session::describe_self(const std::string& name, int rank) {
+  ProcessRecord& process = record(self().slot());
+  process.rank = rank;
+  std::memset(process.name, 0, sizeof process.name);
+  name.copy(process.name, sizeof process.name - 1);
+}
+
+void Session::leave() noexcept {
+  if (std::uint32_t word = self_.load()) record(ProcessTag::from_word(word).slot()).left = 1;
+}
+
+bool Session::is_alive(ProcessTag tag) {
+  if (!tag) return false;
+  if (tag.word() == self_.load(std::memory_order_relaxed)) return true;  // its own lock is invisible to it
+  ProcessRecord& process = record(tag.slot());
+  if ((process.generation.load() & ProcessTag::kGenerationMask) != tag.generation()) return false;
+  if (std::uint32_t(process.state.load()) != ProcessRecord::kAlive) return false;
+  // Two witnesses for a death: declaring a living process dead would hand its memory away.
+  return liveness_->is_taken(tag.slot()) || process_exists(process.pid.load(), process.start_time.load());
+}
+
+ProcessTag Session::find(std::int32_t pid) {
+  for (std::uint32_t slot = 0; slot < ProcessTag::kSlotCount; ++slot) {
+    ProcessRecord& process = record(slot);
+    auto state = std::uint32_t(process.state.load());
+    if ((state == ProcessRecord::kAlive || state == ProcessRecord::kDead) && process.pid.load() == pid)
+      return ProcessTag(slot, process.generation.load());
+  }
+  return {};
+}
+
+std::uint32_t Session::free_slots() {
+  std::uint32_t free = 0;
+  for (std::uint32_t slot = 0; slot + 1 < ProcessTag::kSlotCount; ++slot)
+    free += std::uint32_t(record(slot).state.load()) == ProcessRecord::kFree;
+  return free;
+}
+
+}  // namespace shoal

@@ -1,0 +1,88 @@
+// The first page of a session's memory, and where everything else in it lies. Pictured in docs/heap.md.
+#pragma once
+
+#include <shoal/ipc/process_tag.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace shoal {
+
+/// Start of the memfd. Written once by the root before anyone else can see it, except the atomics.
+/// All positions are byte offsets from the start of the mapping.
+///
+///   | SessionLayout | process table | extent table | free hints | block headers | data |
+struct SessionLayout {
+  static constexpr std::uint64_t kMagic = 0x316c616f6873'0a0dull;  // "shoal1" and a line end
+  static constexpr std::uint32_t kVersion = 1;
+
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t process_slots;
+  std::uint64_t bytes;  // of the whole mapping
+  std::uint64_t processes;
+  std::uint64_t extents;
+  std::uint64_t hints;
+  std::uint64_t headers;
+  std::uint64_t data;
+  std::uint64_t extent_count;
+  std::int32_t root_pid;
+  std::uint32_t reserved;
+  alignas(64) std::atomic<std::uint64_t> extents_touched;    // no extent at or past this index was ever used
+  alignas(64) std::atomic<std::uint64_t> extents_committed;  // extents that may have pages
+  alignas(64) std::atomic<std::uint64_t> deaths;             // processes reclaimed after a death, ever
+};
+
+static_assert(sizeof(SessionLayout) == 320);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// One process. A slot goes free -> alive -> dead -> free.
+struct ProcessRecord {
+  enum State : std::uint32_t { kFree = 0, kTaking = 1, kAlive = 2, kDead = 3 };
+
+  /// bits 0..31 State   bits 32..63 kDead: tag of the process that reclaims the slot, 0 for none
+  std::atomic<std::uint64_t> state;
+  std::atomic<std::uint32_t> generation;  // of the process that is or was here; grows by one each time
+  std::atomic<std::int32_t> pid;
+  std::atomic<std::uint64_t> start_time;  // as in /proc/PID/stat, field 22; tells a reused pid apart
+  std::atomic<std::uint32_t> left;        // 1: it said that it leaves, so its end is no crash
+  std::int32_t rank;                      // -1: none
+  char name[32];
+  std::uint8_t reserved[64];
+
+  static std::uint64_t dead_by(ProcessTag reclaimer) { return kDead | std::uint64_t(reclaimer.word()) << 32; }
+};
+
+static_assert(sizeof(ProcessRecord) == 128);
+
+/// What the 2 MiB extents are used for. `state` is the only word that two processes contend for.
+///
+///   bits 0..3 use   bits 4..15 owner's slot   bits 16..23 size class   bits 24..63 extents in the run
+struct ExtentRecord {
+  enum Use : std::uint64_t {
+    kCold = 0,    // no pages
+    kWarm = 1,    // free, has pages
+    kClaimed = 2, // being made part of a run, or cut out of one, by its owner
+    kSmall = 3,   // blocks of one size class
+    kHead = 4,    // first extent of a large block
+    kTail = 5,    // further extent of a large block
+  };
+  /// In place of the owner's slot: the owner died; anyone may take an extent of blocks over.
+  static constexpr std::uint32_t kOrphan = ProcessTag::kSlotCount - 1;
+
+  std::atomic<std::uint64_t> state;
+  std::atomic<std::uint64_t> hint_summary[8];  // one bit for each 64-bit word of the extent's free hints
+  std::uint8_t reserved[56];
+};
+
+static_assert(sizeof(ExtentRecord) == 128);
+
+constexpr std::uint64_t kExtentBytes = 2u << 20;
+constexpr std::uint64_t kBlockAlignment = 64;
+constexpr std::uint64_t kHeaderBytes = 64;
+/// Header slots of an extent. Header memory is never used for anything else, which is what lets a
+/// process look at the header of a block that may just have been freed.
+constexpr std::uint64_t kHeadersPerExtent = kExtentBytes / kBlockAlignment;
+
+}  // namespace shoal

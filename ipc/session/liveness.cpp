@@ -1,0 +1,78 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/process_tag.h>
+#include <shoal/ipc/session/liveness.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace shoal {
+namespace {
+
+struct flock byte_lock(short type, std::uint32_t slot) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = slot;
+  lock.l_len = 1;
+  return lock;
+}
+
+}  // namespace
+
+LivenessFile LivenessFile::create() {
+  Fd file(::memfd_create("shoal-liveness", MFD_CLOEXEC));
+  if (!file) throw SystemError("creating the session's liveness file", errno);
+  if (::ftruncate(file.get(), ProcessTag::kSlotCount) != 0) throw SystemError("sizing the liveness file", errno);
+  return LivenessFile(std::move(file));
+}
+
+bool LivenessFile::take(std::uint32_t slot) const {
+  struct flock lock = byte_lock(F_WRLCK, slot);
+  if (::fcntl(descriptor_.get(), F_SETLK, &lock) == 0) return true;
+  if (errno == EACCES || errno == EAGAIN) return false;
+  throw SystemError(fmt::format("locking liveness byte {}", slot), errno);
+}
+
+void LivenessFile::give_back(std::uint32_t slot) const {
+  struct flock lock = byte_lock(F_UNLCK, slot);
+  ::fcntl(descriptor_.get(), F_SETLK, &lock);
+}
+
+bool LivenessFile::is_taken(std::uint32_t slot) const {
+  struct flock lock = byte_lock(F_WRLCK, slot);
+  // An error says nothing about the process: call it alive, since a wrong "dead" hands living memory away.
+  return ::fcntl(descriptor_.get(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+std::uint64_t process_start_time(std::int32_t pid) {
+  // Raw reads: this runs on the way out of waits, and in signal-time paths of the launchers.
+  char path[40], text[1024];
+  ::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!file) return 0;
+  ssize_t size = ::read(file.get(), text, sizeof text - 1);
+  if (size <= 0) return 0;
+  text[size] = '\0';
+  const char* field = ::strrchr(text, ')');  // the name may hold spaces and parentheses
+  if (!field) return 0;
+  field += 2;  // now at field 3, the state
+  if (*field == 'Z' || *field == 'X') return 0;
+  for (int number = 3; number < 22 && field; ++number) {
+    field = ::strchr(field, ' ');
+    if (field) ++field;
+  }
+  unsigned long long start = 0;
+  return field && ::sscanf(field, "%llu", &start) == 1 ? start : 0;
+}
+
+bool process_exists(std::int32_t pid, std::uint64_t start_time) {
+  if (std::uint64_t now = process_start_time(pid)) return now == start_time;
+  // /proc/PID/stat unreadable: gone or zombie, unless it was for want of descriptors or memory.
+  return ::access("/proc/self/stat", R_OK) != 0 || (errno = 0, Fd(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC)).get() < 0);
+}
+
+}  // namespace shoal

@@ -1,0 +1,135 @@
+// Giving back what a dead process had. Every step is either an atomic step from a state that names the
+// dead process, or repeatable: so any survivor may run it, twice, or be killed half-way.
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/ring.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/layout.h>
+
+#include <unordered_set>
+
+namespace shoal {
+namespace {
+
+struct HoldHash {
+  std::size_t operator()(const HoldRef& ref) const { return ref.block.value * 31 + ref.word; }
+};
+struct HoldEqual {
+  bool operator()(const HoldRef& a, const HoldRef& b) const { return a.block == b.block && a.word == b.word; }
+};
+using HoldSet = std::unordered_set<HoldRef, HoldHash, HoldEqual>;
+
+bool is_ring(const BlockHeader& header) {
+  auto kind = BlockHeader::kind(header.state.load(std::memory_order_acquire));
+  return header.type == BlockType::kRing && (kind == BlockHeader::kLive || kind == BlockHeader::kClosing);
+}
+
+/// A chunk of hold words that its dead maker had linked, but not yet marked as linked.
+bool is_linked_chunk(const BlockMemory& memory, BlockOffset block) {
+  BlockOffset parent{reinterpret_cast<HoldChunk*>(memory.payload(block))->parent};
+  if (!parent) return false;
+  for (std::uint64_t next = memory.header(parent).overflow.load(); next != 0;
+       next = memory.header(BlockOffset{next}).overflow.load())
+    if (next == block.value) return true;
+  return false;
+}
+
+void give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTag dead, bool crashed,
+                   const HoldSet& committed) {
+  const BlockMemory memory = heap.memory();
+  bool counted = false;
+  memory.for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
+    std::uint32_t word = hold.load(std::memory_order_acquire);
+    if (ProcessTag::from_word(word) != dead) return true;
+    bool in_transit = word == dead.transit_word();
+    // A message that it sent and that nobody has read yet lives on.
+    if (in_transit && committed.contains(HoldRef{block, index})) return true;
+    if (header.type == BlockType::kHoldChunk && index == 0 && is_linked_chunk(memory, block)) {
+      hold.store(ProcessTag(ExtentRecord::kOrphan, 1).word());
+      return true;
+    }
+    if (crashed && !in_transit && !counted && header.type == BlockType::kRing) {
+      auto* ring = reinterpret_cast<RingLayout*>(memory.payload(block));
+      ring->crashes.fetch_add(1);
+      ring->not_empty.notify_all();
+      ring->not_full.notify_all();
+      counted = true;
+    }
+    // It may have died between setting a word and counting it (invariant I2 of BlockHeader): count now.
+    header.state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);
+    hold.compare_exchange_strong(word, 0, std::memory_order_acq_rel);
+    SHOAL_KILL_POINT("reclaim.hold");
+    return true;
+  });
+}
+
+}  // namespace
+
+bool Session::reclaim(ProcessTag dead) {
+  if (!dead || dead == self() || is_alive(dead)) return true;
+  std::lock_guard lock(reclaim_mutex_);
+  ProcessRecord& process = record(dead.slot());
+  // The slot is this reclaimer's from here on: from kAlive, or from a reclaimer that died itself.
+  const std::uint64_t mine = ProcessRecord::dead_by(self());
+  for (;;) {
+    std::uint64_t state = process.state.load();
+    if ((process.generation.load() & ProcessTag::kGenerationMask) != dead.generation()) return true;
+    if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) return true;
+    ProcessTag other = ProcessTag::from_word(std::uint32_t(state >> 32));
+    if (std::uint32_t(state) == ProcessRecord::kDead && other && other != self() && is_alive(other)) return false;
+    if (process.state.compare_exchange_strong(state, mine)) break;
+  }
+  const bool crashed = process.left.load() == 0;
+  layout().deaths.fetch_add(1);
+
+  // 1. Cells that it was working on, and the holds that belong to messages in rings.
+  HoldSet committed;
+  heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
+    if (!is_ring(header)) return;
+    Ring::recover(heap(), block, dead);
+    Ring::for_each_message_hold(heap(), block, [&](const HoldRef& ref) { committed.insert(ref); });
+  });
+  SHOAL_KILL_POINT("reclaim.rings_done");
+  // 2. Its holds; then blocks that nobody holds any more, and those that it was closing.
+  heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
+    std::uint64_t state = header.state.load(std::memory_order_acquire);
+    if (BlockHeader::kind(state) == BlockHeader::kLive) {
+      give_up_holds(heap(), block, header, dead, crashed, committed);
+      if (heap().memory().try_close(block, self())) heap().finish_close(block);
+    } else if (BlockHeader::kind(state) == BlockHeader::kClosing && BlockHeader::slot(state) == dead.slot()) {
+      if (header.state.compare_exchange_strong(state, BlockHeader::with(state, BlockHeader::kClosing, self().slot())))
+        heap().finish_close(block);
+    }
+  });
+  SHOAL_KILL_POINT("reclaim.blocks_done");
+  // 3. Its extents.
+  heap().reclaim_extents(dead);
+  SHOAL_KILL_POINT("reclaim.extents_done");
+  std::uint64_t expected = mine;
+  process.state.compare_exchange_strong(expected, ProcessRecord::kFree);
+  return true;
+}
+
+void Session::reclaim_all() {
+  for (std::uint32_t slot = 0; slot < ProcessTag::kSlotCount; ++slot) {
+    auto state = std::uint32_t(record(slot).state.load());
+    if (state == ProcessRecord::kAlive || state == ProcessRecord::kDead)
+      reclaim(ProcessTag(slot, record(slot).generation.load()));
+  }
+}
+
+void Session::adopt_inherited_holds() {
+  ProcessTag parent = forked_from();
+  if (!parent) return;
+  std::vector<HoldRef> inherited;
+  heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
+    if (BlockHeader::kind(header.state.load(std::memory_order_acquire)) != BlockHeader::kLive) return;
+    heap().memory().for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
+      if (hold.load(std::memory_order_acquire) == parent.word()) inherited.push_back(HoldRef{block, index});
+      return true;
+    });
+  });
+  for (const HoldRef& ref : inherited) heap().note_inherited(heap().add_hold(ref.block, self().word()));
+}
+
+}  // namespace shoal

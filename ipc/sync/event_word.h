@@ -1,0 +1,57 @@
+// Sleeping until somebody says that something changed.
+#pragma once
+
+#include <shoal/ipc/sync/futex.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace shoal {
+
+/// How long a sleeper sleeps at most before it looks whether those it waits for are alive. Also what
+/// heals a wake-up that was lost because the process that should have passed it on was killed.
+constexpr std::chrono::milliseconds kLivenessSlice{100};
+
+/// In shared memory. Bit 0: somebody may sleep; bits 1..31: count of wake-ups. Zero is its start.
+///
+/// The waiter sets bit 0, looks once more at what it waits for, and only then sleeps; the notifier
+/// changes that thing, and only then looks at bit 0. Both are seq_cst, so at least one sees the other:
+/// no wake-up is lost, and no system call is made while nobody sleeps. There is no count of waiters
+/// that a killed one could leave too high: the notifier clears the bit, and each waiter that leaves
+/// sets it again in case others still sleep, which costs one idle system call at the most.
+class EventWord {
+ public:
+  /// Announces a sleeper. The caller looks again at its condition and then calls sleep().
+  std::uint32_t prepare() noexcept { return word_.fetch_or(1, std::memory_order_seq_cst) | 1; }
+
+  /// Sleeps until notified or for `at_most`, unless notified since prepare().
+  void sleep(std::uint32_t prepared, std::chrono::nanoseconds at_most) noexcept {
+    futex_wait(word_, prepared, at_most);
+  }
+  /// For a waiter that slept and leaves: others may sleep still.
+  void leave() noexcept { word_.fetch_or(1, std::memory_order_seq_cst); }
+
+  /// After the condition changed (by a seq_cst write). One waiter is woken; it passes the wake-up on if
+  /// there is more for others.
+  void notify_one() noexcept { notify(1); }
+  void notify_all() noexcept { notify(INT32_MAX); }
+
+ private:
+  void notify(int count) noexcept {
+    std::uint32_t word = word_.load(std::memory_order_seq_cst);
+    if ((word & 1) == 0) return;
+    // A failed CAS: another notifier or waiter was here; whoever cleared the bit wakes.
+    while ((word & 1) != 0)
+      if (word_.compare_exchange_weak(word, (word + 2) & ~1u, std::memory_order_seq_cst)) {
+        futex_wake(word_, count);
+        return;
+      }
+  }
+
+  std::atomic<std::uint32_t> word_{0};
+};
+
+static_assert(sizeof(EventWord) == 4);
+
+}  // namespace shoal

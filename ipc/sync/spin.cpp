@@ -1,0 +1,54 @@
+#include <sched.h>
+#include <shoal/ipc/sync/spin.h>
+
+#include <algorithm>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace shoal {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kLongest{50'000};  // about the price of a sleep and a wake-up
+constexpr nanoseconds kShortest{1'000};
+
+nanoseconds start_budget() noexcept {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  bool one = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) <= 1;
+  return one ? nanoseconds(0) : kLongest;
+}
+
+thread_local nanoseconds budget = start_budget();
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Spinner::Spinner() noexcept = default;
+
+bool Spinner::turn() noexcept {
+  constexpr int kTurnsBetweenClocks = 16;
+  if (budget.count() == 0) return false;
+  pause();
+  if (++turns_ % kTurnsBetweenClocks != 0) return true;
+  auto now = std::chrono::steady_clock::now();
+  if (start_ == std::chrono::steady_clock::time_point{}) start_ = now;
+  return now - start_ < budget;
+}
+
+void Spinner::ended(bool while_spinning) noexcept {
+  if (budget.count() == 0 || turns_ == 0) return;
+  budget = while_spinning ? std::min(kLongest, budget * 2) : std::max(kShortest, budget / 2);
+}
+
+}  // namespace shoal
