@@ -4,7 +4,10 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(Boost 1.75 REQUIRED)           # 1.75 is the first with Boost.PFR
 if(SHOAL_TENSORS)
-  include(Libtorch)
+  # Last of all: the Python environment that ./dev setup makes.
+  file(GLOB Libtorch_FALLBACK_DIRS ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch/share/cmake/Torch)
+  find_package(Libtorch 2.11 REQUIRED)
   # tensors/cuda needs the toolkit's headers, not a libtorch built for CUDA.
   find_package(CUDAToolkit QUIET)
+  include(DetectReducer)
 endif()

@@ -4,9 +4,6 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shoal)
 
 get_property(libraries GLOBAL PROPERTY SHOAL_LIBRARIES)
-if(SHOAL_TENSORS)
-  list(APPEND libraries shoal_libtorch)
-endif()
 install(TARGETS ${libraries} EXPORT shoalTargets)
 install(EXPORT shoalTargets NAMESPACE shoal:: DESTINATION ${package_dir})
 
@@ -26,4 +23,5 @@ configure_package_config_file(.cmake/shoalConfig.cmake.in ${PROJECT_BINARY_DIR}/
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/shoalConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/shoalConfig.cmake ${PROJECT_BINARY_DIR}/shoalConfigVersion.cmake
+              .cmake/FindLibtorch.cmake
         DESTINATION ${package_dir})
