@@ -145,22 +145,7 @@ RingStatus Ring::claim(Side side, Deadline deadline, RingTicket& ticket) {
 }
 
 bool Ring::peers_died() {
-  Session& session = Session::current();
-  const ProcessTag self = session.self();
-  bool others = false;
-  std::vector<ProcessTag> dead;
-  session.heap().memory().for_each_hold(hold_.block(), [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
-    std::uint32_t word = hold.load(std::memory_order_acquire);
-    ProcessTag tag = ProcessTag::from_word(word);
-    if (word == 0 || word == self.word()) return true;
-    if (session.is_alive(tag) || word != tag.word())
-      others = true;  // also a handle in transit: whoever receives it will be there
-    else
-      dead.push_back(tag);
-    return true;
-  });
-  for (ProcessTag tag : dead) session.reclaim(tag);
-  return !others && layout().crashes.load() > 0;
+  return !Session::current().reclaim_dead_holders(hold_.block()) && layout().crashes.load() > 0;
 }
 
 void Ring::write(RingCell& cell, Encoder& message, const HoldRef& spilled) {

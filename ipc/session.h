@@ -1,6 +1,7 @@
 // A root process and all that it started: one memory, one process table.
 #pragma once
 
+#include <shoal/ipc/heap/block.h>
 #include <shoal/ipc/process_tag.h>
 
 #include <atomic>
@@ -73,6 +74,9 @@ class Session {
   /// Gives back all that a dead process had. Does nothing where it lives or is done already; false
   /// where another process is at it. May be repeated, and be killed half-way.
   bool reclaim(ProcessTag dead);
+  /// reclaim() for the dead processes that hold this block. True where another living one holds it, or
+  /// a message does.
+  bool reclaim_dead_holders(BlockOffset block);
   /// reclaim() for every dead process in the table.
   void reclaim_all();
 

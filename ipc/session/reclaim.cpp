@@ -1,5 +1,6 @@
 // Giving back what a dead process had. Every step is either an atomic step from a state that names the
 // dead process, or repeatable: so any survivor may run it, twice, or be killed half-way.
+#include <shoal/ipc/barrier.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/ring.h>
@@ -7,6 +8,7 @@
 #include <shoal/ipc/session/layout.h>
 
 #include <unordered_set>
+#include <vector>
 
 namespace shoal {
 namespace {
@@ -34,10 +36,22 @@ bool is_linked_chunk(const BlockMemory& memory, BlockOffset block) {
   return false;
 }
 
+/// A holder of this block crashed: those that wait on it look up.
+void tell_others(const BlockMemory& memory, BlockOffset block, const BlockHeader& header) {
+  if (header.type == BlockType::kRing) {
+    auto* ring = reinterpret_cast<RingLayout*>(memory.payload(block));
+    ring->crashes.fetch_add(1);
+    ring->not_empty.notify_all();
+    ring->not_full.notify_all();
+  } else if (header.type == BlockType::kBarrier) {
+    reinterpret_cast<BarrierLayout*>(memory.payload(block))->break_it();
+  }
+}
+
 void give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTag dead, bool crashed,
                    const HoldSet& committed) {
   const BlockMemory memory = heap.memory();
-  bool counted = false;
+  bool told = false;
   memory.for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
     std::uint32_t word = hold.load(std::memory_order_acquire);
     if (ProcessTag::from_word(word) != dead) return true;
@@ -48,12 +62,9 @@ void give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTa
       hold.store(ProcessTag(ExtentRecord::kOrphan, 1).word());
       return true;
     }
-    if (crashed && !in_transit && !counted && header.type == BlockType::kRing) {
-      auto* ring = reinterpret_cast<RingLayout*>(memory.payload(block));
-      ring->crashes.fetch_add(1);
-      ring->not_empty.notify_all();
-      ring->not_full.notify_all();
-      counted = true;
+    if (crashed && !in_transit && !told) {
+      tell_others(memory, block, header);
+      told = true;
     }
     // It may have died between setting a word and counting it (invariant I2 of BlockHeader): count now.
     header.state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);
@@ -108,6 +119,24 @@ bool Session::reclaim(ProcessTag dead) {
   std::uint64_t expected = mine;
   process.state.compare_exchange_strong(expected, ProcessRecord::kFree);
   return true;
+}
+
+bool Session::reclaim_dead_holders(BlockOffset block) {
+  const std::uint32_t me = self().word();
+  bool others = false;
+  std::vector<ProcessTag> dead;
+  heap().memory().for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
+    std::uint32_t word = hold.load(std::memory_order_acquire);
+    ProcessTag tag = ProcessTag::from_word(word);
+    if (word == 0 || word == me) return true;
+    if (word != tag.word() || is_alive(tag))
+      others = true;  // in transit: whoever receives it will be there
+    else
+      dead.push_back(tag);
+    return true;
+  });
+  for (ProcessTag tag : dead) reclaim(tag);
+  return others;
 }
 
 void Session::reclaim_all() {
