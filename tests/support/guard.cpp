@@ -7,6 +7,7 @@
 #include "tests/support/watchdog.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <chrono>
 #include <cstdio>
@@ -53,10 +54,19 @@ class LeakGuard : public ListenerBase {
     for (const auto& leak : leaks) {
       std::fprintf(stderr, "LEAK '%s': %s\n", name_.c_str(), leak.c_str());
     }
-    if (!leaks.empty()) ++leaking;
+    if (leaks.empty()) return;
+    ++leaking;
+    kill_new_children();
   }
 
  private:
+  // A leaked child would outlive the run, and whoever reads its output would wait for it.
+  void kill_new_children() {
+    for (const auto& [pid, state] : take_snapshot().children) {
+      if (before_.children.count(pid) == 0 && allowed_children.count(pid) == 0) kill(pid, SIGKILL);
+    }
+  }
+
   bool warmed_up_ = false;
   std::string name_;
   Snapshot before_;

@@ -29,7 +29,7 @@ TEST_CASE("a leaked mapping", "[.fault]") {
 TEST_CASE("a leaked child", "[.fault]") {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(10);  // ends by itself
+    alarm(30);  // ends by itself if the guard should fail to end it
     pause();
   }
   CHECK(child > 0);
