@@ -1,0 +1,63 @@
+#include <ATen/EmptyTensor.h>
+#include <c10/core/StorageImpl.h>
+#include <fmt/format.h>
+#include <shoal/tensors/share.h>
+#include <shoal/tensors/storage.h>
+
+#include <cstring>
+#include <stdexcept>
+
+namespace shoal {
+namespace {
+
+void check(const at::Tensor& tensor) {
+  if (!tensor.defined()) throw std::invalid_argument("share_memory_: the tensor is undefined");
+  if (!tensor.device().is_cpu())
+    throw std::invalid_argument(fmt::format("share_memory_: the tensor is on {}: only CPU tensors can move into the "
+                                            "shared heap; use tensor.cpu() first",
+                                            tensor.device().str()));
+  if (tensor.layout() != at::kStrided)
+    throw std::invalid_argument("share_memory_: only strided tensors can be shared in place; for a sparse tensor "
+                                "share its indices() and values()");
+}
+
+}  // namespace
+
+at::Tensor& share_memory_(at::Tensor& tensor) {
+  check(tensor);
+  if (!is_shared(tensor)) {
+    c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+    const std::size_t bytes = storage->nbytes();
+    Hold hold = allocate_shared(bytes);
+    if (bytes != 0) std::memcpy(hold.data(), storage->data(), bytes);
+    storage->set_data_ptr_noswap(data_ptr_of(std::move(hold)));
+    storage->set_resizable(false);
+  }
+  if (at::Tensor gradient = tensor.requires_grad() && tensor.is_leaf() ? tensor.grad() : at::Tensor();
+      gradient.defined())
+    share_memory_(gradient);
+  return tensor;
+}
+
+void share_memory_(std::vector<at::Tensor>& tensors) {
+  for (at::Tensor& tensor : tensors) share_memory_(tensor);
+}
+
+bool is_shared(const at::Tensor& tensor) { return shared_hold(tensor) != nullptr; }
+
+at::Tensor empty_shared(at::IntArrayRef sizes, const c10::TensorOptions& options) {
+  if (!options.device().is_cpu() || options.layout() != at::kStrided)
+    throw std::invalid_argument("empty_shared: only strided CPU tensors lie in the shared heap");
+  auto dtype = c10::typeMetaToScalarType(options.dtype());
+  // ATen works out sizes, strides and overflow on a tensor without memory; then it gets ours.
+  at::Tensor tensor = at::detail::empty_generic({0}, nullptr, c10::DispatchKeySet(c10::DispatchKey::CPU), dtype,
+                                                std::nullopt);
+  std::size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(dtype));
+  auto* impl = tensor.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(c10::Storage(storage_of(allocate_shared(bytes), bytes)));
+  impl->set_sizes_contiguous(sizes);
+  if (options.requires_grad()) tensor.requires_grad_();
+  return tensor;
+}
+
+}  // namespace shoal

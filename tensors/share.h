@@ -1,0 +1,28 @@
+// Tensors in memory that every process of the session sees.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
+#include <shoal/ipc/heap.h>
+
+#include <vector>
+
+namespace shoal {
+
+/// Moves the tensor's storage into the shared heap, in place, as torch's Tensor.share_memory_: every
+/// view and alias of it sees the move, and from then on a copy of the tensor in another process is the
+/// same memory. Copies the elements once; does nothing where it is shared already. The gradient, if any,
+/// is shared too. std::invalid_argument for tensors that are undefined, not on the CPU or not strided;
+/// OutOfSharedMemory. Not to be called while another thread uses the storage.
+at::Tensor& share_memory_(at::Tensor& tensor);
+/// The same for a tensor that is not a variable of one's own: `share_memory_(module.weight)` keeps working.
+inline at::Tensor share_memory_(at::Tensor&& tensor) { return share_memory_(tensor); }
+void share_memory_(std::vector<at::Tensor>& tensors);
+
+/// Whether the tensor's elements lie in the shared heap. An undefined tensor does not.
+bool is_shared(const at::Tensor& tensor);
+
+/// As at::empty, in the shared heap: no later copy.
+at::Tensor empty_shared(at::IntArrayRef sizes, const c10::TensorOptions& options = {});
+
+}  // namespace shoal
