@@ -17,12 +17,18 @@ std::size_t Decoder::read_count(std::size_t least) {
 const Hold& Decoder::handle(std::uint32_t index) const {
   if (index >= handles_.size())
     throw DecodeError(fmt::format("handle {} of a message with {} handles", index, handles_.size()));
+  if (!handles_[index]) throw DecodeError(fmt::format("handle {} of a message is used by two values of different types", index));
   return handles_[index];
+}
+
+Hold Decoder::take_handle(std::uint32_t index) {
+  (void)handle(index);
+  return std::move(handles_[index]);
 }
 
 std::shared_ptr<void>& Decoder::object(std::uint32_t index) {
   if (objects_.size() < handles_.size()) objects_.resize(handles_.size());
-  (void)handle(index);  // checks the index
+  if (index >= objects_.size()) (void)handle(index);  // throws
   return objects_[index];
 }
 

@@ -43,6 +43,8 @@ class Decoder {
 
   /// The hold at this index: still the decoder's.
   const Hold& handle(std::uint32_t index) const;
+  /// The same, made the caller's: nothing else can have it afterwards.
+  Hold take_handle(std::uint32_t index);
   /// Per handle, an object that a codec makes once a message (a tensor's storage), so that several
   /// values that share the block share the object.
   std::shared_ptr<void>& object(std::uint32_t index);
