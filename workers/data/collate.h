@@ -1,0 +1,254 @@
+// collate(samples): many samples become one batch of the same structure, as torch's default_collate does it.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <boost/pfr/core.hpp>
+#include <boost/pfr/tuple_size.hpp>
+
+namespace shoal {
+
+/// How samples of type T become a batch. A specialization for a type of your own has
+///   using Batch = ...;
+///   static Batch collate(std::size_t count, const auto& sample, const std::string& where);
+/// where sample(i) is a `const T&` for i < count, count > 0, and `where` says for errors which part of the whole sample
+/// T is.
+///
+///   at::Tensor                         stacked: one more dimension in front
+///   arithmetic types                   a tensor of one dimension, of the same number type
+///   std::string                        std::vector<std::string>
+///   pair, tuple, array                 the same of batches
+///   vector, map<string, ...>           the same of batches; all samples need the same length, the same keys
+///   aggregates                         the same aggregate, where all members' batches have the members' types (tensors
+///   have)
+template <class T>
+struct Collator {
+  static constexpr bool kMissing = true;
+};
+
+template <class T>
+concept Collatable = !requires { Collator<T>::kMissing; };
+
+/// Raised at compile time: the instantiation named here is the type at fault.
+template <class T>
+struct NotCollatable {
+  static_assert(
+      sizeof(T) == 0,
+      "shoal: samples of this type (T above) can't be made a batch of. Make it a tensor, a number, a string, or a "
+      "pair, tuple, array, vector, map<string, ...> of such, or an aggregate of tensors; or give the DataLoader a "
+      "collate function: DataLoader(options, dataset, [](std::vector<Sample> samples) { return ...; })");
+};
+
+namespace collating {
+
+// Both throw std::invalid_argument that names the samples and shapes.
+at::Tensor stack(std::span<const at::Tensor> tensors, const std::string& where);
+[[noreturn]] void report_sizes(const std::string& where, std::size_t expected, std::size_t position, std::size_t size);
+
+template <class T>
+constexpr at::ScalarType scalar_type() {
+  if constexpr (std::same_as<T, bool>) {
+    return at::kBool;
+  } else if constexpr (std::floating_point<T>) {
+    return sizeof(T) == 4 ? at::kFloat : at::kDouble;
+  } else if constexpr (std::is_signed_v<T>) {
+    return sizeof(T) == 1 ? at::kChar : sizeof(T) == 2 ? at::kShort : sizeof(T) == 4 ? at::kInt : at::kLong;
+  } else {
+    return sizeof(T) == 1 ? at::kByte : sizeof(T) == 2 ? at::kUInt16 : sizeof(T) == 4 ? at::kUInt32 : at::kUInt64;
+  }
+}
+
+at::Tensor empty_vector(std::size_t size, at::ScalarType type);
+
+template <class T>
+struct BatchOf {
+  static_assert(Collatable<T>, "shoal: not collatable, see NotCollatable above");
+  using type = typename Collator<T>::Batch;
+};
+
+// The batch of a part of each sample: `part` picks it.
+template <class Sample, class Part>
+auto part_of_each(std::size_t count, const Sample& sample, const std::string& where, Part part) {
+  using T = std::remove_cvref_t<decltype(part(sample(0)))>;
+  if constexpr (Collatable<T>) {
+    return Collator<T>::collate(count, [&](std::size_t i) -> const T& { return part(sample(i)); }, where);
+  } else {
+    return NotCollatable<T>{};
+  }
+}
+
+template <class T>
+constexpr bool members_keep_their_types() {
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return ([] {
+      using Member = boost::pfr::tuple_element_t<I, T>;
+      if constexpr (Collatable<Member>) {
+        return std::same_as<typename Collator<Member>::Batch, Member>;
+      } else {
+        return false;
+      }
+    }() && ...);
+  }(std::make_index_sequence<boost::pfr::tuple_size_v<T>>());
+}
+
+template <class T>
+concept AggregateSample =
+    std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_empty_v<T> && !requires { std::tuple_size<T>::value; };
+
+}  // namespace collating
+
+template <class T>
+using BatchOf = typename collating::BatchOf<T>::type;
+
+template <class Sample>
+BatchOf<Sample> collate(std::span<const Sample> samples) {
+  if (samples.empty()) throw std::invalid_argument("collate: no samples; a batch has at least one");
+  return Collator<Sample>::collate(
+      samples.size(), [samples](std::size_t i) -> const Sample& { return samples[i]; }, "");
+}
+
+template <class Sample>
+auto collate(const std::vector<Sample>& samples) {
+  if constexpr (Collatable<Sample>) {
+    return collate(std::span<const Sample>(samples));
+  } else {
+    return NotCollatable<Sample>{};
+  }
+}
+
+template <>
+struct Collator<at::Tensor> {
+  using Batch = at::Tensor;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
+    std::vector<at::Tensor> tensors;
+    tensors.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) tensors.push_back(sample(i));
+    return collating::stack(tensors, where);
+  }
+};
+
+template <class T>
+  requires(std::integral<T> || std::same_as<T, float> || std::same_as<T, double>)
+struct Collator<T> {
+  using Batch = at::Tensor;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& /*where*/) {
+    at::Tensor batch = collating::empty_vector(count, collating::scalar_type<T>());
+    auto* values = static_cast<T*>(batch.mutable_data_ptr());
+    for (std::size_t i = 0; i < count; ++i) values[i] = sample(i);
+    return batch;
+  }
+};
+
+template <>
+struct Collator<std::string> {
+  using Batch = std::vector<std::string>;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& /*where*/) {
+    Batch batch;
+    batch.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) batch.push_back(sample(i));
+    return batch;
+  }
+};
+
+template <Collatable A, Collatable B>
+struct Collator<std::pair<A, B>> {
+  using Batch = std::pair<BatchOf<A>, BatchOf<B>>;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
+    using Pair = std::pair<A, B>;
+    return {
+        collating::part_of_each(count, sample, where + ".first", [](const Pair& p) -> const A& { return p.first; }),
+        collating::part_of_each(count, sample, where + ".second", [](const Pair& p) -> const B& { return p.second; })};
+  }
+};
+
+template <Collatable... Ts>
+struct Collator<std::tuple<Ts...>> {
+  using Batch = std::tuple<BatchOf<Ts>...>;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return Batch{
+          collating::part_of_each(count, sample, fmt::format("{}[{}]", where, I),
+                                  [](const std::tuple<Ts...>& t) -> const auto& { return std::get<I>(t); })...};
+    }(std::index_sequence_for<Ts...>());
+  }
+};
+
+template <Collatable T, std::size_t N>
+struct Collator<std::array<T, N>> {
+  using Batch = std::array<BatchOf<T>, N>;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
+    Batch batch;
+    for (std::size_t k = 0; k < N; ++k) {
+      batch[k] = collating::part_of_each(count, sample, fmt::format("{}[{}]", where, k),
+                                         [k](const std::array<T, N>& a) -> const T& { return a[k]; });
+    }
+    return batch;
+  }
+};
+
+template <Collatable T>
+  requires(!std::same_as<T, bool>)  // vector<bool> has no elements to refer to
+struct Collator<std::vector<T>> {
+  using Batch = std::vector<BatchOf<T>>;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
+    const std::size_t length = sample(0).size();
+    for (std::size_t i = 1; i < count; ++i) {
+      if (sample(i).size() != length) collating::report_sizes(where, length, i, sample(i).size());
+    }
+    Batch batch;
+    batch.reserve(length);
+    for (std::size_t k = 0; k < length; ++k) {
+      batch.push_back(collating::part_of_each(count, sample, fmt::format("{}[{}]", where, k),
+                                              [k](const std::vector<T>& v) -> const T& { return v[k]; }));
+    }
+    return batch;
+  }
+};
+
+template <Collatable T>
+struct Collator<std::map<std::string, T>> {
+  using Batch = std::map<std::string, BatchOf<T>>;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
+    using Map = std::map<std::string, T>;
+    Batch batch;
+    for (const auto& [key, unused] : sample(0)) {
+      for (std::size_t i = 0; i < count; ++i) {
+        if (sample(i).size() != sample(0).size()) collating::report_sizes(where, sample(0).size(), i, sample(i).size());
+        if (!sample(i).contains(key)) {
+          throw std::invalid_argument(
+              fmt::format("collate: sample{} has the key \"{}\" in sample 0, but not in sample {}", where, key, i));
+        }
+      }
+      batch.emplace(key, collating::part_of_each(count, sample, fmt::format("{}[\"{}\"]", where, key),
+                                                 [&key](const Map& m) -> const T& { return m.find(key)->second; }));
+    }
+    return batch;
+  }
+};
+
+template <collating::AggregateSample T>
+  requires(collating::members_keep_their_types<T>())
+struct Collator<T> {
+  using Batch = T;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return Batch{collating::part_of_each(count, sample, fmt::format("{} member {}", where, I),
+                                           [](const T& value) -> const auto& { return boost::pfr::get<I>(value); })...};
+    }(std::make_index_sequence<boost::pfr::tuple_size_v<T>>());
+  }
+};
+
+}  // namespace shoal

@@ -1,0 +1,69 @@
+// A progress bar with a rate on a terminal, plain lines anywhere else.
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace shoal {
+
+struct ProgressBarOptions {
+  std::int64_t total = 0;                          // what makes 100 %; 0 where it is not known
+  std::string label = "";                          // in front of the bar
+  std::string unit = "samples";                    // of the rate: "samples/s"
+  int fd = STDERR_FILENO;                          // kept, not owned
+  std::chrono::milliseconds redraw_every{100};     // on a terminal
+  std::chrono::milliseconds new_line_every{5000};  // elsewhere
+};
+
+/// Shows how far something is. One thread of one process draws; where several processes work, they count into shared
+/// memory and the one that owns the terminal draws. The bar changes no setting of the terminal, hides nothing and stays
+/// on one line, so there is nothing to restore when the process is killed; an object that is destroyed before `finish`
+/// (an exception) ends the line.
+class ProgressBar {
+ public:
+  explicit ProgressBar(ProgressBarOptions options);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  /// `done` of the total, counted from the beginning; `note` stands behind the rate ("loss 0.41"). Draws at most as
+  /// often as the options say.
+  void update(std::int64_t done, const std::string& note = "");
+  /// Draws the last state and ends the line.
+  void finish(const std::string& note = "");
+
+  [[nodiscard]] bool on_terminal() const { return on_terminal_; }
+  [[nodiscard]] double seconds() const;
+
+ private:
+  void draw(const std::string& note, bool last);
+
+  ProgressBarOptions options_;
+  bool on_terminal_;
+  bool finished_ = false;
+  bool line_open_ = false;
+  std::int64_t done_ = 0;
+  std::chrono::steady_clock::time_point started_;
+  std::chrono::steady_clock::time_point drawn_;
+};
+
+struct ProgressState {
+  std::string label;
+  std::int64_t done = 0;
+  std::int64_t total = 0;
+  double seconds = 0;
+  std::string unit;
+  std::string note;
+};
+
+/// One line of at most `width` columns, with a bar in the space that is left where there is enough of it.
+std::string progress_line(const ProgressState& state, std::size_t width);
+
+/// 1234567 -> "1,234,567"
+std::string with_thousands(std::int64_t value);
+
+}  // namespace shoal
