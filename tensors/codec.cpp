@@ -1,4 +1,3 @@
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_neg_view.h>
 #include <c10/core/StorageImpl.h>
@@ -50,12 +49,10 @@ Hold copy_elements(const at::Tensor& tensor) {
     if (bytes != 0) std::memcpy(hold.data(), tensor.const_data_ptr(), bytes);
     return hold;
   }
-  at::Tensor target = at::detail::empty_generic({0}, nullptr, c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                                tensor.scalar_type(), std::nullopt);
   // The target borrows the block: its memory is freed by the hold, which outlives it here.
   c10::DataPtr borrowed(hold.data(), c10::Device(c10::kCPU));
-  target.unsafeGetTensorImpl()->set_storage_keep_dtype(
-      c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(borrowed), nullptr, false));
+  at::Tensor target = tensor_over(
+      c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(borrowed), nullptr, false), tensor.scalar_type());
   target.unsafeGetTensorImpl()->set_sizes_contiguous(tensor.sizes());
   target.copy_(tensor);
   return hold;
@@ -159,8 +156,7 @@ at::Tensor Codec<at::Tensor>::decode(Decoder& decoder) {
   if (header.offset < 0 || header.offset > elements || reach(sizes, strides) > elements - header.offset)
     bad("it reaches outside its block");
 
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(dtype));
+  at::Tensor tensor = tensor_over(std::move(storage), dtype);
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (header.flags & TensorHeader::kContiguous) {
     impl->set_storage_offset(header.offset);

@@ -49,13 +49,10 @@ at::Tensor empty_shared(at::IntArrayRef sizes, const c10::TensorOptions& options
   if (!options.device().is_cpu() || options.layout() != at::kStrided)
     throw std::invalid_argument("empty_shared: only strided CPU tensors lie in the shared heap");
   auto dtype = c10::typeMetaToScalarType(options.dtype());
-  // ATen works out sizes, strides and overflow on a tensor without memory; then it gets ours.
-  at::Tensor tensor = at::detail::empty_generic({0}, nullptr, c10::DispatchKeySet(c10::DispatchKey::CPU), dtype,
-                                                std::nullopt);
+  at::detail::check_size_nonnegative(sizes);
   std::size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(dtype));
-  auto* impl = tensor.unsafeGetTensorImpl();
-  impl->set_storage_keep_dtype(c10::Storage(storage_of(allocate_shared(bytes), bytes)));
-  impl->set_sizes_contiguous(sizes);
+  at::Tensor tensor = tensor_over(c10::Storage(storage_of(allocate_shared(bytes), bytes)), dtype);
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   if (options.requires_grad()) tensor.requires_grad_();
   return tensor;
 }

@@ -32,4 +32,9 @@ c10::intrusive_ptr<c10::StorageImpl> storage_of(Hold&& hold, std::size_t bytes) 
                                                data_ptr_of(std::move(hold)), nullptr, /*resizable=*/false);
 }
 
+at::Tensor tensor_over(c10::Storage storage, c10::ScalarType dtype) {
+  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                  c10::scalarTypeToTypeMeta(dtype));
+}
+
 }  // namespace shoal
