@@ -1,0 +1,412 @@
+#include <fmt/format.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/workers/train/communicator.h>
+#include <shoal/workers/train/group_layout.h>
+#include <shoal/workers/train/peer_buffers.h>
+#include <shoal/workers/train/rounds.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace shoal {
+namespace {
+
+constexpr std::uint32_t kNone = ~0u;
+constexpr std::size_t kLine = 64;
+
+/// Up to here the data goes along with the announcement, whether it lies in the heap or not: one round
+/// and two copies that stay in the caches are cheaper than two rounds.
+constexpr std::size_t kSmallBytes = 8 << 10;
+
+constexpr const char* kNames[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter",
+                                  "reduce",     "gather",    "scatter",    "barrier"};
+
+std::string describe(const Announcement& announced) {
+  std::string text = std::uint32_t(announced.what) < std::size(kNames) ? kNames[int(announced.what)] : "?";
+  text += fmt::format("({} bytes", announced.bytes);
+  if (announced.op <= std::uint32_t(ReduceOp::bit_xor))
+    text += fmt::format(", {} of {}", name_of(ReduceOp(announced.op)), c10::toString(c10::ScalarType(announced.type)));
+  if (announced.root >= 0) text += fmt::format(", root {}", announced.root);
+  return text + ")";
+}
+
+/// The bytes of one rank's share of `total`: whole cache lines, so that two ranks never write to one.
+struct Part {
+  std::size_t begin, size;
+  Part(std::size_t total, int world, int rank) {
+    std::size_t each = (total + std::size_t(world) - 1) / std::size_t(world);
+    each = (each + kLine - 1) / kLine * kLine;
+    begin = std::min(total, each * std::size_t(rank));
+    size = std::min(each, total - begin);
+  }
+};
+
+bool same(const Announcement& a, const Announcement& b) {
+  return a.what == b.what && a.type == b.type && a.op == b.op && a.root == b.root && a.bytes == b.bytes;
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+struct Communicator::State {
+  State(std::shared_ptr<ShmGroup::Parts> group, GroupLayout& shared, int rank)
+      : parts(std::move(group)),
+        layout(shared),
+        rounds(shared, rank),
+        buffers(rounds, parts->inboxes),
+        me(rank),
+        world(rounds.world_size()),
+        sources(std::size_t(world)),
+        destinations(std::size_t(world)) {}
+
+  /// How the data of a collective gets from rank to rank.
+  enum class Way {
+    announced,  // it lies in the stages of the round that announced it
+    in_place,   // everybody's lies in the heap: to be read, and perhaps written, where it is
+    staged,     // chunk by chunk through the stages
+  };
+
+  Way begin(Announcement announcement, const Region& shown);
+  void end_in_place(const char* what);
+  void check_root(const char* what, int root) const;
+  void check_outputs(const char* what, std::size_t outputs) const;
+
+  /// Whether this rank's data is something that others read.
+  bool shows(const Announcement& announcement, int rank) const {
+    bool from_root = announcement.what == Collective::broadcast || announcement.what == Collective::scatter;
+    return !from_root || announcement.root == rank;
+  }
+  /// Where rank's shown data starts, for Way::announced and Way::in_place. Null where it shows none.
+  std::byte* shown_by(int rank, Way way, const Region& own);
+  void find_sources(Way way, const Region& own);
+
+  template <class Fill, class Consume>
+  void through_stages(const char* what, std::size_t total, std::size_t step, Fill fill, Consume consume);
+  void all_reduce_staged_in_parts(const Region& data, const ReduceKernel& kernel);
+  void collect(const Announcement& announcement, const Region& input, std::span<std::byte* const> outputs);
+
+  std::shared_ptr<ShmGroup::Parts> parts;
+  GroupLayout& layout;
+  Rounds rounds;
+  PeerBuffers buffers;
+  int me;
+  int world;
+  std::vector<const std::byte*> sources;  // one a rank; kept, so that a collective allocates nothing
+  std::vector<std::byte*> destinations;
+};
+
+Communicator ShmGroup::join(int rank) const {
+  if (rank < 0 || rank >= world_size())
+    throw std::invalid_argument(fmt::format("rank {} of a group of {}: ranks go from 0 to {}", rank, world_size(),
+                                            world_size() - 1));
+  return Communicator(std::make_unique<Communicator::State>(parts_, layout(), rank));
+}
+
+Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const { return state_->me; }
+int Communicator::world_size() const { return state_->world; }
+void Communicator::set_timeout(std::chrono::nanoseconds timeout) { state_->rounds.set_timeout(timeout); }
+
+// ---------------------------------------------------------------- the steps
+
+/// Every collective starts here, with exactly one round. So where ranks disagree, all have done the
+/// same number of rounds when they find out.
+Communicator::State::Way Communicator::State::begin(Announcement announcement, const Region& shown) {
+  const char* what = kNames[int(announcement.what)];
+  const bool small = announcement.bytes <= kSmallBytes;
+  announcement.buffer = Announcement::kPrivate;
+  if (shows(announcement, me)) {
+    if (small) {
+      copy_bytes(layout.stage(me, rounds.next_stage()), shown.data, shown.bytes);
+    } else if (shown.hold && world > 1) {
+      announcement.buffer = buffers.show(*shown.hold);
+      announcement.offset = std::uint64_t(shown.data - shown.hold->data());
+    }
+  }
+  announcement.letters = buffers.letters_sent();
+  rounds.own_announcement() = announcement;
+  rounds.signal();
+  rounds.wait(what);
+
+  bool all_in_heap = true;
+  int other_mind = -1;
+  for (int rank = 0; rank < world; ++rank) {
+    const Announcement& theirs = rounds.announcement(rank);
+    if (rank != me) buffers.read_letters(rank, theirs.letters);
+    if (!same(theirs, announcement)) other_mind = rank;
+    if (shows(theirs, rank) && theirs.buffer == Announcement::kPrivate) all_in_heap = false;
+  }
+  if (other_mind >= 0)
+    throw std::invalid_argument(fmt::format(
+        "rank {} called {} where rank {} called {}: all ranks have to call the same collectives in the same order", me,
+        describe(announcement), other_mind, describe(rounds.announcement(other_mind))));
+  if (small) return Way::announced;
+  return all_in_heap || world == 1 ? Way::in_place : Way::staged;
+}
+
+/// Nobody may change or free its data before all are done with it.
+void Communicator::State::end_in_place(const char* what) {
+  rounds.signal();
+  rounds.wait(what);
+}
+
+std::byte* Communicator::State::shown_by(int rank, Way way, const Region& own) {
+  const Announcement& announced = rounds.announcement(rank);
+  if (!shows(announced, rank)) return nullptr;
+  if (way == Way::announced) return layout.stage(rank, rounds.last_stage());
+  if (rank == me) return own.data;
+  return buffers.find(rank, announced.buffer, announced.offset, announced.bytes);
+}
+
+void Communicator::State::find_sources(Way way, const Region& own) {
+  for (int rank = 0; rank < world; ++rank) sources[std::size_t(rank)] = shown_by(rank, way, own);
+}
+
+/// Moves `total` bytes of each rank, `step` at a time: fill(begin, size, stage) writes this rank's,
+/// consume(begin, size, stage) reads everybody's from the stages of this number. The next chunk is
+/// filled while the others are still at this one: a third stage makes that safe.
+template <class Fill, class Consume>
+void Communicator::State::through_stages(const char* what, std::size_t total, std::size_t step, Fill fill,
+                                         Consume consume) {
+  auto size_at = [&](std::size_t begin) { return std::min(step, total - begin); };
+  fill(std::size_t(0), size_at(0), layout.stage(me, rounds.next_stage()));
+  rounds.signal();
+  for (std::size_t begin = 0; begin < total; begin += step) {
+    const std::uint32_t stage = rounds.last_stage();
+    const std::size_t next = begin + step;
+    if (next < total) fill(next, size_at(next), layout.stage(me, rounds.next_stage()));
+    rounds.wait(what);
+    consume(begin, size_at(begin), stage);
+    if (next < total) rounds.signal();
+  }
+}
+
+/// For three ranks and more: each rank reduces its part of a chunk and all copy the parts, so the work for
+/// a byte does not grow with the number of ranks. In every step a rank fills chunk t, reduces its part of
+/// chunk t-1 in its own stage, and copies out chunk t-2.
+void Communicator::State::all_reduce_staged_in_parts(const Region& data, const ReduceKernel& kernel) {
+  const std::size_t step = layout.chunk_bytes;
+  const std::size_t chunks = (data.bytes + step - 1) / step;
+  auto size_of = [&](std::size_t chunk) { return std::min(step, data.bytes - chunk * step); };
+  for (std::size_t t = 0; t < chunks + 2; ++t) {
+    if (t < chunks) copy_bytes(layout.stage(me, rounds.next_stage()), data.data + t * step, size_of(t));
+    if (t >= 1 && t - 1 < chunks) {
+      const Part part(size_of(t - 1), world, me);
+      for (int rank = 0; rank < world; ++rank)
+        sources[std::size_t(rank)] = layout.stage(rank, rounds.last_stage()) + part.begin;
+      std::byte* result = layout.stage(me, rounds.last_stage()) + part.begin;
+      kernel(sources, std::span(&result, 1), part.size / kernel.element_size());
+      SHOAL_KILL_POINT("group.part.reduced");
+    }
+    if (t >= 2) {
+      for (int rank = 0; rank < world; ++rank) {
+        const Part part(size_of(t - 2), world, rank);
+        copy_bytes(data.data + (t - 2) * step + part.begin,
+                   layout.stage(rank, rounds.stage_before_last()) + part.begin, part.size);
+      }
+    }
+    if (t < chunks + 1) {
+      rounds.signal();
+      rounds.wait("all_reduce");
+    }
+  }
+}
+
+void Communicator::State::check_root(const char* what, int root) const {
+  if (root < 0 || root >= world)
+    throw std::invalid_argument(fmt::format("{}: root {} in a group of {} ranks", what, root, world));
+}
+
+void Communicator::State::check_outputs(const char* what, std::size_t outputs) const {
+  if (outputs != std::size_t(world))
+    throw std::invalid_argument(fmt::format("{}: {} outputs in a group of {} ranks", what, outputs, world));
+}
+
+// ---------------------------------------------------------------- the collectives
+
+void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
+  State& s = *state_;
+  const ReduceKernel kernel(type, op);
+  const std::size_t size = kernel.element_size();
+  if (data.bytes % size != 0)
+    throw std::invalid_argument(fmt::format("all_reduce: {} bytes are no whole number of {}", data.bytes,
+                                            c10::toString(type)));
+  auto way = s.begin({Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes, 0, 0, 0, {}}, data);
+  if (way == State::Way::announced) {
+    s.find_sources(way, data);
+    kernel(s.sources, std::span(&data.data, 1), data.bytes / size);
+  } else if (way == State::Way::in_place) {
+    // Each rank reduces its part and writes it to all: every byte is read and written once, the least
+    // there is.
+    const Part part(data.bytes, s.world, s.me);
+    for (int rank = 0; rank < s.world; ++rank) {
+      s.destinations[std::size_t(rank)] = s.shown_by(rank, way, data) + part.begin;
+      s.sources[std::size_t(rank)] = s.destinations[std::size_t(rank)];
+    }
+    SHOAL_KILL_POINT("group.in_place.before");
+    kernel(s.sources, s.destinations, part.size / size);
+    SHOAL_KILL_POINT("group.in_place.after");
+    s.end_in_place("all_reduce");
+  } else if (s.world == 2) {
+    s.through_stages(
+        "all_reduce", data.bytes, s.layout.chunk_bytes,
+        [&](std::size_t begin, std::size_t bytes, std::byte* stage) { copy_bytes(stage, data.data + begin, bytes); },
+        [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
+          // Its own data is still there: only the other's has to come from the other CPU.
+          std::byte* own = data.data + begin;
+          for (int rank = 0; rank < 2; ++rank)
+            s.sources[std::size_t(rank)] = rank == s.me ? own : s.layout.stage(rank, stage);
+          kernel(s.sources, std::span(&own, 1), bytes / size);
+        });
+  } else {
+    s.all_reduce_staged_in_parts(data, kernel);
+  }
+}
+
+void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int root) {
+  State& s = *state_;
+  s.check_root("reduce", root);
+  const ReduceKernel kernel(type, op);
+  const std::size_t size = kernel.element_size();
+  if (data.bytes % size != 0)
+    throw std::invalid_argument(fmt::format("reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
+  auto way = s.begin({Collective::reduce, std::uint32_t(type), std::uint32_t(op), root, data.bytes, 0, 0, 0, {}}, data);
+  if (way == State::Way::staged) {
+    s.through_stages(
+        "reduce", data.bytes, s.layout.chunk_bytes,
+        [&](std::size_t begin, std::size_t bytes, std::byte* stage) { copy_bytes(stage, data.data + begin, bytes); },
+        [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
+          if (s.me != root) return;
+          for (int rank = 0; rank < s.world; ++rank) s.sources[std::size_t(rank)] = s.layout.stage(rank, stage);
+          std::byte* result = data.data + begin;
+          kernel(s.sources, std::span(&result, 1), bytes / size);
+        });
+    return;
+  }
+  if (s.me == root) {
+    s.find_sources(way, data);
+    kernel(s.sources, std::span(&data.data, 1), data.bytes / size);
+  }
+  if (way == State::Way::in_place) s.end_in_place("reduce");
+}
+
+void Communicator::broadcast(Region data, int root) {
+  State& s = *state_;
+  s.check_root("broadcast", root);
+  auto way = s.begin({Collective::broadcast, kNone, kNone, root, data.bytes, 0, 0, 0, {}}, data);
+  if (way == State::Way::staged) {
+    s.through_stages(
+        "broadcast", data.bytes, s.layout.chunk_bytes,
+        [&](std::size_t begin, std::size_t bytes, std::byte* stage) {
+          if (s.me == root) copy_bytes(stage, data.data + begin, bytes);
+        },
+        [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
+          if (s.me != root) copy_bytes(data.data + begin, s.layout.stage(root, stage), bytes);
+        });
+    return;
+  }
+  if (s.me != root) copy_bytes(data.data, s.shown_by(root, way, data), data.bytes);
+  if (way == State::Way::in_place) s.end_in_place("broadcast");
+}
+
+void Communicator::all_gather(Region input, std::span<std::byte* const> outputs) {
+  state_->check_outputs("all_gather", outputs.size());
+  state_->collect({Collective::all_gather, kNone, kNone, -1, input.bytes, 0, 0, 0, {}}, input, outputs);
+}
+
+void Communicator::gather(Region input, std::span<std::byte* const> outputs, int root) {
+  state_->check_root("gather", root);
+  if (rank() == root) state_->check_outputs("gather", outputs.size());
+  state_->collect({Collective::gather, kNone, kNone, root, input.bytes, 0, 0, 0, {}}, input,
+                  rank() == root ? outputs : std::span<std::byte* const>());
+}
+
+void Communicator::State::collect(const Announcement& announcement, const Region& input,
+                                  std::span<std::byte* const> outputs) {
+  const char* what = kNames[int(announcement.what)];
+  auto way = begin(announcement, input);
+  if (way == Way::staged) {
+    through_stages(
+        what, input.bytes, layout.chunk_bytes,
+        [&](std::size_t at, std::size_t bytes, std::byte* stage) { copy_bytes(stage, input.data + at, bytes); },
+        [&](std::size_t at, std::size_t bytes, std::uint32_t stage) {
+          for (std::size_t rank = 0; rank < outputs.size(); ++rank)
+            copy_bytes(outputs[rank] + at, int(rank) == me ? input.data + at : layout.stage(int(rank), stage), bytes);
+        });
+    return;
+  }
+  for (std::size_t rank = 0; rank < outputs.size(); ++rank)
+    copy_bytes(outputs[rank], int(rank) == me ? input.data : shown_by(int(rank), way, input), input.bytes);
+  if (way == Way::in_place) end_in_place(what);
+}
+
+void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarType type, ReduceOp op) {
+  State& s = *state_;
+  const ReduceKernel kernel(type, op);
+  const std::size_t size = kernel.element_size(), world = std::size_t(s.world), part = input.bytes / world;
+  if (input.bytes % (size * world) != 0)
+    throw std::invalid_argument(fmt::format("reduce_scatter: {} bytes are not {} equal parts of whole {}", input.bytes,
+                                            world, c10::toString(type)));
+  auto way =
+      s.begin({Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes, 0, 0, 0, {}}, input);
+  if (way == State::Way::staged) {
+    // A stage holds a piece of every part, so that all ranks have work in every round.
+    const std::size_t step = s.layout.chunk_bytes / world / kLine * kLine;
+    s.through_stages(
+        "reduce_scatter", part, step,
+        [&](std::size_t begin, std::size_t bytes, std::byte* stage) {
+          for (std::size_t rank = 0; rank < world; ++rank)
+            copy_bytes(stage + rank * step, input.data + rank * part + begin, bytes);
+        },
+        [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
+          for (int rank = 0; rank < s.world; ++rank)
+            s.sources[std::size_t(rank)] = s.layout.stage(rank, stage) + std::size_t(s.me) * step;
+          std::byte* result = output + begin;
+          kernel(s.sources, std::span(&result, 1), bytes / size);
+        });
+    return;
+  }
+  s.find_sources(way, input);
+  for (auto& source : s.sources) source += std::size_t(s.me) * part;
+  kernel(s.sources, std::span(&output, 1), part / size);
+  if (way == State::Way::in_place) s.end_in_place("reduce_scatter");
+}
+
+void Communicator::scatter(Region input, std::byte* output, std::size_t part_bytes, int root) {
+  State& s = *state_;
+  s.check_root("scatter", root);
+  const std::size_t world = std::size_t(s.world);
+  if (s.me == root && input.bytes != part_bytes * world)
+    throw std::invalid_argument(
+        fmt::format("scatter: {} bytes are not {} parts of {} bytes", input.bytes, world, part_bytes));
+  auto way = s.begin({Collective::scatter, kNone, kNone, root, part_bytes * world, 0, 0, 0, {}}, input);
+  if (way == State::Way::staged) {
+    const std::size_t step = s.layout.chunk_bytes / world / kLine * kLine;
+    s.through_stages(
+        "scatter", part_bytes, step,
+        [&](std::size_t begin, std::size_t bytes, std::byte* stage) {
+          for (std::size_t rank = 0; rank < world && s.me == root; ++rank)
+            copy_bytes(stage + rank * step, input.data + rank * part_bytes + begin, bytes);
+        },
+        [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
+          copy_bytes(output + begin, s.layout.stage(root, stage) + std::size_t(s.me) * step, bytes);
+        });
+    return;
+  }
+  copy_bytes(output, s.shown_by(root, way, input) + std::size_t(s.me) * part_bytes, part_bytes);
+  if (way == State::Way::in_place) s.end_in_place("scatter");
+}
+
+void Communicator::barrier() { state_->begin({Collective::barrier, kNone, kNone, -1, 0, 0, 0, 0, {}}, {}); }
+
+}  // namespace shoal

@@ -1,0 +1,67 @@
+// Collective operations of one rank of a group.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <shoal/workers/train/reduce_kernel.h>
+#include <shoal/workers/train/shm_group.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace shoal {
+
+/// A rank's data: contiguous, aligned for its elements. `hold` is the hold of the heap's block that it
+/// lies in, or null for private memory: with it, the other ranks read and write the data in place.
+struct Region {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  const Hold* hold = nullptr;
+};
+
+/// One process as one rank of a ShmGroup. All ranks call the same collectives in the same order with the
+/// same sizes, types and roots; where they do not, every rank gets std::invalid_argument that says
+/// who does what, and the group can be used on. Each call returns when the result is there and the
+/// rank's own data may be changed. All ranks get the same bits.
+///
+/// Movable; used by one thread at a time; not usable in a forked child. When a rank dies or leaves
+/// (destroys its Communicator) while others are in a collective or start one, they get PeerDied that
+/// names it within a second, from that call and every later one; what was to be filled has any content
+/// then. TimeoutError breaks the group likewise. docs/collectives.md has the algorithms.
+class Communicator {
+ public:
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();
+
+  int rank() const;
+  int world_size() const;
+  /// How long a collective waits for the other ranks; 30 minutes at first.
+  void set_timeout(std::chrono::nanoseconds timeout);
+
+  /// data = the reduction of all ranks' data.
+  void all_reduce(Region data, c10::ScalarType type, ReduceOp op);
+  /// root's data = the reduction of all ranks' data; the others' data is left alone.
+  void reduce(Region data, c10::ScalarType type, ReduceOp op, int root);
+  /// data = root's data.
+  void broadcast(Region data, int root);
+  /// outputs[r] = rank r's input, of input.bytes each.
+  void all_gather(Region input, std::span<std::byte* const> outputs);
+  /// The same on root only, where there are `outputs`.
+  void gather(Region input, std::span<std::byte* const> outputs, int root);
+  /// `input` is world_size parts of `part_bytes`; output = the reduction of all ranks' part of this rank.
+  void reduce_scatter(Region input, std::byte* output, c10::ScalarType type, ReduceOp op);
+  /// output = root's part of this rank; only root needs an input, of world_size times part_bytes.
+  void scatter(Region input, std::byte* output, std::size_t part_bytes, int root);
+  /// Returns when all ranks have called it.
+  void barrier();
+
+ private:
+  friend class ShmGroup;
+  struct State;
+  explicit Communicator(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal

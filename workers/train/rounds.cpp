@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+#include <shoal/ipc/deadline.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/sync/spin.h>
+#include <shoal/workers/train/rounds.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+namespace shoal {
+
+Rounds::Rounds(GroupLayout& layout, int rank) : layout_(layout), rank_(rank), round_(layout.first_round) {
+  RankLayout& own = mine();
+  std::uint32_t nobody = 0;
+  // The tag is what a rank belongs to: from here on its death is noticed.
+  if (!own.tag.compare_exchange_strong(nobody, Session::current().self().word(), std::memory_order_acq_rel))
+    throw std::invalid_argument(
+        fmt::format("rank {} of this group was joined before, by process {}; make a group for each use", rank,
+                    own.pid.load(std::memory_order_relaxed)));  // relaxed: a number for people
+  SHOAL_KILL_POINT("group.join.after_tag");
+  own.pid.store(::getpid(), std::memory_order_relaxed);  // relaxed: likewise
+  own.culprit.store(RankLayout::kNoCulprit, std::memory_order_relaxed);  // relaxed: R2 follows before it matters
+  own.state.store(RankLayout::kJoined, std::memory_order_release);
+}
+
+Rounds::~Rounds() {
+  // R2: pairs with A2, which reads the culprit. seq_cst for the event word.
+  mine().state.store(RankLayout::kLeft, std::memory_order_seq_cst);
+  mine().event.notify_all();
+}
+
+void Rounds::signal() {
+  if (broken_) std::rethrow_exception(broken_);
+  SHOAL_KILL_POINT("group.signal.before");
+  // R1: all that this rank wrote in the round; pairs with A1. seq_cst: the event word is looked at next.
+  mine().round.store(++round_, std::memory_order_seq_cst);
+  SHOAL_KILL_POINT("group.signal.before_wake");
+  mine().event.notify_all();
+  stage_ = next_stage() + 1 == GroupLayout::kStages ? 0 : stage_ + 1;
+}
+
+void Rounds::wait(const char* what) {
+  SHOAL_KILL_POINT("group.wait");
+  // Own rank first by chance, others in order: the order matters little, since the slowest decides.
+  for (int other = 0; other < world_size(); ++other)
+    if (other != rank_) wait_for(layout_.rank(other), what);
+}
+
+bool Rounds::has_arrived(RankLayout& peer) const {
+  // A1: pairs with R1. The difference is right across the wrap-around.
+  return std::int32_t(peer.round.load(std::memory_order_seq_cst) - round_) >= 0;
+}
+
+void Rounds::wait_for(RankLayout& peer, const char* what) {
+  if (has_arrived(peer)) return;
+  Spinner spinner;
+  while (spinner.turn())
+    if (has_arrived(peer)) return spinner.ended(true);
+  Deadline deadline = Deadline::after(timeout_);
+  for (;;) {
+    std::uint32_t prepared = peer.event.prepare();
+    if (has_arrived(peer)) break;
+    // Before the sleep, not after: the state may have changed before the event word was prepared.
+    check_peers(what);
+    if (deadline.passed())
+      fail(std::make_exception_ptr(TimeoutError(
+               fmt::format("{}: not all ranks came within {} s", what,
+                           std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()))),
+           RankLayout::kNoCulprit);
+    peer.event.sleep(prepared, deadline.left(kLivenessSlice));
+  }
+  peer.event.leave();
+  spinner.ended(false);
+}
+
+void Rounds::check_peers(const char* what) {
+  Session& session = Session::current();
+  int dead = -1, left = -1;
+  for (int other = 0; other < world_size(); ++other) {
+    RankLayout& peer = layout_.rank(other);
+    ProcessTag tag = ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));
+    if (other == rank_ || !tag || has_arrived(peer)) continue;  // not joined yet is not dead
+    bool has_left = peer.state.load(std::memory_order_seq_cst) == RankLayout::kLeft;  // A2
+    bool gone = !has_left && !session.is_alive(tag);
+    if (!(has_left || gone) || has_arrived(peer)) continue;  // once more: it may have ended its part and then itself
+    if (gone)
+      dead = other;
+    else if (int culprit = peer.culprit.load(std::memory_order_relaxed); culprit != RankLayout::kNoCulprit)  // by A2
+      dead = culprit;
+    else
+      left = other;
+  }
+  if (dead >= 0) {
+    RankLayout& peer = layout_.rank(dead);
+    ProcessTag tag = ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));
+    if (!session.is_alive(tag)) session.reclaim(tag);
+    fail(std::make_exception_ptr(PeerDied(fmt::format("{}: rank {} (process {}) died", what, dead,
+                                                      peer.pid.load(std::memory_order_relaxed)))),  // relaxed: for people
+         dead);
+  }
+  if (left >= 0)
+    fail(std::make_exception_ptr(PeerDied(fmt::format("{}: rank {} (process {}) left the group", what, left,
+                                                      layout_.rank(left).pid.load(std::memory_order_relaxed)))),
+         RankLayout::kNoCulprit);
+}
+
+void Rounds::fail(std::exception_ptr error, int culprit) {
+  broken_ = error;
+  mine().culprit.store(culprit, std::memory_order_relaxed);  // relaxed: published by R2 when this rank leaves
+  std::rethrow_exception(error);
+}
+
+}  // namespace shoal
