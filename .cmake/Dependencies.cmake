@@ -2,6 +2,9 @@
 
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW)             # Boost's own package file
+endif()
 find_package(Boost 1.75 REQUIRED)           # 1.75 is the first with Boost.PFR
 if(SHOAL_TENSORS)
   # Last of all: the Python environment that ./dev setup makes.
