@@ -1,0 +1,32 @@
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/channel.h>
+
+namespace shoal {
+namespace {
+
+constexpr std::uint64_t kSchema = schema_hash("shoal::Channel", schema_of<StartHeader>(), schema_of<FailureReport>());
+
+}  // namespace
+
+Channel Channel::create() { return Channel(Ring::create(2, kSchema)); }
+
+Channel Channel::adopt(const HoldRef& lent) { return Channel(Ring::open(Hold::from_transit(lent), kSchema)); }
+
+void Channel::take_back(const HoldRef& lent) noexcept {
+  Session& session = Session::current();
+  // Only the child could have changed the word, and it is dead: nobody changes it between these lines.
+  if (session.heap().is_hold(lent, session.self().transit_word())) Hold::from_transit(lent).release();
+}
+
+void Channel::send(Encoder& message) {
+  if (ring_.put(message, Deadline::now()) != RingStatus::kDone) throw Error("the channel between parent and child is full");
+}
+
+std::optional<Received> Channel::receive() {
+  std::optional<Received> message(std::in_place);
+  if (ring_.get(*message, Deadline::now()) != RingStatus::kDone) return std::nullopt;
+  return message;
+}
+
+}  // namespace shoal

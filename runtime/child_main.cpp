@@ -1,0 +1,119 @@
+#include <cxxabi.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/child_main.h>
+#include <shoal/runtime/current_process.h>
+#include <shoal/runtime/hooks.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+
+namespace shoal {
+namespace {
+
+FailureReport describe_current_exception() {
+  FailureReport report;
+  report.time = std::chrono::steady_clock::now().time_since_epoch().count();
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    report.type = type_name(error);
+    report.message = describe(error);
+  } catch (...) {
+    int status = 0;
+    const char* mangled = abi::__cxa_current_exception_type()->name();
+    char* name = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+    report.type = status == 0 ? name : mangled;
+    report.message = "(not derived from std::exception)";
+    std::free(name);
+  }
+  return report;
+}
+
+void report_failure(Channel& channel, const FailureReport& report, const StartHeader& header) {
+  if (header.prints_failure)
+    std::fprintf(stderr, "shoal: process '%s' (pid %d) raised %s: %s\n", header.name.c_str(), int(::getpid()),
+                 report.type.c_str(), report.message.c_str());
+  Encoder message;
+  Channel::begin(message, ChannelMessage::kFailure);
+  encode(message, report);
+  channel.send(message);
+}
+
+void become(const StartHeader& header) {
+  runtime_detail::set_current_process({header.name, header.rank, header.nprocs, header.num_threads});
+  Session::current().describe_self(header.rank < 0 ? header.name : header.name + " " + std::to_string(header.rank),
+                                   header.rank);
+  if (header.num_threads > 0) hooks::set_threads(header.num_threads);
+}
+
+/// What the user's function wrote must come out; static destructors must not run: those of libtorch take
+/// more than 100 ms, and those of a forked child would act on what belongs to its parent.
+[[noreturn]] void leave(int code) {
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+  if (Session::exists()) Session::current().leave();
+  ::_exit(code);
+}
+
+/// What the start methods differ in: how the call and what the child shall know of itself get here.
+using Prepare = std::function<std::unique_ptr<PreparedCall>(Channel&, StartHeader&)>;
+
+void make_call(Channel& channel, StartHeader& header, const Prepare& prepare) {
+  std::unique_ptr<PreparedCall> call = prepare(channel, header);
+  become(header);
+  Encoder result;
+  Channel::begin(result, ChannelMessage::kResult);
+  call->call(header.rank, result);
+  call.reset();  // the arguments let go of what they hold before anyone can see the result
+  channel.send(result);
+}
+
+[[noreturn]] void run(const HoldRef& lent, StartHeader header, const Prepare& prepare) {
+  int code = 0;
+  try {
+    Channel channel = Channel::adopt(lent);
+    try {
+      make_call(channel, header, prepare);
+    } catch (...) {
+      code = 1;
+      report_failure(channel, describe_current_exception(), header);
+    }
+  } catch (const std::exception& error) {
+    // Not even the report got through: no memory, or a channel that is none.
+    std::fprintf(stderr, "shoal: process '%s' (pid %d) cannot report to its parent: %s\n", header.name.c_str(),
+                 int(::getpid()), error.what());
+    code = 1;
+  }
+  leave(code);
+}
+
+}  // namespace
+
+void run_started_child(const HoldRef& lent) noexcept {
+  run(lent, {}, [](Channel& channel, StartHeader& header) {
+    std::optional<Received> message = channel.receive();
+    if (!message) throw Error("a started process found no start message");
+    Decoder decoder = std::move(*message).decoder();
+    if (decode<ChannelMessage>(decoder) != ChannelMessage::kStart) throw DecodeError("not a start message");
+    header = decode<StartHeader>(decoder);
+    auto entry = reinterpret_cast<TaskEntry>(find_function(header.entry));
+    return entry(header.function.build_id.empty() ? nullptr : find_function(header.function), decoder);
+  });
+}
+
+void run_forked_child(const HoldRef& lent, const StartHeader& header, Task& task, Fd ready) noexcept {
+  run(lent, header, [&](Channel&, StartHeader&) {
+    Session::current().adopt_inherited_holds();
+    // Whether the parent reads it or is dead makes no difference here.
+    [[maybe_unused]] auto written = ::write(ready.get(), "", 1);
+    ready.reset();
+    return task.prepare_inherited();
+  });
+}
+
+}  // namespace shoal

@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/child_process.h>
+#include <shoal/runtime/cpu_share.h>
+#include <shoal/runtime/fork_self.h>
+#include <shoal/runtime/fork_server_protocol.h>
+#include <shoal/runtime/init.h>
+#include <shoal/runtime/pidfd.h>
+#include <shoal/runtime/start_ticket.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+namespace shoal {
+
+ChildProcess::ChildProcess(ChildSettings settings, std::shared_ptr<Task> task)
+    : settings_(std::move(settings)), task_(std::move(task)), owner_(::getpid()) {}
+
+ChildProcess::~ChildProcess() = default;
+
+bool ChildProcess::is_mine() const { return owner_ == ::getpid(); }
+
+void ChildProcess::begin_start() {
+  if (started_ || pending_)
+    throw std::invalid_argument(fmt::format("process '{}' was started already: each starts once", settings_.name));
+  check_initialized();
+  const bool forks = settings_.start_method == StartMethod::fork;
+  StartHeader header{settings_.name, settings_.rank, settings_.nprocs, settings_.num_threads, settings_.prints_failure,
+                     {}, {}};
+  channel_ = Channel::create();
+  if (!forks) {
+    header.entry = name_function(reinterpret_cast<AnyFunction>(task_->entry()));
+    if (AnyFunction function = task_->function()) header.function = name_function(function);
+    Encoder message;
+    Channel::begin(message, ChannelMessage::kStart);
+    encode(message, header);
+    task_->encode_arguments(message);
+    channel_->send(message);
+  }
+  lent_ = channel_->lend();
+  try {
+    switch (settings_.start_method) {
+      case StartMethod::spawn: {
+        Session::Descriptors session = Session::current().descriptors();
+        ForkServerClient& client = ForkServerClient::instance();
+        StartTicket ticket{StartTicket::Role::kChild, ::getpid(), session.memory, session.liveness, client.socket(),
+                           client.server(), -1, lent_};
+        std::vector<int> descriptors{ticket.memory, ticket.liveness};
+        if (ticket.requests >= 0) descriptors.push_back(ticket.requests);
+        process_ = exec_self(ticket.to_argument(), descriptors, settings_.num_threads);
+        break;
+      }
+      case StartMethod::forkserver:
+        pending_ = ForkServerClient::instance().request(lent_);
+        return;
+      case StartMethod::fork:
+        process_ = fork_self(lent_, header, *task_,
+                             settings_.fork_despite_threads ? OtherThreads::kLose : OtherThreads::kRefuse);
+        break;
+    }
+  } catch (...) {
+    Channel::take_back(lent_);
+    channel_.reset();
+    throw;
+  }
+  started_ = true;
+}
+
+void ChildProcess::finish_start() {
+  if (!pending_) return;
+  try {
+    process_ = ForkServerClient::instance().await(*std::exchange(pending_, std::nullopt));
+  } catch (...) {
+    Channel::take_back(lent_);
+    channel_.reset();
+    throw;
+  }
+  started_ = true;
+}
+
+void ChildProcess::check_started(const char* operation) const {
+  if (!started_) throw std::invalid_argument(fmt::format("{} of process '{}', which was not started: call start() first", operation, settings_.name));
+  if (!is_mine())
+    throw std::invalid_argument(fmt::format("{} of process '{}', which is a child of process {} and not of this one ({})",
+                                            operation, settings_.name, owner_, ::getpid()));
+}
+
+pid_t ChildProcess::pid() const {
+  check_started("pid()");
+  return process_.pid;
+}
+
+int ChildProcess::sentinel() const {
+  check_started("sentinel()");
+  return process_.process.get();
+}
+
+int ChildProcess::end_descriptor() const {
+  // The fork server reports the end a moment after it.
+  return process_.reply ? process_.reply.get() : process_.process.get();
+}
+
+bool ChildProcess::wait(Deadline deadline) {
+  if (ended_) return true;
+  check_started("join()");
+  int descriptor = end_descriptor();
+  if (!wait_readable({&descriptor, 1}, deadline)) return false;
+  std::lock_guard lock(mutex_);
+  if (!ended_) collect(deadline);
+  return ended_;
+}
+
+void ChildProcess::collect(Deadline deadline) {
+  if (process_.reply) {
+    EndReply end;
+    std::vector<Fd> none;
+    if (receive_message(process_.reply, writable_bytes_of(end), none)) {
+      status_ = end.status;
+    } else {
+      // The fork server is dead, and the kernel is about to end this child.
+      int process = process_.process.get();
+      if (!wait_readable({&process, 1}, deadline)) return;
+      status_ = {.unknown = 1};
+    }
+  } else {
+    status_ = reap(process_.process);
+  }
+  Session& session = Session::current();
+  // Before its report is looked for: what it was writing when it died becomes no message.
+  while (ProcessTag tag = session.find(process_.pid))
+    if (session.is_alive(tag) || !session.reclaim(tag)) break;
+  Channel::take_back(lent_);
+  try {
+    read_report();
+  } catch (const std::exception&) {
+    result_.reset();  // bytes that are no report; the status says what happened
+  }
+  channel_.reset();
+  if (status_.unknown && result_) status_ = {};
+  if (status_.unknown && report_) status_ = {.code = 1};
+  ended_ = true;
+}
+
+void ChildProcess::read_report() {
+  message_ = channel_->receive();
+  if (!message_) return;
+  result_.emplace(std::move(*message_).decoder());
+  auto kind = decode<ChannelMessage>(*result_);
+  if (kind == ChannelMessage::kResult) return;
+  if (kind == ChannelMessage::kFailure) report_ = decode<FailureReport>(*result_);
+  result_.reset();  // else it is the start message: the child died before it took it
+}
+
+void ChildProcess::signal(int number) noexcept {
+  if (started_ && !ended_ && is_mine()) send_signal(process_.process, number);
+}
+
+std::exception_ptr ChildProcess::failure() const {
+  ProcessIdentity who{settings_.name, settings_.rank, process_.pid};
+  if (report_) return std::make_exception_ptr(ProcessRaised(who, report_->type, report_->message));
+  // exit(0) says that all is well, but does not make a result.
+  if (status_.succeeded() && (result_ || !task_->returns_value())) return nullptr;
+  return std::make_exception_ptr(ProcessExited(who, status_));
+}
+
+std::pair<int, std::int64_t> ChildProcess::failure_order() const {
+  // A process that was killed says nothing, and others then raise because it is gone.
+  if (!report_) return {status_.signal != 0 ? 0 : 1, 0};
+  return {2, report_->time};
+}
+
+void end_processes(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period) noexcept {
+  for (auto& child : children) {
+    try {
+      child->finish_start();
+    } catch (const std::exception&) {
+      // Then there is nothing to end.
+    }
+    child->signal(SIGTERM);
+    child->signal(SIGCONT);  // a stopped process could not act on the other
+  }
+  auto wait_for_all = [&](Deadline deadline) {
+    for (auto& child : children)
+      if (child->is_started() && child->is_mine()) child->wait(deadline);
+  };
+  wait_for_all(Deadline::after(grace_period));
+  for (auto& child : children) child->signal(SIGKILL);
+  wait_for_all(Deadline::never());
+}
+
+}  // namespace shoal

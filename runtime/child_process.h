@@ -1,0 +1,98 @@
+// A process that this one starts: from the wish to its end. What Process and ProcessContext are made of.
+#pragma once
+
+#include <shoal/ipc/deadline.h>
+#include <shoal/runtime/channel.h>
+#include <shoal/runtime/exec_self.h>
+#include <shoal/runtime/exit_status.h>
+#include <shoal/runtime/failure.h>
+#include <shoal/runtime/fork_server_client.h>
+#include <shoal/runtime/options.h>
+#include <shoal/runtime/task.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <variant>
+
+namespace shoal {
+
+/// How a child is started and what it is told about itself.
+struct ChildSettings {
+  std::string name;
+  int rank = -1;
+  int nprocs = 1;
+  StartMethod start_method = StartMethod::forkserver;
+  int num_threads = 0;
+  bool fork_despite_threads = false;
+  bool prints_failure = false;
+};
+
+/// One child. Belongs to the process that made the object: in a forked copy of that process it does
+/// nothing. Threads: started by one; after that any may call, at once. Its destructor does not end the
+/// child: whoever owns it calls end_processes() first. However the child dies, has_ended() and wait()
+/// find out from the kernel, give back what it had in shared memory, and leave no zombie.
+class ChildProcess {
+ public:
+  ChildProcess(ChildSettings settings, std::shared_ptr<Task> task);
+  ChildProcess(const ChildProcess&) = delete;
+  ~ChildProcess();
+
+  /// Starting in two steps lets several starts by the fork server overlap.
+  void begin_start();
+  void finish_start();
+  bool is_started() const { return started_; }
+
+  const ChildSettings& settings() const { return settings_; }
+  /// These throw std::invalid_argument before the start.
+  pid_t pid() const;
+  int sentinel() const;
+
+  /// Readable when wait() would not wait.
+  int end_descriptor() const;
+  /// False where the deadline came first.
+  bool wait(Deadline deadline);
+  bool has_ended() { return wait(Deadline::now()); }
+  /// Does nothing to a process that has ended, or was not started.
+  void signal(int number) noexcept;
+
+  /// These are for after the end.
+  const ExitStatus& status() const { return status_; }
+  /// Nothing where it did what it was started for.
+  std::exception_ptr failure() const;
+  /// Of several failed children, the one whose value is smallest is the likeliest cause of the others.
+  std::pair<int, std::int64_t> failure_order() const;
+  /// The encoded result. To be read once.
+  Decoder& result() { return *result_; }
+  /// False in a forked copy of the process that made the object.
+  bool is_mine() const;
+
+ private:
+  void check_started(const char* operation) const;
+  void collect(Deadline deadline);
+  void read_report();
+
+  ChildSettings settings_;
+  std::shared_ptr<Task> task_;
+  const pid_t owner_;
+  std::optional<Channel> channel_;
+  HoldRef lent_;  // the child's hold on the channel
+  std::optional<PendingFork> pending_;
+  StartedProcess process_;
+  std::atomic<bool> started_{false}, ended_{false};
+
+  std::mutex mutex_;  // of what follows, until ended_
+  ExitStatus status_;
+  std::optional<FailureReport> report_;
+  std::optional<Received> message_;  // where result_ reads
+  std::optional<Decoder> result_;
+};
+
+/// SIGTERM for those that still run, SIGKILL after the grace period for those that then still do, and waits
+/// for all of them.
+void end_processes(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period) noexcept;
+
+}  // namespace shoal

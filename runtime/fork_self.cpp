@@ -1,0 +1,69 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <pthread.h>
+#include <shoal/ipc/error.h>
+#include <shoal/runtime/child_main.h>
+#include <shoal/runtime/fork_self.h>
+#include <shoal/runtime/hooks.h>
+#include <shoal/runtime/lasting_thread.h>
+#include <shoal/runtime/parent_death.h>
+#include <shoal/runtime/pidfd.h>
+#include <shoal/runtime/thread_count.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+
+namespace shoal {
+namespace {
+
+void check_fork_is_safe(OtherThreads others) {
+  if (const char* refusal = hooks::fork_refusal())
+    throw Error(fmt::format("this process cannot be forked: {}. Use StartMethod::spawn or StartMethod::forkserver", refusal));
+  if (others == OtherThreads::kLose) return;
+  if (auto threads = other_threads(); !threads.empty())
+    throw Error(fmt::format("a fork would lose {} other thread{} of this process and leave the locks they hold locked for "
+                            "ever ({}). Use StartMethod::spawn or StartMethod::forkserver, fork before they start, or set "
+                            "fork_despite_threads",
+                            threads.size(), threads.size() == 1 ? "" : "s", fmt::join(threads, ", ")));
+}
+
+}  // namespace
+
+StartedProcess fork_self(const HoldRef& channel, const StartHeader& header, Task& task, OtherThreads others) {
+  check_fork_is_safe(others);
+  // What is buffered would come out twice.
+  std::cout.flush();
+  std::fflush(stdout);
+  std::fflush(stderr);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
+  Fd ready(ends[0]), tell(ends[1]);
+  sigset_t mask;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  const pid_t parent = ::getpid();
+  StartedProcess started;
+  int error = 0;
+  in_lasting_thread([&] {
+    started.pid = ::fork();
+    error = errno;
+    if (started.pid != 0) return;
+    die_with_parent(parent);
+    ::signal(SIGINT, SIG_IGN);  // as with the other methods: Ctrl-C is the parent's to handle
+    ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    ready.reset();
+    run_forked_child(channel, header, task, std::move(tell));
+  });
+  if (started.pid < 0)
+    throw SystemError("forking this process", error, "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
+  started.process = open_pidfd_of_new_child(started.pid);
+  // Until the child has holds of its own, this process must not give up any.
+  const int either[] = {ready.get(), started.process.get()};
+  wait_readable(either, Deadline::never());
+  return started;
+}
+
+}  // namespace shoal

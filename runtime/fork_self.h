@@ -1,0 +1,18 @@
+// Starts a process as a copy of this one.
+#pragma once
+
+#include <shoal/runtime/channel.h>
+#include <shoal/runtime/exec_self.h>
+#include <shoal/runtime/task.h>
+
+namespace shoal {
+
+enum class OtherThreads { kRefuse, kLose };
+
+/// Forks this process. The child has copies of all handles of shoal, which work whatever the parent does
+/// to the originals later, makes the task's call and never returns. Refuses, before forking, with an
+/// Error that names the cause: other threads run (unless kLose), or a layer above objects (CUDA).
+/// Called from any thread; the child then has that one's stack only if it is the main one.
+StartedProcess fork_self(const HoldRef& channel, const StartHeader& header, Task& task, OtherThreads others);
+
+}  // namespace shoal

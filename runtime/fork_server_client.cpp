@@ -1,0 +1,114 @@
+#include <errno.h>
+#include <fmt/format.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/exit_status.h>
+#include <shoal/runtime/fork_server_client.h>
+#include <shoal/runtime/fork_server_protocol.h>
+#include <shoal/runtime/pidfd.h>
+#include <shoal/runtime/start_ticket.h>
+#include <unistd.h>
+
+#include <chrono>
+
+namespace shoal {
+
+pid_t start_fork_server() { return ForkServerClient::instance().ensure_started(); }
+
+ForkServerClient& ForkServerClient::instance() {
+  static auto* client = new ForkServerClient;
+  return *client;
+}
+
+void ForkServerClient::inherit(Fd socket, pid_t server) {
+  ForkServerClient& client = instance();
+  client.socket_ = std::move(socket);
+  client.server_ = server;
+}
+
+int ForkServerClient::socket() const {
+  std::lock_guard lock(mutex_);
+  return socket_.get();
+}
+
+pid_t ForkServerClient::server() const {
+  std::lock_guard lock(mutex_);
+  return server_;
+}
+
+pid_t ForkServerClient::ensure_started() {
+  std::lock_guard lock(mutex_);
+  if (!socket_) start();
+  return server_;
+}
+
+void ForkServerClient::start() {
+  SocketPair sockets = make_socket_pair();
+  Session::Descriptors session = Session::current().descriptors();
+  StartTicket ticket;
+  ticket.role = StartTicket::Role::kForkServer;
+  ticket.parent = ::getpid();
+  ticket.memory = session.memory;
+  ticket.liveness = session.liveness;
+  ticket.requests = sockets.first.get();
+  ticket.served = sockets.second.get();
+  StartedProcess started =
+      exec_self(ticket.to_argument(), {ticket.memory, ticket.liveness, ticket.requests, ticket.served}, 0);
+  socket_ = std::move(sockets.first);
+  server_ = started.pid;
+  process_ = std::move(started.process);
+  owner_ = ::getpid();
+}
+
+PendingFork ForkServerClient::request(const HoldRef& channel) {
+  SocketPair replies = make_socket_pair();
+  Fd self = open_pidfd(::getpid());
+  ForkRequest request;
+  request.channel = channel;
+  const int carried[] = {replies.second.get(), self.get()};
+  std::lock_guard lock(mutex_);
+  if (!socket_) start();
+  if (!send_message(socket_, bytes_of(request), carried)) {
+    if (errno == EPIPE || errno == ECONNRESET) report_death(server_);
+    throw SystemError("asking the fork server for a process", errno);
+  }
+  return {std::move(replies.first), server_};
+}
+
+StartedProcess ForkServerClient::await(PendingFork pending) {
+  ForkReply reply;
+  std::vector<Fd> descriptors;
+  if (!receive_message(pending.reply, writable_bytes_of(reply), descriptors)) {
+    std::lock_guard lock(mutex_);
+    report_death(pending.server);
+  }
+  if (reply.threads != 0)
+    throw Error(fmt::format("the fork server has {} threads, and forks would lose all but one: a hook given to "
+                            "shoal::register_preload, or a static initializer, has started threads",
+                            reply.threads));
+  if (reply.error != 0)
+    throw SystemError("forking a process off the fork server", reply.error,
+                      "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
+  if (descriptors.size() != 1) throw Error("the fork server sent no descriptor of the process that it made");
+  return {reply.pid, std::move(descriptors[0]), std::move(pending.reply)};
+}
+
+void ForkServerClient::report_death(pid_t server) {
+  std::string how = "died";
+  if (server_ == server) {  // else another thread has found out already, and there may be a new one
+    int process = process_.get();
+    // Its sockets close a moment before it can be waited for.
+    if (process >= 0 && owner_ == ::getpid() && wait_readable({&process, 1}, Deadline::after(std::chrono::seconds(1)))) {
+      ExitStatus status = reap(process_);
+      how = status.signal ? fmt::format("was killed by {}", signal_name(status.signal))
+                          : fmt::format("exited with code {}", status.code);
+    }
+    socket_.reset();
+    process_.reset();
+    server_ = 0;
+  }
+  throw Error(
+      fmt::format("the fork server (pid {}) {}, and its children with it; the next start makes a new one", server, how));
+}
+
+}  // namespace shoal

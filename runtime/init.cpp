@@ -1,0 +1,53 @@
+#include <fcntl.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/child_main.h>
+#include <shoal/runtime/exec_self.h>
+#include <shoal/runtime/fork_server.h>
+#include <shoal/runtime/fork_server_client.h>
+#include <shoal/runtime/init.h>
+#include <shoal/runtime/parent_death.h>
+#include <shoal/runtime/start_ticket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+
+namespace shoal {
+namespace {
+
+std::atomic<bool> initialized{false};
+
+[[noreturn]] void run_started(const StartTicket& ticket) {
+  die_with_parent(ticket.parent);  // again: a program with file capabilities lost the setting when it was executed
+  for (int descriptor : {ticket.requests, ticket.served})
+    if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  Session::join({ticket.memory, ticket.liveness});
+  if (ticket.role == StartTicket::Role::kForkServer) run_fork_server(ticket);
+  if (ticket.requests >= 0) ForkServerClient::inherit(Fd(ticket.requests), ticket.fork_server);
+  run_started_child(ticket.channel);
+}
+
+}  // namespace
+
+void init(int argc, char** argv) {
+  if (argc > 0) note_program_name(argv[0]);
+  initialized = true;
+  if (argc < 2) return;
+  try {
+    if (auto ticket = StartTicket::from_argument(argv[1])) run_started(*ticket);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "shoal: a started process (pid %d) cannot join its session: %s\n", int(::getpid()), error.what());
+    std::fflush(nullptr);
+    ::_exit(1);
+  }
+}
+
+void check_initialized() {
+  if (!initialized)
+    throw Error(
+        "shoal::init was not called: make `shoal::init(argc, argv);` the first statement of main(). Started processes are "
+        "this program again, and that call is where they begin their work");
+}
+
+}  // namespace shoal

@@ -1,0 +1,14 @@
+// The first statement of main().
+#pragma once
+
+namespace shoal {
+
+/// Has to be the first statement of main() in a program that starts processes: started ones are this
+/// program again. In such a child it runs the child's function and never returns; in the fork server it
+/// serves. In a process that the user started it returns at once, having changed nothing.
+void init(int argc, char** argv);
+
+/// Throws Error, saying where the call belongs, where init was not called.
+void check_initialized();
+
+}  // namespace shoal

@@ -1,0 +1,24 @@
+#include <fmt/format.h>
+#include <shoal/runtime/options.h>
+
+#include <stdexcept>
+
+namespace shoal {
+
+const char* method_name(StartMethod method) {
+  switch (method) {
+    case StartMethod::spawn: return "spawn";
+    case StartMethod::forkserver: return "forkserver";
+    case StartMethod::fork: return "fork";
+  }
+  return "?";
+}
+
+void refuse_captures(StartMethod method) {
+  throw std::invalid_argument(
+      fmt::format("the start method is {}, but a callable with captures exists in this process only: use "
+                  "StartMethod::fork, or pass a function and arguments",
+                  method_name(method)));
+}
+
+}  // namespace shoal

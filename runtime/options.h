@@ -1,0 +1,90 @@
+// How processes are started: the options of spawn, start_processes and Process.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <type_traits>
+
+namespace shoal {
+
+enum class StartMethod {
+  spawn,       // a fresh start of the program: inherits nothing, works from anywhere, takes as long as loading it
+  forkserver,  // forked from a fresh process that has everything loaded: milliseconds
+  fork,        // a copy of the calling process: for callables with captures
+};
+
+const char* method_name(StartMethod method);
+
+/// Asked for a start method while the program runs that the callable does not allow.
+[[noreturn]] void refuse_captures(StartMethod method);
+
+/// In place of StartMethod in the options for callables with captures: they exist in this process only,
+/// so any method but fork is an error, at compile time where the method is written out.
+class ForkOnly {
+ public:
+  consteval ForkOnly(StartMethod method) {  // NOLINT: implicit, so that options read the same
+    if (method != StartMethod::fork) a_callable_with_captures_works_with_StartMethod_fork_only();
+  }
+  /// Of a method that is only known when the program runs.
+  static ForkOnly checked(StartMethod method) {
+    if (method != StartMethod::fork) refuse_captures(method);
+    return ForkOnly();
+  }
+  operator StartMethod() const { return StartMethod::fork; }
+
+ private:
+  constexpr ForkOnly() = default;
+  static void a_callable_with_captures_works_with_StartMethod_fork_only();
+};
+
+template <class Method>
+constexpr Method default_start_method() {
+  static_assert(std::is_same_v<Method, StartMethod>,
+                "shoal: a callable with captures exists in this process only: add .start_method = "
+                "shoal::StartMethod::fork to the options, or pass a function (or a lambda without captures) and arguments");
+  return StartMethod::forkserver;
+}
+
+/// Options of spawn and start_processes.
+template <class Method>
+struct BasicSpawnOptions {
+  int nprocs = 1;
+  Method start_method = default_start_method<Method>();
+  /// What tables and process lists call them.
+  std::string name = "rank";
+  /// After one has failed: how long the others get between SIGTERM and SIGKILL.
+  std::chrono::nanoseconds grace_period = std::chrono::milliseconds(500);
+  /// Threads that each computes with. 0: its share of the CPUs, unless the user has set OMP_NUM_THREADS.
+  int num_threads = 0;
+  /// fork: goes ahead where other threads run. They, and the locks they hold, are lost in the child.
+  bool fork_despite_threads = false;
+
+  operator BasicSpawnOptions<ForkOnly>() const
+    requires std::is_same_v<Method, StartMethod>
+  {
+    return {nprocs, ForkOnly::checked(start_method), name, grace_period, num_threads, fork_despite_threads};
+  }
+};
+using SpawnOptions = BasicSpawnOptions<StartMethod>;
+
+/// Options of Process.
+template <class Method>
+struct BasicProcessOptions {
+  std::string name = "process";
+  Method start_method = default_start_method<Method>();
+  /// When the handle goes while the process runs: the time between SIGTERM and SIGKILL.
+  std::chrono::nanoseconds grace_period = std::chrono::milliseconds(500);
+  /// Threads that it computes with. 0: left as they are.
+  int num_threads = 0;
+  /// As in SpawnOptions.
+  bool fork_despite_threads = false;
+
+  operator BasicProcessOptions<ForkOnly>() const
+    requires std::is_same_v<Method, StartMethod>
+  {
+    return {name, ForkOnly::checked(start_method), grace_period, num_threads, fork_despite_threads};
+  }
+};
+using ProcessOptions = BasicProcessOptions<StartMethod>;
+
+}  // namespace shoal

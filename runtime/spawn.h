@@ -1,0 +1,45 @@
+// spawn and start_processes: one function in several processes.
+#pragma once
+
+#include <shoal/runtime/context.h>
+#include <shoal/runtime/options.h>
+#include <shoal/runtime/task.h>
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+
+/// SpawnOptions, or for a callable with captures its variant that knows `fork` only.
+template <class F>
+using SpawnOptionsFor = BasicSpawnOptions<std::conditional_t<kCallableCrosses<std::decay_t<F>>, StartMethod, ForkOnly>>;
+
+namespace runtime_detail {
+std::vector<std::unique_ptr<ChildProcess>> make_ranks(const SpawnOptions& options, std::shared_ptr<Task> task);
+}
+
+/// Starts `options.nprocs` processes that each call function(rank, arguments...) with ranks from 0, as
+/// torch.multiprocessing.start_processes(join=False). The function is a function pointer or a lambda without
+/// captures, or any callable with `.start_method = StartMethod::fork`; arguments and result are encodable values
+/// (see ipc/codec.h). Throws std::invalid_argument for an nprocs that is not positive or more than the session has room for.
+template <class F, class... Args>
+auto start_processes(const SpawnOptionsFor<F>& options, F&& function, Args&&... arguments) {
+  using Result = typename Call<true, F, Args...>::Result;
+  auto task = std::make_shared<TypedTask<true, F, Args...>>(std::forward<F>(function), std::forward<Args>(arguments)...);
+  const SpawnOptions plain{options.nprocs,       options.start_method, options.name,
+                           options.grace_period, options.num_threads,  options.fork_despite_threads};
+  return ProcessContext<Result>(runtime_detail::make_ranks(plain, std::move(task)), options.grace_period);
+}
+
+/// Starts processes, waits for them and returns what they returned, in rank order (nothing for a function that
+/// returns void). The first failure ends the others and is thrown: ProcessRaised or ProcessExited.
+template <class F, class... Args>
+auto spawn(const SpawnOptionsFor<F>& options, F&& function, Args&&... arguments) {
+  auto context = start_processes(options, std::forward<F>(function), std::forward<Args>(arguments)...);
+  context.join();
+  if constexpr (!std::is_void_v<typename Call<true, F, Args...>::Result>) return std::move(context).results();
+}
+
+}  // namespace shoal

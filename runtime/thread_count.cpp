@@ -1,0 +1,25 @@
+#include <shoal/runtime/lasting_thread.h>
+#include <shoal/runtime/thread_count.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace shoal {
+
+std::vector<std::string> other_threads() {
+  std::vector<std::string> names;
+  std::error_code gone;  // threads end while one looks
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", gone)) {
+    pid_t thread = pid_t(std::stol(task.path().filename()));
+    if (thread == ::gettid() || thread == lasting_thread_id()) continue;
+    std::string name;
+    if (std::getline(std::ifstream(task.path() / "comm"), name)) names.push_back(name);
+  }
+#ifdef __SANITIZE_THREAD__
+  if (!names.empty()) names.pop_back();  // its background thread, which it stops and restarts around a fork
+#endif
+  return names;
+}
+
+}  // namespace shoal

@@ -1,0 +1,13 @@
+// The threads of this process.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace shoal {
+
+/// Names of the threads that a fork in the calling thread would lose: all but that one, and but those that
+/// belong to shoal or a sanitizer and are not missed.
+std::vector<std::string> other_threads();
+
+}  // namespace shoal
