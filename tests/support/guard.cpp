@@ -76,8 +76,6 @@ CATCH_REGISTER_LISTENER(LeakGuard)
 
 }  // namespace
 
-__attribute__((weak)) void warm_up() {}
-
 void allow_child(pid_t pid) { allowed_children.insert(pid); }
 
 int leaking_tests() { return leaking; }

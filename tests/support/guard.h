@@ -7,8 +7,8 @@
 namespace shoal::test {
 
 /// Called once, before the first test case. What a process sets up at first use and keeps (its session, the fork server)
-/// is set up here, so that it is no leak of whichever test comes first. A test program that needs one defines it; the
-/// default does nothing.
+/// is set up here, so that it is no leak of whichever test comes first. By default (main.cpp) this starts the fork server
+/// where the program is linked with runtime; a test program that needs another one defines it in a file of its own.
 void warm_up();
 
 /// Says that a child may outlive the test case that started it, as the fork server does.

@@ -1,9 +1,18 @@
 // main() of every test program.
 #include "tests/support/catch_runner.h"
+#include "tests/support/guard.h"
 
 #ifdef SHOAL_TEST_WITH_RUNTIME
+#include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/init.h>
 #endif
+
+// Weak: a test program that needs more has its own.
+__attribute__((weak)) void shoal::test::warm_up() {
+#ifdef SHOAL_TEST_WITH_RUNTIME
+  allow_child(start_fork_server());
+#endif
+}
 
 int main(int argc, char** argv) {
 #ifdef SHOAL_TEST_WITH_RUNTIME
