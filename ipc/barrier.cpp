@@ -60,7 +60,8 @@ int Barrier::wait_until(Deadline deadline) {
     if (deadline.passed()) {
       if (layout().state.compare_exchange_strong(state, state | BarrierLayout::kBroken)) {
         layout().event.notify_all();
-        throw TimeoutError(fmt::format("Barrier::wait: timed out with {} of {} parties there", arrived(state), parties()));
+        throw TimeoutError(
+            fmt::format("Barrier::wait: timed out with {} of {} parties there", arrived(state), parties()));
       }
       continue;
     }

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
 
-#include <atomic>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -15,8 +15,8 @@ std::array<std::atomic<ExceptionDescriber>, 8> describers{};
 
 std::string system_message(const std::string& tried, int number, const std::string& remedy) {
   const char* name = ::strerrorname_np(number);
-  return fmt::format("{}: {} ({}){}{}", tried, ::strerrordesc_np(number), name ? name : "?",
-                     remedy.empty() ? "" : "; ", remedy);
+  return fmt::format("{}: {} ({}){}{}", tried, ::strerrordesc_np(number), name ? name : "?", remedy.empty() ? "" : "; ",
+                     remedy);
 }
 
 }  // namespace
@@ -26,8 +26,8 @@ SystemError::SystemError(const std::string& what_was_tried, int error_number, co
 
 OutOfSharedMemory::OutOfSharedMemory(std::size_t asked, std::size_t in_use, std::size_t allowed,
                                      const std::string& limit)
-    : Error(fmt::format("out of shared memory: {} bytes asked, {} in use, {} allowed by {}", asked, in_use,
-                        allowed, limit)),
+    : Error(fmt::format("out of shared memory: {} bytes asked, {} in use, {} allowed by {}", asked, in_use, allowed,
+                        limit)),
       asked_(asked),
       in_use_(in_use),
       allowed_(allowed) {}
@@ -45,16 +45,14 @@ void register_exception_describer(ExceptionDescriber describer) {
   for (auto& entry : describers) {
     ExceptionDescriber expected = nullptr;
     // R1: what the describer's library initialized is visible to A1.
-    if (entry.compare_exchange_strong(expected, describer, std::memory_order_acq_rel) || expected == describer)
-      return;
+    if (entry.compare_exchange_strong(expected, describer, std::memory_order_acq_rel) || expected == describer) return;
   }
 }
 
 std::string type_name(const std::exception& error) {
   const char* mangled = typeid(error).name();
   int status = 0;
-  std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
-                                                   &std::free);
+  std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, &status), &std::free);
   return status == 0 ? name.get() : mangled;
 }
 

@@ -30,8 +30,8 @@ constexpr std::uint32_t kHeldByParent = ProcessTag(ExtentRecord::kOrphan, 1).wor
 /// Caches of this process. Blocks in `cache` are *probably* free: their state says whether they are.
 struct Heap::State {
   struct Small {
-    std::vector<BlockOffset> cache;        // freed by this process, last one first: still in its CPU's cache
-    std::vector<std::uint64_t> extents;    // owned by this process
+    std::vector<BlockOffset> cache;      // freed by this process, last one first: still in its CPU's cache
+    std::vector<std::uint64_t> extents;  // owned by this process
     std::size_t next_to_collect = 0;
     std::uint64_t fresh_extent = 0;
     std::uint32_t fresh_next = 0, fresh_end = 0;  // blocks of it that were never used
@@ -65,7 +65,7 @@ HoldRef Heap::make_live(BlockOffset block, std::uint64_t payload, std::size_t by
   std::uint64_t before = header.state.load(std::memory_order_acquire);
   header.size = bytes;
   header.payload = payload;
-  header.type.store(type, std::memory_order_relaxed);  // relaxed: published by R1 below
+  header.type.store(type, std::memory_order_relaxed);   // relaxed: published by R1 below
   header.overflow.store(0, std::memory_order_relaxed);  // relaxed: published by R1 below
   header.holds[0].store(Session::current().self().word(), std::memory_order_relaxed);
   SHOAL_KILL_POINT("heap.make_live.before_state");
@@ -342,7 +342,8 @@ void Heap::reclaim_extents(ProcessTag dead) {
         extents.release_run(i, false);
       } else if (state.owner() == dead.slot()) {
         // Case 2: a block that others may hold, or a free one that the dead process kept for itself.
-        extents.record(i).state.store(ExtentState::make(ExtentRecord::kHead, ExtentRecord::kOrphan, 0, state.run()).word);
+        extents.record(i).state.store(
+            ExtentState::make(ExtentRecord::kHead, ExtentRecord::kOrphan, 0, state.run()).word);
         seen = header.state.load();
         if (BlockHeader::kind(seen) == BlockHeader::kFree &&
             header.state.compare_exchange_strong(seen, BlockHeader::with(seen, BlockHeader::kUnused, me)))
@@ -411,7 +412,10 @@ HoldRef Hold::into_transit() && {
   if (ref_.reserved != session.fork_count()) return Hold(std::move(*this)).share_in_transit();
   HoldRef ref = std::exchange(ref_, {});
   // Our own word: a store. release: what was written to the block goes before it.
-  session.heap().memory().hold_word(ref.block, ref.word)->store(session.self().transit_word(), std::memory_order_release);
+  session.heap()
+      .memory()
+      .hold_word(ref.block, ref.word)
+      ->store(session.self().transit_word(), std::memory_order_release);
   return ref;
 }
 

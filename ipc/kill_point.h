@@ -17,9 +17,8 @@ void pass(const char* label) noexcept;
 }  // namespace shoal
 
 /// One relaxed load when nothing is armed.
-#define SHOAL_KILL_POINT(label)                                          \
-  do {                                                                   \
-    /* relaxed: a test arms it in this very process before it matters */ \
-    if (::shoal::kill_points::armed.load(std::memory_order_relaxed))     \
-      ::shoal::kill_points::pass(label);                                 \
+#define SHOAL_KILL_POINT(label)                                                                         \
+  do {                                                                                                  \
+    /* relaxed: a test arms it in this very process before it matters */                                \
+    if (::shoal::kill_points::armed.load(std::memory_order_relaxed)) ::shoal::kill_points::pass(label); \
   } while (false)

@@ -35,7 +35,9 @@ class Queue {
   /// Waits for room. Throws QueueClosed, PeerDied, OutOfSharedMemory, and what encoding throws.
   void put(const T& value) { check(put_until(value, Deadline::never()), "put"); }
   /// The same; TimeoutError after `timeout`.
-  void put(const T& value, std::chrono::nanoseconds timeout) { check(put_until(value, Deadline::after(timeout)), "put"); }
+  void put(const T& value, std::chrono::nanoseconds timeout) {
+    check(put_until(value, Deadline::after(timeout)), "put");
+  }
   /// False where there is no room now.
   bool try_put(const T& value) {
     RingStatus status = put_until(value, Deadline::now());

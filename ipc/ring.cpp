@@ -20,9 +20,9 @@ struct CellContents {
   std::uint16_t handles;
   std::uint16_t flags;
   ProcessTag sender;
-  HoldRef spilled;                  // kInBlock
+  HoldRef spilled;  // kInBlock
   std::vector<HoldRef> handle_refs;
-  const std::byte* bytes = nullptr; // in the cell, or in the block
+  const std::byte* bytes = nullptr;  // in the cell, or in the block
 
   CellContents(const Heap& heap, const RingCell& cell)
       : size(cell.size), handles(cell.handles), flags(cell.flags), sender(ProcessTag::from_word(cell.sender)) {
@@ -90,7 +90,8 @@ Ring Ring::open(Hold hold, std::uint64_t schema) {
   if (layout.magic != RingLayout::kMagic || layout.version != RingLayout::kVersion)
     throw DecodeError("this queue was made by another version of shoal");
   if (layout.schema != schema)
-    throw DecodeError(fmt::format("this queue carries another type: schema {:016x}, here {:016x}", layout.schema, schema));
+    throw DecodeError(
+        fmt::format("this queue carries another type: schema {:016x}, here {:016x}", layout.schema, schema));
   return ring;
 }
 

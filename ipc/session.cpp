@@ -39,7 +39,8 @@ std::uint64_t wanted_bytes() {
   if (const char* setting = std::getenv("SHOAL_HEAP_BYTES")) {
     wanted = parse_bytes(setting, "SHOAL_HEAP_BYTES");
     if (wanted < kLeastBytes)
-      throw std::invalid_argument(fmt::format("SHOAL_HEAP_BYTES is {}: at least {} (256M) is needed", setting, kLeastBytes));
+      throw std::invalid_argument(
+          fmt::format("SHOAL_HEAP_BYTES is {}: at least {} (256M) is needed", setting, kLeastBytes));
   }
   // RLIMIT_FSIZE counts a memfd's size and answers with SIGXFSZ, so it is looked at, not tried out.
   for (auto resource : {RLIMIT_AS, RLIMIT_FSIZE}) {
@@ -86,7 +87,7 @@ Session::Session(Descriptors descriptors, std::byte* base)
       heap_(std::make_unique<Heap>(base, descriptors.memory)) {}
 
 Session& Session::install(std::unique_ptr<Session> session) {
-  Session* installed = session.release();  // never destroyed; see the class
+  Session* installed = session.release();                 // never destroyed; see the class
   instance_.store(installed, std::memory_order_release);  // R2
   ::pthread_atfork(nullptr, nullptr, &Session::after_fork);
   return *installed;
@@ -129,9 +130,10 @@ Session& Session::join(Descriptors descriptors) {
   if (got != sizeof header || header.magic != SessionLayout::kMagic)
     throw Error(fmt::format("descriptor {} is not the memory of a session", descriptors.memory));
   if (header.version != SessionLayout::kVersion)
-    throw Error(fmt::format("the session's memory has version {}, this program knows version {}: both have to be built "
-                            "with the same shoal",
-                            header.version, SessionLayout::kVersion));
+    throw Error(
+        fmt::format("the session's memory has version {}, this program knows version {}: both have to be built "
+                    "with the same shoal",
+                    header.version, SessionLayout::kVersion));
   std::byte* base = map(descriptors.memory, header.bytes);
   if (!base)
     throw SystemError(fmt::format("mapping the session's memory of {} bytes of address space", header.bytes), errno,
@@ -187,7 +189,7 @@ bool Session::try_slot(std::uint32_t slot) {
 ProcessTag Session::take_slot() {
   std::lock_guard lock(slot_mutex_);
   if (std::uint32_t word = self_.load()) return ProcessTag::from_word(word);  // another thread was first
-  constexpr std::uint32_t kLast = ProcessTag::kSlotCount - 1;  // that one stands for orphans
+  constexpr std::uint32_t kLast = ProcessTag::kSlotCount - 1;                 // that one stands for orphans
   for (std::uint32_t slot = 0; slot < kLast; ++slot)
     if (try_slot(slot)) return ProcessTag::from_word(self_.load());
   throw Error(fmt::format("the session's process table is full: {} processes", kLast));

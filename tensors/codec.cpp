@@ -31,13 +31,13 @@ static_assert(sizeof(TensorHeader) == 16);
 
 void refuse(const at::Tensor& tensor) {
   auto fail = [](const std::string& what) { throw std::invalid_argument("a tensor to another process: " + what); };
-  if (!tensor.device().is_cpu())
-    fail(fmt::format("it is on {}; send tensor.cpu()", tensor.device().str()));
+  if (!tensor.device().is_cpu()) fail(fmt::format("it is on {}; send tensor.cpu()", tensor.device().str()));
   if (tensor.layout() != at::kStrided || tensor.is_quantized() || tensor.is_nested() || !tensor.has_storage())
     fail(fmt::format("{} is not a strided tensor; send its parts", tensor.toString()));
   if (tensor.requires_grad() && !tensor.is_leaf())
     fail("it requires grad and is not a leaf, and the graph that made it stays here; send tensor.detach()");
-  if (tensor.dim() > kMostDimensions) fail(fmt::format("{} dimensions; at most {} can be sent", tensor.dim(), kMostDimensions));
+  if (tensor.dim() > kMostDimensions)
+    fail(fmt::format("{} dimensions; at most {} can be sent", tensor.dim(), kMostDimensions));
 }
 
 /// A copy of the elements in a block of the heap: in the tensor's own order of dimensions where it is

@@ -13,12 +13,14 @@ namespace {
 void check(const at::Tensor& tensor) {
   if (!tensor.defined()) throw std::invalid_argument("share_memory_: the tensor is undefined");
   if (!tensor.device().is_cpu())
-    throw std::invalid_argument(fmt::format("share_memory_: the tensor is on {}: only CPU tensors can move into the "
-                                            "shared heap; use tensor.cpu() first",
-                                            tensor.device().str()));
+    throw std::invalid_argument(
+        fmt::format("share_memory_: the tensor is on {}: only CPU tensors can move into the "
+                    "shared heap; use tensor.cpu() first",
+                    tensor.device().str()));
   if (tensor.layout() != at::kStrided)
-    throw std::invalid_argument("share_memory_: only strided tensors can be shared in place; for a sparse tensor "
-                                "share its indices() and values()");
+    throw std::invalid_argument(
+        "share_memory_: only strided tensors can be shared in place; for a sparse tensor "
+        "share its indices() and values()");
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ std::size_t Decoder::read_count(std::size_t least) {
 const Hold& Decoder::handle(std::uint32_t index) const {
   if (index >= handles_.size())
     throw DecodeError(fmt::format("handle {} of a message with {} handles", index, handles_.size()));
-  if (!handles_[index]) throw DecodeError(fmt::format("handle {} of a message is used by two values of different types", index));
+  if (!handles_[index])
+    throw DecodeError(fmt::format("handle {} of a message is used by two values of different types", index));
   return handles_[index];
 }
 

@@ -32,7 +32,10 @@ template <class T>
   requires(std::is_arithmetic_v<T>)
 struct Codec<T> {
   static constexpr std::uint64_t schema() {
-    return schema_hash(std::is_same_v<T, bool> ? "bool" : std::is_floating_point_v<T> ? "float" : std::is_signed_v<T> ? "int" : "uint",
+    return schema_hash(std::is_same_v<T, bool>       ? "bool"
+                       : std::is_floating_point_v<T> ? "float"
+                       : std::is_signed_v<T>         ? "int"
+                                                     : "uint",
                        std::uint64_t(sizeof(T)));
   }
   static void encode(Encoder& encoder, T value) { encoder.write(value); }
@@ -147,7 +150,9 @@ void encode_bytes(Encoder& encoder, const Sequence& sequence) {
 template <class C>
 struct Codec<std::basic_string<C>> {
   static constexpr std::uint64_t schema() { return schema_hash("string", std::uint64_t(sizeof(C))); }
-  static void encode(Encoder& encoder, const std::basic_string<C>& value) { codec_detail::encode_bytes(encoder, value); }
+  static void encode(Encoder& encoder, const std::basic_string<C>& value) {
+    codec_detail::encode_bytes(encoder, value);
+  }
   static std::basic_string<C> decode(Decoder& decoder) {
     return codec_detail::decode_bytes<std::basic_string<C>>(decoder);
   }
@@ -253,9 +258,7 @@ struct Codec<std::variant<T...>> {
     encoder.write(std::uint32_t(value.index()));
     std::visit([&](const auto& held) { shoal::encode(encoder, held); }, value);
   }
-  static std::variant<T...> decode(Decoder& decoder) {
-    return decode_from<0>(decoder.read<std::uint32_t>(), decoder);
-  }
+  static std::variant<T...> decode(Decoder& decoder) { return decode_from<0>(decoder.read<std::uint32_t>(), decoder); }
 
  private:
   template <std::size_t I>

@@ -43,8 +43,8 @@ struct BlockHeader {
 
   /// bits 0..3 kind   bits 4..15 slot of the process that closes it   bits 16..63 change count
   std::atomic<std::uint64_t> state;
-  std::uint64_t size;     // bytes asked for
-  std::uint64_t payload;  // offset of the bytes
+  std::uint64_t size;                   // bytes asked for
+  std::uint64_t payload;                // offset of the bytes
   std::atomic<std::uint64_t> overflow;  // offset of the header of a block with more hold words
   std::atomic<BlockType> type;
   std::atomic<std::uint32_t> holds[kInlineHolds];

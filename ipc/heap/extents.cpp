@@ -42,13 +42,11 @@ std::optional<std::uint64_t> Extents::try_claim(std::uint64_t count, std::uint32
     }
     layout().extents_committed.fetch_add(cold);
     std::uint64_t seen_touched = touched();
-    while (seen_touched < start + got &&
-           !layout().extents_touched.compare_exchange_weak(seen_touched, start + got)) {
+    while (seen_touched < start + got && !layout().extents_touched.compare_exchange_weak(seen_touched, start + got)) {
     }
     if (got == count) return start;
     // Somebody else took one: give these back and go on behind it.
-    for (std::uint64_t k = 0; k < got; ++k)
-      record(start + k).state.store(ExtentState::make(ExtentRecord::kWarm).word);
+    for (std::uint64_t k = 0; k < got; ++k) record(start + k).state.store(ExtentState::make(ExtentRecord::kWarm).word);
     i = start + got;
     start = i + 1, length = 0;
   }
@@ -72,8 +70,7 @@ void Extents::check_budget(std::uint64_t new_extents) const {
 }
 
 void Extents::release_one(std::uint64_t index, ExtentState expected, bool punch) const {
-  if (punch)
-    ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(data(index)), off_t(kExtentBytes));
+  if (punch) ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(data(index)), off_t(kExtentBytes));
   // By CAS from the very state it had: where this is a repetition, somebody may have it already.
   if (record(index).state.compare_exchange_strong(
           expected.word, ExtentState::make(punch ? ExtentRecord::kCold : ExtentRecord::kWarm).word) &&
@@ -94,7 +91,7 @@ void Extents::release_run(std::uint64_t head, bool punch) const {
 }
 
 std::uint64_t Extents::resident() const {
-  struct stat status {};
+  struct stat status{};
   return ::fstat(file_, &status) == 0 ? std::uint64_t(status.st_blocks) * 512 : 0;
 }
 

@@ -22,8 +22,8 @@ class SizeClass {
   /// Index of the smallest class whose blocks hold `bytes`.
   static constexpr std::uint32_t of(std::uint64_t bytes) {
     if (bytes <= 4 * kBlockAlignment) return bytes == 0 ? 0 : (bytes - 1) / kBlockAlignment;
-    unsigned top = std::bit_width(bytes - 1) - 1;                        // floor(log2), at least 8
-    std::uint64_t quarter = (bytes - 1) >> (top - 2) & 3;                // which quarter of the doubling
+    unsigned top = std::bit_width(bytes - 1) - 1;          // floor(log2), at least 8
+    std::uint64_t quarter = (bytes - 1) >> (top - 2) & 3;  // which quarter of the doubling
     return 4 + (top - 8) * 4 + std::uint32_t(quarter);
   }
 
@@ -50,6 +50,7 @@ class SizeClass {
 };
 
 static_assert(SizeClass::stride(SizeClass::of(64)) == 64 && SizeClass::stride(SizeClass::of(257)) == 320);
-static_assert(SizeClass::stride(SizeClass::of(4097)) == 8192 && SizeClass::of(SizeClass::kLargestSmall) < SizeClass::kSmallCount);
+static_assert(SizeClass::stride(SizeClass::of(4097)) == 8192 &&
+              SizeClass::of(SizeClass::kLargestSmall) < SizeClass::kSmallCount);
 
 }  // namespace shoal

@@ -1,6 +1,7 @@
 // The algorithm of the ring: who may touch which cell when.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace shoal {
@@ -31,9 +32,7 @@ struct CellState {
   std::uint32_t slot() const { return word >> 2 & 4095; }
   std::uint64_t lap() const { return word >> 24; }
   /// How many laps this cell is ahead of `lap`, right across the wrap-around.
-  std::int64_t ahead_of(std::uint64_t lap) const {
-    return std::int64_t((this->lap() - lap) << 24) >> 24;
-  }
+  std::int64_t ahead_of(std::uint64_t lap) const { return std::int64_t((this->lap() - lap) << 24) >> 24; }
 };
 
 /// Bounded multi-producer multi-consumer ring of cells that have owners.
@@ -86,8 +85,8 @@ class RingCore {
   /// Takes over a cell whose owner is dead, in the phase in which it was left.
   bool steal(std::uint32_t index, CellState left, std::uint32_t slot) {
     // acq_rel: what the dead owner wrote, as far as it got, is seen; pairs with its own CAS.
-    return cells_(index).compare_exchange_strong(
-        left.word, CellState::make(left.phase(), slot, left.lap()).word, std::memory_order_acq_rel);
+    return cells_(index).compare_exchange_strong(left.word, CellState::make(left.phase(), slot, left.lap()).word,
+                                                 std::memory_order_acq_rel);
   }
 
   CellState state(std::uint32_t index) const {

@@ -61,12 +61,12 @@ static_assert(sizeof(ProcessRecord) == 128);
 ///   bits 0..3 use   bits 4..15 owner's slot   bits 16..23 size class   bits 24..63 extents in the run
 struct ExtentRecord {
   enum Use : std::uint64_t {
-    kCold = 0,    // no pages
-    kWarm = 1,    // free, has pages
-    kClaimed = 2, // being made part of a run, or cut out of one, by its owner
-    kSmall = 3,   // blocks of one size class
-    kHead = 4,    // first extent of a large block
-    kTail = 5,    // further extent of a large block
+    kCold = 0,     // no pages
+    kWarm = 1,     // free, has pages
+    kClaimed = 2,  // being made part of a run, or cut out of one, by its owner
+    kSmall = 3,    // blocks of one size class
+    kHead = 4,     // first extent of a large block
+    kTail = 5,     // further extent of a large block
   };
   /// In place of the owner's slot: the owner died; anyone may take an extent of blocks over.
   static constexpr std::uint32_t kOrphan = ProcessTag::kSlotCount - 1;

@@ -13,7 +13,7 @@ namespace shoal {
 namespace {
 
 struct flock byte_lock(short type, std::uint32_t slot) {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
   lock.l_start = slot;
@@ -72,7 +72,8 @@ std::uint64_t process_start_time(std::int32_t pid) {
 bool process_exists(std::int32_t pid, std::uint64_t start_time) {
   if (std::uint64_t now = process_start_time(pid)) return now == start_time;
   // /proc/PID/stat unreadable: gone or zombie, unless it was for want of descriptors or memory.
-  return ::access("/proc/self/stat", R_OK) != 0 || (errno = 0, Fd(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC)).get() < 0);
+  return ::access("/proc/self/stat", R_OK) != 0 ||
+         (errno = 0, Fd(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC)).get() < 0);
 }
 
 }  // namespace shoal

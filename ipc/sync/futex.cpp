@@ -8,7 +8,8 @@
 
 namespace shoal {
 
-void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono::nanoseconds timeout) noexcept {
+void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                std::chrono::nanoseconds timeout) noexcept {
   if (timeout.count() <= 0) return;
   timespec limit{timeout.count() / 1'000'000'000, timeout.count() % 1'000'000'000};
   int saved = errno;  // EAGAIN, EINTR and ETIMEDOUT are all "look again" to the caller
