@@ -180,6 +180,8 @@ bool Session::try_slot(std::uint32_t slot) {
   process.start_time = process_start_time(::getpid());
   process.left = 0;
   process.rank = -1;
+  process.parent = 0;
+  process.children = 0;
   std::memset(process.name, 0, sizeof process.name);
   process.state = ProcessRecord::kAlive;
   self_ = ProcessTag(slot, generation).word();

@@ -52,6 +52,7 @@ constexpr bool kCallableCrosses = (std::is_pointer_v<F> && std::is_function_v<st
 template <bool kRanked, class Parameters>
 struct ArgumentsOf {
   static_assert(!kRanked, "shoal: the function's first parameter is the rank, an int: this one has no parameter");
+  using Type = TypeList<>;
 };
 template <class... P>
 struct ArgumentsOf<false, TypeList<P...>> {

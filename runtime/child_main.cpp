@@ -3,6 +3,7 @@
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_main.h>
 #include <shoal/runtime/current_process.h>
+#include <shoal/runtime/descendants.h>
 #include <shoal/runtime/hooks.h>
 #include <unistd.h>
 
@@ -73,9 +74,10 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare) {
   channel.send(result);
 }
 
-[[noreturn]] void run(const HoldRef& lent, StartHeader header, const Prepare& prepare) {
+[[noreturn]] void run(const HoldRef& lent, ProcessTag parent, StartHeader header, const Prepare& prepare) {
   int code = 0;
   try {
+    note_parent(parent);
     Channel channel = Channel::adopt(lent);
     try {
       make_call(channel, header, prepare);
@@ -94,8 +96,8 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare) {
 
 }  // namespace
 
-void run_started_child(const HoldRef& lent) noexcept {
-  run(lent, {}, [](Channel& channel, StartHeader& header) {
+void run_started_child(const HoldRef& lent, ProcessTag parent) noexcept {
+  run(lent, parent, {}, [](Channel& channel, StartHeader& header) {
     std::optional<Received> message = channel.receive();
     if (!message) throw Error("a started process found no start message");
     Decoder decoder = std::move(*message).decoder();
@@ -107,7 +109,7 @@ void run_started_child(const HoldRef& lent) noexcept {
 }
 
 void run_forked_child(const HoldRef& lent, const StartHeader& header, Task& task, Fd ready) noexcept {
-  run(lent, header, [&](Channel&, StartHeader&) {
+  run(lent, Session::current().forked_from(), header, [&](Channel&, StartHeader&) {
     Session::current().adopt_inherited_holds();
     // Whether the parent reads it or is dead makes no difference here.
     [[maybe_unused]] auto written = ::write(ready.get(), "", 1);

@@ -2,6 +2,7 @@
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_process.h>
 #include <shoal/runtime/cpu_share.h>
+#include <shoal/runtime/descendants.h>
 #include <shoal/runtime/fork_self.h>
 #include <shoal/runtime/fork_server_protocol.h>
 #include <shoal/runtime/init.h>
@@ -39,13 +40,14 @@ void ChildProcess::begin_start() {
     channel_->send(message);
   }
   lent_ = channel_->lend();
+  note_child_started();
   try {
     switch (settings_.start_method) {
       case StartMethod::spawn: {
         Session::Descriptors session = Session::current().descriptors();
         ForkServerClient& client = ForkServerClient::instance();
-        StartTicket ticket{StartTicket::Role::kChild, ::getpid(), session.memory, session.liveness, client.socket(),
-                           client.server(), -1, lent_};
+        StartTicket ticket{StartTicket::Role::kChild, ::getpid(), Session::current().self().word(), session.memory,
+                           session.liveness, client.socket(), client.server(), -1, lent_};
         std::vector<int> descriptors{ticket.memory, ticket.liveness};
         if (ticket.requests >= 0) descriptors.push_back(ticket.requests);
         process_ = exec_self(ticket.to_argument(), descriptors, settings_.num_threads);
@@ -126,10 +128,8 @@ void ChildProcess::collect(Deadline deadline) {
   } else {
     status_ = reap(process_.process);
   }
-  Session& session = Session::current();
   // Before its report is looked for: what it was writing when it died becomes no message.
-  while (ProcessTag tag = session.find(process_.pid))
-    if (session.is_alive(tag) || !session.reclaim(tag)) break;
+  clean_up_after(process_.pid);
   Channel::take_back(lent_);
   try {
     read_report();

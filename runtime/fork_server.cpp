@@ -69,7 +69,7 @@ void ForkServer::answer_request() {
   if (child.pid == 0) {
     die_with_parent(self);
     child = {};
-    become_child(request.channel);
+    become_child(request);
   }
   if (child.pid < 0) {
     reply.error = errno;
@@ -89,14 +89,14 @@ void ForkServer::answer_request() {
   children_.push_back(std::move(child));
 }
 
-void ForkServer::become_child(const HoldRef& channel) {
+void ForkServer::become_child(const ForkRequest& request) {
   // Nothing of its siblings: a reply socket kept open here would hide the fork server's death.
   children_.clear();
   requests_.reset();
   ForkServerClient::inherit(std::move(ask_), ::getppid());
   ::signal(SIGTERM, SIG_DFL);
   ::setrlimit(RLIMIT_NOFILE, &descriptor_limit_);
-  run_started_child(channel);
+  run_started_child(request.channel, ProcessTag::from_word(request.parent_tag));
 }
 
 void run_fork_server(const StartTicket& ticket) {

@@ -34,7 +34,7 @@ class ForkServer {
 
   void answer_request();
   void look_after(Child& child);
-  [[noreturn]] void become_child(const HoldRef& channel);
+  [[noreturn]] void become_child(const ForkRequest& request);
 
   Fd requests_, ask_;
   std::vector<Child> children_;

@@ -48,6 +48,7 @@ void ForkServerClient::start() {
   StartTicket ticket;
   ticket.role = StartTicket::Role::kForkServer;
   ticket.parent = ::getpid();
+  ticket.parent_tag = Session::current().self().word();
   ticket.memory = session.memory;
   ticket.liveness = session.liveness;
   ticket.requests = sockets.first.get();
@@ -64,6 +65,7 @@ PendingFork ForkServerClient::request(const HoldRef& channel) {
   SocketPair replies = make_socket_pair();
   Fd self = open_pidfd(::getpid());
   ForkRequest request;
+  request.parent_tag = Session::current().self().word();
   request.channel = channel;
   const int carried[] = {replies.second.get(), self.get()};
   std::lock_guard lock(mutex_);

@@ -17,7 +17,7 @@ namespace shoal {
 struct ForkRequest {
   static constexpr std::uint32_t kMagic = 0x6b726f66;  // "fork"
   std::uint32_t magic = kMagic;
-  std::uint32_t reserved = 0;
+  std::uint32_t parent_tag = 0;  // ProcessTag of the asking process
   HoldRef channel;  // in transit
 };
 

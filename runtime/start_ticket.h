@@ -4,6 +4,7 @@
 #include <shoal/ipc/heap/block.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,11 +18,12 @@ struct StartTicket {
 
   Role role = Role::kChild;
   pid_t parent = 0;
+  std::uint32_t parent_tag = 0;    // its ProcessTag
   int memory = -1, liveness = -1;  // the session's descriptors
   int requests = -1;               // socket to the fork server, -1 if there is none yet
   pid_t fork_server = 0;
-  int served = -1;   // kForkServer: the end of that socket which it reads
-  HoldRef channel;   // kChild: in transit
+  int served = -1;  // kForkServer: the end of that socket which it reads
+  HoldRef channel;  // kChild: in transit
 
   std::string to_argument() const;
   /// Nothing where the argument is an ordinary one of the user's. Throws Error where it is a ticket, but a

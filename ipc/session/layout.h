@@ -49,7 +49,9 @@ struct ProcessRecord {
   std::atomic<std::uint32_t> left;        // 1: it said that it leaves, so its end is no crash
   std::int32_t rank;                      // -1: none
   char name[32];
-  std::uint8_t reserved[64];
+  std::atomic<std::uint32_t> parent;    // tag of the process that started it, 0 for none; set by runtime/
+  std::atomic<std::uint32_t> children;  // how many it has started so far
+  std::uint8_t reserved[56];
 
   static std::uint64_t dead_by(ProcessTag reclaimer) { return kDead | std::uint64_t(reclaimer.word()) << 32; }
 };

@@ -1,0 +1,65 @@
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/layout.h>
+#include <shoal/runtime/descendants.h>
+#include <shoal/runtime/pidfd.h>
+#include <signal.h>
+
+#include <chrono>
+
+namespace shoal {
+namespace {
+
+/// One that cannot die within this (stuck in a driver) is reclaimed by whoever meets it later.
+constexpr auto kLongestDying = std::chrono::seconds(2);
+
+void end_orphan(Session& session, ProcessTag orphan) {
+  try {
+    Fd process = open_pidfd(session.record(orphan.slot()).pid);
+    if (!session.is_alive(orphan)) return;  // the descriptor may be of another process that got its pid
+    send_signal(process, SIGKILL);
+    int descriptor = process.get();
+    wait_readable({&descriptor, 1}, Deadline::after(kLongestDying));
+  } catch (const SystemError&) {
+    // Gone already.
+  }
+}
+
+void clean_up_after(Session& session, ProcessTag dead) {
+  // Read before the slot is somebody else's.
+  const bool has_children = session.record(dead.slot()).children != 0;
+  session.reclaim(dead);
+  if (!has_children) return;
+  for (std::uint32_t slot = 0; slot < ProcessTag::kSlotCount; ++slot) {
+    ProcessRecord& process = session.record(slot);
+    auto state = std::uint32_t(process.state.load());
+    if ((state != ProcessRecord::kAlive && state != ProcessRecord::kDead) || process.parent != dead.word()) continue;
+    ProcessTag orphan(slot, process.generation);
+    if (session.is_alive(orphan)) end_orphan(session, orphan);
+    clean_up_after(session, orphan);
+  }
+}
+
+}  // namespace
+
+void note_parent(ProcessTag parent) {
+  Session& session = Session::current();
+  session.record(session.self().slot()).parent = parent.word();
+}
+
+void note_child_started() {
+  Session& session = Session::current();
+  session.record(session.self().slot()).children.fetch_add(1);
+}
+
+void clean_up_after(pid_t pid) {
+  Session& session = Session::current();
+  // More than one where a pid came round before its earlier owner was reclaimed.
+  while (ProcessTag tag = session.find(pid)) {
+    if (session.is_alive(tag)) return;  // the pid is a new process's by now: it was reclaimed by another
+    clean_up_after(session, tag);
+    if (session.find(pid) == tag) return;  // somebody else is reclaiming it
+  }
+}
+
+}  // namespace shoal
