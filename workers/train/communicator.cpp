@@ -19,7 +19,7 @@ constexpr std::size_t kLine = 64;
 
 /// Up to here the data goes along with the announcement, whether it lies in the heap or not: one round
 /// and two copies that stay in the caches are cheaper than two rounds.
-constexpr std::size_t kSmallBytes = 8 << 10;
+constexpr std::size_t kSmallBytes = 4 << 10;
 
 constexpr const char* kNames[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter",
                                   "reduce",     "gather",    "scatter",    "barrier"};
@@ -103,8 +103,8 @@ struct Communicator::State {
 
 Communicator ShmGroup::join(int rank) const {
   if (rank < 0 || rank >= world_size())
-    throw std::invalid_argument(fmt::format("rank {} of a group of {}: ranks go from 0 to {}", rank, world_size(),
-                                            world_size() - 1));
+    throw std::invalid_argument(
+        fmt::format("rank {} of a group of {}: ranks go from 0 to {}", rank, world_size(), world_size() - 1));
   return Communicator(std::make_unique<Communicator::State>(parts_, layout(), rank));
 }
 
@@ -211,8 +211,8 @@ void Communicator::State::all_reduce_staged_in_parts(const Region& data, const R
     if (t >= 2) {
       for (int rank = 0; rank < world; ++rank) {
         const Part part(size_of(t - 2), world, rank);
-        copy_bytes(data.data + (t - 2) * step + part.begin,
-                   layout.stage(rank, rounds.stage_before_last()) + part.begin, part.size);
+        copy_bytes(data.data + (t - 2) * step + part.begin, layout.stage(rank, rounds.stage_before_last()) + part.begin,
+                   part.size);
       }
     }
     if (t < chunks + 1) {
@@ -239,9 +239,10 @@ void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
   const ReduceKernel kernel(type, op);
   const std::size_t size = kernel.element_size();
   if (data.bytes % size != 0)
-    throw std::invalid_argument(fmt::format("all_reduce: {} bytes are no whole number of {}", data.bytes,
-                                            c10::toString(type)));
-  auto way = s.begin({Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes, 0, 0, 0, {}}, data);
+    throw std::invalid_argument(
+        fmt::format("all_reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
+  auto way =
+      s.begin({Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes, 0, 0, 0, {}}, data);
   if (way == State::Way::announced) {
     s.find_sources(way, data);
     kernel(s.sources, std::span(&data.data, 1), data.bytes / size);
@@ -279,7 +280,8 @@ void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int ro
   const ReduceKernel kernel(type, op);
   const std::size_t size = kernel.element_size();
   if (data.bytes % size != 0)
-    throw std::invalid_argument(fmt::format("reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
+    throw std::invalid_argument(
+        fmt::format("reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
   auto way = s.begin({Collective::reduce, std::uint32_t(type), std::uint32_t(op), root, data.bytes, 0, 0, 0, {}}, data);
   if (way == State::Way::staged) {
     s.through_stages(
@@ -357,8 +359,8 @@ void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarTy
   if (input.bytes % (size * world) != 0)
     throw std::invalid_argument(fmt::format("reduce_scatter: {} bytes are not {} equal parts of whole {}", input.bytes,
                                             world, c10::toString(type)));
-  auto way =
-      s.begin({Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes, 0, 0, 0, {}}, input);
+  auto way = s.begin({Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes, 0, 0, 0, {}},
+                     input);
   if (way == State::Way::staged) {
     // A stage holds a piece of every part, so that all ranks have work in every round.
     const std::size_t step = s.layout.chunk_bytes / world / kLine * kLine;

@@ -81,7 +81,9 @@ struct GroupLayout {
   std::uint64_t staging;      // position of rank 0's first stage
   std::uint64_t reserved[3];
 
-  RankLayout& rank(int index) { return reinterpret_cast<RankLayout*>(reinterpret_cast<std::byte*>(this) + ranks)[index]; }
+  RankLayout& rank(int index) {
+    return reinterpret_cast<RankLayout*>(reinterpret_cast<std::byte*>(this) + ranks)[index];
+  }
   /// Where a rank puts the chunk of a round.
   std::byte* stage(int index, std::uint32_t which) {
     return reinterpret_cast<std::byte*>(this) + staging + (std::uint64_t(index) * kStages + which) * chunk_bytes;

@@ -113,8 +113,8 @@ void PeerBuffers::read_letters(int from, std::uint32_t letters) {
 std::byte* PeerBuffers::find(int from, std::uint32_t slot, std::uint64_t offset, std::uint64_t size) const {
   auto& slots = seen_[std::size_t(from)];
   if (slot >= slots.size() || !slots[slot].hold || offset > slots[slot].size || size > slots[slot].size - offset)
-    throw Error(fmt::format("rank {} announced {} bytes at {} of its buffer {}, which is not there", from, size, offset,
-                            slot));
+    throw Error(
+        fmt::format("rank {} announced {} bytes at {} of its buffer {}, which is not there", from, size, offset, slot));
   return slots[slot].data + offset;
 }
 

@@ -21,14 +21,22 @@ template <class Signed>
 const ReduceKernel::Loops* integer_loops(ReduceOp op, bool is_signed) {
   using Unsigned = std::make_unsigned_t<Signed>;
   switch (op) {
-    case ReduceOp::sum: return best<Unsigned, Sum>();
-    case ReduceOp::product: return best<Unsigned, Product>();
-    case ReduceOp::min: return is_signed ? best<Signed, Min>() : best<Unsigned, Min>();
-    case ReduceOp::max: return is_signed ? best<Signed, Max>() : best<Unsigned, Max>();
-    case ReduceOp::bit_and: return best<Unsigned, And>();
-    case ReduceOp::bit_or: return best<Unsigned, Or>();
-    case ReduceOp::bit_xor: return best<Unsigned, Xor>();
-    case ReduceOp::avg: break;
+    case ReduceOp::sum:
+      return best<Unsigned, Sum>();
+    case ReduceOp::product:
+      return best<Unsigned, Product>();
+    case ReduceOp::min:
+      return is_signed ? best<Signed, Min>() : best<Unsigned, Min>();
+    case ReduceOp::max:
+      return is_signed ? best<Signed, Max>() : best<Unsigned, Max>();
+    case ReduceOp::bit_and:
+      return best<Unsigned, And>();
+    case ReduceOp::bit_or:
+      return best<Unsigned, Or>();
+    case ReduceOp::bit_xor:
+      return best<Unsigned, Xor>();
+    case ReduceOp::avg:
+      break;
   }
   return nullptr;
 }
@@ -37,11 +45,16 @@ template <class T>
 const ReduceKernel::Loops* real_loops(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
-    case ReduceOp::avg: return best<T, Sum>();
-    case ReduceOp::product: return best<T, Product>();
-    case ReduceOp::min: return best<T, Min>();
-    case ReduceOp::max: return best<T, Max>();
-    default: return nullptr;
+    case ReduceOp::avg:
+      return best<T, Sum>();
+    case ReduceOp::product:
+      return best<T, Product>();
+    case ReduceOp::min:
+      return best<T, Min>();
+    case ReduceOp::max:
+      return best<T, Max>();
+    default:
+      return nullptr;
   }
 }
 
@@ -49,12 +62,16 @@ const ReduceKernel::Loops* bool_loops(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::max:
-    case ReduceOp::bit_or: return best<std::uint8_t, Or>();
+    case ReduceOp::bit_or:
+      return best<std::uint8_t, Or>();
     case ReduceOp::product:
     case ReduceOp::min:
-    case ReduceOp::bit_and: return best<std::uint8_t, And>();
-    case ReduceOp::bit_xor: return best<std::uint8_t, Xor>();
-    case ReduceOp::avg: break;
+    case ReduceOp::bit_and:
+      return best<std::uint8_t, And>();
+    case ReduceOp::bit_xor:
+      return best<std::uint8_t, Xor>();
+    case ReduceOp::avg:
+      break;
   }
   return nullptr;
 }
@@ -62,22 +79,38 @@ const ReduceKernel::Loops* bool_loops(ReduceOp op) {
 const ReduceKernel::Loops* loops_for(c10::ScalarType type, ReduceOp op) {
   using c10::ScalarType;
   switch (type) {
-    case ScalarType::Bool: return bool_loops(op);
-    case ScalarType::Byte: return integer_loops<std::int8_t>(op, false);
-    case ScalarType::Char: return integer_loops<std::int8_t>(op, true);
-    case ScalarType::Short: return integer_loops<std::int16_t>(op, true);
-    case ScalarType::UInt16: return integer_loops<std::int16_t>(op, false);
-    case ScalarType::Int: return integer_loops<std::int32_t>(op, true);
-    case ScalarType::UInt32: return integer_loops<std::int32_t>(op, false);
-    case ScalarType::Long: return integer_loops<std::int64_t>(op, true);
-    case ScalarType::UInt64: return integer_loops<std::int64_t>(op, false);
-    case ScalarType::Half: return real_loops<c10::Half>(op);
-    case ScalarType::BFloat16: return real_loops<c10::BFloat16>(op);
-    case ScalarType::Float: return real_loops<float>(op);
-    case ScalarType::Double: return real_loops<double>(op);
-    case ScalarType::ComplexFloat: return op == ReduceOp::sum || op == ReduceOp::avg ? best<float, Sum>() : nullptr;
-    case ScalarType::ComplexDouble: return op == ReduceOp::sum || op == ReduceOp::avg ? best<double, Sum>() : nullptr;
-    default: refuse(type, op, "this element type cannot be reduced; convert it, for example to float");
+    case ScalarType::Bool:
+      return bool_loops(op);
+    case ScalarType::Byte:
+      return integer_loops<std::int8_t>(op, false);
+    case ScalarType::Char:
+      return integer_loops<std::int8_t>(op, true);
+    case ScalarType::Short:
+      return integer_loops<std::int16_t>(op, true);
+    case ScalarType::UInt16:
+      return integer_loops<std::int16_t>(op, false);
+    case ScalarType::Int:
+      return integer_loops<std::int32_t>(op, true);
+    case ScalarType::UInt32:
+      return integer_loops<std::int32_t>(op, false);
+    case ScalarType::Long:
+      return integer_loops<std::int64_t>(op, true);
+    case ScalarType::UInt64:
+      return integer_loops<std::int64_t>(op, false);
+    case ScalarType::Half:
+      return real_loops<c10::Half>(op);
+    case ScalarType::BFloat16:
+      return real_loops<c10::BFloat16>(op);
+    case ScalarType::Float:
+      return real_loops<float>(op);
+    case ScalarType::Double:
+      return real_loops<double>(op);
+    case ScalarType::ComplexFloat:
+      return op == ReduceOp::sum || op == ReduceOp::avg ? best<float, Sum>() : nullptr;
+    case ScalarType::ComplexDouble:
+      return op == ReduceOp::sum || op == ReduceOp::avg ? best<double, Sum>() : nullptr;
+    default:
+      refuse(type, op, "this element type cannot be reduced; convert it, for example to float");
   }
 }
 

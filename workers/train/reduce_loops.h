@@ -165,20 +165,20 @@ struct Bodies {
   }
 };
 
-#define SHOAL_KERNELS(NAME, ATTRIBUTE, HALF)                                                                        \
-  template <class T, class Op>                                                                                      \
-  struct NAME {                                                                                                     \
-    using B = Bodies<T, Op, HALF>;                                                                                  \
-    ATTRIBUTE static void pair(const std::byte* a, const std::byte* b, std::byte* d0, std::byte* d1,                \
-                               std::size_t count, int divisor) {                                                    \
-      B::pair(a, b, d0, d1, count, divisor);                                                                        \
-    }                                                                                                               \
-    ATTRIBUTE static void many(const std::byte* const* sources, std::size_t source_count,                           \
-                               std::byte* const* destinations, std::size_t destination_count, std::size_t count,    \
-                               int divisor) {                                                                       \
-      B::many(sources, source_count, destinations, destination_count, count, divisor);                              \
-    }                                                                                                               \
-    static constexpr ReduceKernel::Loops loops{&pair, &many, std::is_same_v<T, typename B::A>};                     \
+#define SHOAL_KERNELS(NAME, ATTRIBUTE, HALF)                                                                     \
+  template <class T, class Op>                                                                                   \
+  struct NAME {                                                                                                  \
+    using B = Bodies<T, Op, HALF>;                                                                               \
+    ATTRIBUTE static void pair(const std::byte* a, const std::byte* b, std::byte* d0, std::byte* d1,             \
+                               std::size_t count, int divisor) {                                                 \
+      B::pair(a, b, d0, d1, count, divisor);                                                                     \
+    }                                                                                                            \
+    ATTRIBUTE static void many(const std::byte* const* sources, std::size_t source_count,                        \
+                               std::byte* const* destinations, std::size_t destination_count, std::size_t count, \
+                               int divisor) {                                                                    \
+      B::many(sources, source_count, destinations, destination_count, count, divisor);                           \
+    }                                                                                                            \
+    static constexpr ReduceKernel::Loops loops{&pair, &many, std::is_same_v<T, typename B::A>};                  \
   };
 
 SHOAL_KERNELS(Plain, , HalfBy::element)

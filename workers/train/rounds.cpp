@@ -20,7 +20,7 @@ Rounds::Rounds(GroupLayout& layout, int rank) : layout_(layout), rank_(rank), ro
         fmt::format("rank {} of this group was joined before, by process {}; make a group for each use", rank,
                     own.pid.load(std::memory_order_relaxed)));  // relaxed: a number for people
   SHOAL_KILL_POINT("group.join.after_tag");
-  own.pid.store(::getpid(), std::memory_order_relaxed);  // relaxed: likewise
+  own.pid.store(::getpid(), std::memory_order_relaxed);                  // relaxed: likewise
   own.culprit.store(RankLayout::kNoCulprit, std::memory_order_relaxed);  // relaxed: R2 follows before it matters
   own.state.store(RankLayout::kJoined, std::memory_order_release);
 }
@@ -65,9 +65,9 @@ void Rounds::wait_for(RankLayout& peer, const char* what) {
     // Before the sleep, not after: the state may have changed before the event word was prepared.
     check_peers(what);
     if (deadline.passed())
-      fail(std::make_exception_ptr(TimeoutError(
-               fmt::format("{}: not all ranks came within {} s", what,
-                           std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()))),
+      fail(std::make_exception_ptr(
+               TimeoutError(fmt::format("{}: not all ranks came within {} s", what,
+                                        std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()))),
            RankLayout::kNoCulprit);
     peer.event.sleep(prepared, deadline.left(kLivenessSlice));
   }
@@ -81,7 +81,7 @@ void Rounds::check_peers(const char* what) {
   for (int other = 0; other < world_size(); ++other) {
     RankLayout& peer = layout_.rank(other);
     ProcessTag tag = ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));
-    if (other == rank_ || !tag || has_arrived(peer)) continue;  // not joined yet is not dead
+    if (other == rank_ || !tag || has_arrived(peer)) continue;                        // not joined yet is not dead
     bool has_left = peer.state.load(std::memory_order_seq_cst) == RankLayout::kLeft;  // A2
     bool gone = !has_left && !session.is_alive(tag);
     if (!(has_left || gone) || has_arrived(peer)) continue;  // once more: it may have ended its part and then itself
@@ -96,8 +96,9 @@ void Rounds::check_peers(const char* what) {
     RankLayout& peer = layout_.rank(dead);
     ProcessTag tag = ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));
     if (!session.is_alive(tag)) session.reclaim(tag);
-    fail(std::make_exception_ptr(PeerDied(fmt::format("{}: rank {} (process {}) died", what, dead,
-                                                      peer.pid.load(std::memory_order_relaxed)))),  // relaxed: for people
+    fail(std::make_exception_ptr(
+             PeerDied(fmt::format("{}: rank {} (process {}) died", what, dead,
+                                  peer.pid.load(std::memory_order_relaxed)))),  // relaxed: for people
          dead);
   }
   if (left >= 0)

@@ -80,8 +80,7 @@ ShmGroup Codec<ShmGroup>::decode(Decoder& decoder) {
   if (count < 1 || count > GroupLayout::kLargestWorld)
     throw DecodeError(fmt::format("a group of {} ranks: it takes 1 to {}", count, GroupLayout::kLargestWorld));
   for (std::uint32_t i = 0; i < count; ++i)
-    parts->inboxes.push_back(
-        Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), PeerBuffers::schema()));
+    parts->inboxes.push_back(Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), PeerBuffers::schema()));
   return ShmGroup::open(std::move(parts));
 }
 

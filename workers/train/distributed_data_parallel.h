@@ -1,0 +1,104 @@
+// A module trained by several ranks at once, each on its share of the data.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <shoal/workers/train/gradient_reducer.h>
+#include <shoal/workers/train/process_group.h>
+
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+
+namespace ddp_detail {
+
+template <class T>
+concept Holder = requires(T& holder) { holder.operator->(); };
+
+/// A module's owner: the holder itself (`TORCH_MODULE(Net)` makes one), or a shared pointer.
+template <class Module>
+struct Owner {
+  using type = std::shared_ptr<Module>;
+};
+template <Holder Module>
+struct Owner<Module> {
+  using type = Module;
+};
+
+/// The tensors in what a forward() returns.
+template <class T>
+void collect(const T& value, std::vector<at::Tensor>& tensors) {
+  if constexpr (std::is_convertible_v<const T&, const at::Tensor&>)
+    tensors.push_back(value);
+  else if constexpr (requires { value.begin(); })
+    for (const auto& element : value) collect(element, tensors);
+  else if constexpr (requires { std::tuple_size<T>::value; })
+    std::apply([&](const auto&... parts) { (collect(parts, tensors), ...); }, value);
+}
+
+}  // namespace ddp_detail
+
+/// The module as one of several replicas, as torch.nn.parallel.DistributedDataParallel. `Module` is the
+/// module's class or holder:
+///
+///   auto process_group = shoal::init_process_group(group, rank);
+///   DistributedDataParallel<Net> ddp(net, process_group);
+///   loss_of(ddp.forward(batch)).backward();      // gradients are the mean over all ranks now
+///
+/// All ranks construct it, and run the same number of forward and backward passes. One thread. See
+/// GradientReducer for what happens when a rank dies. The module is shared with the caller; optimizers
+/// take module.parameters() as ever, and have to set gradients to none, not to zero.
+template <class Module>
+class DistributedDataParallel {
+ public:
+  using Owner = typename ddp_detail::Owner<Module>::type;
+
+  DistributedDataParallel(Owner module, const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
+      : DistributedDataParallel(DistributedDataParallelOptions{}, std::move(module), process_group) {}
+  DistributedDataParallel(const DistributedDataParallelOptions& options, Owner module,
+                          const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
+      : module_(std::move(module)), reducer_(std::make_unique<GradientReducer>(options, *module_, process_group)) {}
+
+  template <class... Args>
+  auto forward(Args&&... args) {
+    reducer_->before_forward();
+    auto result = module_->forward(std::forward<Args>(args)...);
+    std::vector<at::Tensor> outputs;
+    if (reducer_->wants_outputs()) ddp_detail::collect(result, outputs);
+    reducer_->after_forward(outputs);
+    return result;
+  }
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    return forward(std::forward<Args>(args)...);
+  }
+
+  auto& module() { return *module_; }
+  auto* operator->() { return &*module_; }
+
+  /// While one lives, gradients stay local and add up; the first backward pass of a forward() after it
+  /// reduces the sum. For accumulating over several batches.
+  class [[nodiscard]] NoSync {
+   public:
+    explicit NoSync(GradientReducer& reducer) : reducer_(reducer), before_(reducer.syncs()) {
+      reducer_.set_syncs(false);
+    }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+    ~NoSync() { reducer_.set_syncs(before_); }
+
+   private:
+    GradientReducer& reducer_;
+    bool before_;
+  };
+  NoSync no_sync() { return NoSync(*reducer_); }
+
+ private:
+  Owner module_;
+  std::unique_ptr<GradientReducer> reducer_;
+};
+
+}  // namespace shoal

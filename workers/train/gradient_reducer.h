@@ -1,0 +1,63 @@
+// What DistributedDataParallel does, whatever the module's type.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace c10d {
+class ProcessGroup;
+}
+namespace torch::nn {
+class Module;
+}
+
+namespace shoal {
+
+/// As torch.nn.parallel.DistributedDataParallel's keyword arguments.
+struct DistributedDataParallelOptions {
+  /// Gradients are reduced in buckets of this many bytes; the first one is smaller, so that the first
+  /// reduction starts early.
+  std::int64_t bucket_bytes = 25 << 20;
+  std::int64_t first_bucket_bytes = 1 << 20;
+  /// For modules of which a forward pass does not use every parameter. Costs a walk over the graph.
+  bool find_unused_parameters = false;
+  /// Gradients are views of the buckets: no copy back. Needs optimizers to set gradients to none, which
+  /// zero_grad() does unless told otherwise.
+  bool gradient_as_bucket_view = true;
+  /// Rank 0's buffers (of batch norms, for example) go to all before each forward pass.
+  bool broadcast_buffers = true;
+};
+
+/// Keeps the replicas of a module equal: the constructor gives all ranks rank 0's parameters and buffers,
+/// and every backward pass leaves the mean of all ranks' gradients, through libtorch's own c10d::Reducer.
+/// Buckets are born in the shared heap, so the backend "shm" reduces them in place. Owned by a
+/// DistributedDataParallel; used by the thread that trains. When another rank dies, the collective that
+/// meets it throws PeerDied, from the constructor, before_forward() or backward().
+class GradientReducer {
+ public:
+  /// Collective. std::invalid_argument, on all ranks, where their modules differ: it names the parameter.
+  GradientReducer(const DistributedDataParallelOptions& options, torch::nn::Module& module,
+                  c10::intrusive_ptr<c10d::ProcessGroup> process_group);
+  ~GradientReducer();
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
+
+  /// Throws Error where the last backward pass did not reach every parameter.
+  void before_forward();
+  /// `outputs`: where the walk for unused parameters starts.
+  void after_forward(const std::vector<at::Tensor>& outputs);
+
+  bool wants_outputs() const;
+  bool syncs() const;
+  void set_syncs(bool syncs);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal

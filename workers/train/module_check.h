@@ -1,0 +1,23 @@
+// Whether all ranks have the same module.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace c10d {
+class ProcessGroup;
+}
+
+namespace shoal {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// Collective: throws std::invalid_argument on every rank, with the same words, where a rank's tensors
+/// differ from rank 0's in number, name, type, shape or strides. Names the rank and the first that differs.
+void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const NamedTensors& tensors);
+
+}  // namespace shoal

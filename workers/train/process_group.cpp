@@ -1,0 +1,14 @@
+#include <shoal/workers/train/process_group.h>
+#include <shoal/workers/train/shm_backend.h>
+
+namespace shoal {
+
+c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ShmGroup& group, int rank) {
+  auto backend = c10::make_intrusive<ShmBackend>(group.join(rank));
+  auto process_group = c10::make_intrusive<c10d::ProcessGroup>(rank, group.world_size());
+  process_group->setBackend(c10::kCPU, c10d::ProcessGroup::BackendType::CUSTOM, backend);
+  process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+  return process_group;
+}
+
+}  // namespace shoal

@@ -1,0 +1,21 @@
+// libtorch's process groups over shared memory.
+#pragma once
+
+#include <shoal/workers/train/shm_group.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+namespace shoal {
+
+/// Joins the group as this rank and gives it as a c10d::ProcessGroup with the backend "shm" for CPU
+/// tensors, for everything in libtorch that takes one. Tensors in the shared heap are reduced in place,
+/// others through staging memory.
+///
+/// Supported: allreduce (one tensor or coalesced; all c10d::ReduceOps but PREMUL_SUM), reduce, broadcast,
+/// allgather, gather, reduce_scatter, scatter, their one-buffer and coalesced forms, and barrier. Sparse
+/// tensors, point-to-point and all-to-all are refused by name. A call returns when it is done, so its Work
+/// is complete: on a machine where every CPU has a rank, another thread could overlap nothing.
+/// Errors are thrown by the call: PeerDied, TimeoutError, std::invalid_argument; see Communicator. Any
+/// thread may call it; calls take turns.
+c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ShmGroup& group, int rank);
+
+}  // namespace shoal

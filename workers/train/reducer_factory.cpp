@@ -1,0 +1,43 @@
+#include <shoal/workers/train/reducer_factory.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <type_traits>
+
+namespace shoal {
+namespace {
+
+using Names = std::unordered_map<std::size_t, std::string>;
+
+/// The parameters that all versions begin with.
+template <class Reducer, class... More>
+constexpr bool takes = std::is_constructible_v<Reducer, std::vector<at::Tensor>, std::vector<std::vector<std::size_t>>,
+                                               c10::intrusive_ptr<c10d::ProcessGroup>, std::vector<bool>, std::int64_t,
+                                               bool, bool, Names, std::int64_t, More...>;
+
+/// A template, so that only the branch that fits is compiled.
+template <class Reducer>
+std::unique_ptr<Reducer> make(ReducerArguments&& a) {
+  auto with = [&](auto... more) {
+    return std::make_unique<Reducer>(std::move(a.parameters), std::move(a.bucket_indices), std::move(a.process_group),
+                                     std::vector<bool>(), a.bucket_bytes, a.find_unused_parameters,
+                                     a.gradient_as_bucket_view, std::move(a.parameter_names), a.first_bucket_bytes,
+                                     std::move(more)...);
+  };
+  constexpr bool kSkipUnused = false, kPythonReducer = false;
+  if constexpr (takes<Reducer, bool, bool, std::vector<std::int64_t>>) {
+    return with(kSkipUnused, kPythonReducer, std::vector<std::int64_t>());  // from 2.12 on; empty: the caps above
+  } else if constexpr (takes<Reducer, bool, bool>) {
+    return with(kSkipUnused, kPythonReducer);  // 2.10, 2.11
+  } else {
+    static_assert(takes<Reducer>, "shoal: this libtorch's c10d::Reducer has a constructor that is not known here yet");
+    return with();
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<c10d::Reducer> make_reducer(ReducerArguments arguments) {
+  return make<c10d::Reducer>(std::move(arguments));
+}
+
+}  // namespace shoal
