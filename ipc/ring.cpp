@@ -308,8 +308,9 @@ void Ring::for_each_message_hold(Heap& heap, BlockOffset block, const std::funct
       } catch (const DecodeError&) {
         // Read while its reader was taking it apart: the state below has changed, or it took the block over.
       }
-      std::atomic_thread_fence(std::memory_order_acquire);
-      if (core.state(i).word != before.word) continue;
+      // A read-modify-write, so that the reads above are not done after it (acq_rel: its release half).
+      std::uint64_t after = layout.cells()[i].state.fetch_add(0, std::memory_order_acq_rel);
+      if (after != before.word) continue;
       for (const HoldRef& ref : found) visit(ref);
       break;
     }

@@ -173,6 +173,7 @@ TEST_CASE("queue: a holder that left in peace is no reason to give up") {
   Queue<int> queue(1);
   {
     Forked child([] {});
+    REQUIRE(child.join() == 0);
   }
   CHECK_THROWS_AS(queue.get(300ms), TimeoutError);
 }
