@@ -17,7 +17,7 @@ namespace shoal {
 void share_memory_(torch::nn::Module& module);
 /// For torch's holders (`struct NetImpl; TORCH_MODULE(Net);`) and shared pointers to modules.
 template <class Holder>
-  requires requires(const Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
+  requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void share_memory_(Holder& holder) {
   share_memory_(static_cast<torch::nn::Module&>(*holder));
 }

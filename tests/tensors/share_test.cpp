@@ -1,0 +1,126 @@
+#include <ATen/ATen.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/spawn.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/tensors/module.h>
+#include <shoal/tensors/share.h>
+#include <shoal/tensors/shared_memory_scope.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include <thread>
+
+#include "tests/support/catch.h"
+
+using namespace shoal;
+
+TEST_CASE("share_memory_: keeps values, sizes, strides and views, and moves the storage of all views at once") {
+  at::Tensor base = at::arange(24, at::kDouble).reshape({4, 6});
+  at::Tensor view = base.t().slice(0, 1, 5, 2);
+  at::Tensor expected = base.clone();
+  CHECK_FALSE(is_shared(base));
+  share_memory_(base);
+  CHECK(is_shared(base));
+  CHECK(is_shared(view));
+  CHECK(base.equal(expected));
+  base[2][3] = -1.0;
+  CHECK(view[1][2].item<double>() == -1.0);
+  void* at = base.data_ptr();
+  share_memory_(base);  // once is enough
+  CHECK(base.data_ptr() == at);
+}
+
+TEST_CASE("share_memory_: a leaf's gradient is shared with it") {
+  at::Tensor weight = at::ones({3}).requires_grad_();
+  weight.sum().backward();
+  share_memory_(weight);
+  CHECK(is_shared(weight.grad()));
+  CHECK(weight.requires_grad());
+}
+
+TEST_CASE("share_memory_: empty, 0-d and half tensors are shared as any other") {
+  for (at::Tensor tensor :
+       {at::empty({0, 3}), at::scalar_tensor(3.5), at::ones({5}, at::kHalf), at::ones({2}, at::kBool)}) {
+    at::Tensor before = tensor.clone();
+    share_memory_(tensor);
+    CHECK(is_shared(tensor));
+    CHECK(tensor.equal(before));
+  }
+}
+
+TEST_CASE("share_memory_: what cannot be shared in place is refused by name") {
+  at::Tensor undefined;
+  CHECK_THROWS_WITH(share_memory_(undefined), ContainsSubstring("undefined"));
+  CHECK_THROWS_WITH(share_memory_(at::ones({2, 2}).to_sparse()), ContainsSubstring("sparse"));
+  CHECK_THROWS_WITH(share_memory_(at::empty({2}, at::device(at::kMeta))), ContainsSubstring("meta"));
+}
+
+TEST_CASE("share_memory_: a shared storage does not become private by resizing") {
+  at::Tensor tensor = at::ones({4});
+  share_memory_(tensor);
+  CHECK_THROWS(tensor.resize_({1000}));
+  CHECK(is_shared(tensor));
+}
+
+TEST_CASE("share_memory_: a module's parameters and buffers are shared, tied ones stay tied") {
+  torch::nn::Sequential model(torch::nn::Linear(4, 4), torch::nn::BatchNorm1d(4), torch::nn::Linear(4, 4));
+  model->at<torch::nn::LinearImpl>(2).weight = model->at<torch::nn::LinearImpl>(0).weight;
+  share_memory_(model);
+  CHECK(is_shared(*model));
+  for (auto& buffer : model->buffers()) CHECK(is_shared(buffer));
+  CHECK(model->at<torch::nn::LinearImpl>(2).weight.data_ptr() == model->at<torch::nn::LinearImpl>(0).weight.data_ptr());
+  CHECK(model->forward(at::ones({2, 4})).size(1) == 4);
+}
+
+TEST_CASE("empty_shared: sizes, type and requires_grad as asked, and refused for what it cannot make") {
+  at::Tensor tensor = empty_shared({2, 3, 4}, at::kLong);
+  CHECK(is_shared(tensor));
+  CHECK(tensor.sizes() == at::IntArrayRef({2, 3, 4}));
+  CHECK(tensor.is_contiguous());
+  CHECK(tensor.fill_(7).sum().item<std::int64_t>() == 7 * 24);
+  CHECK(empty_shared({2}, at::TensorOptions(at::kFloat).requires_grad(true)).requires_grad());
+  CHECK_THROWS(empty_shared({-1}));
+  CHECK_THROWS_AS(empty_shared({2}, at::device(at::kMeta)), std::invalid_argument);
+}
+
+TEST_CASE("SharedMemoryScope: tensors made inside by this thread are born shared, others are not") {
+  at::Tensor inside, nested, of_other_thread;
+  {
+    SharedMemoryScope scope;
+    inside = at::rand({3, 3});
+    {
+      SharedMemoryScope again;
+      nested = inside.matmul(inside);
+    }
+    std::thread([&] { of_other_thread = at::rand({3}); }).join();
+    at::Tensor still = at::ones({2});
+    CHECK(is_shared(still));
+  }
+  CHECK(is_shared(inside));
+  CHECK(is_shared(nested));
+  CHECK_FALSE(is_shared(of_other_thread));
+  CHECK_FALSE(is_shared(at::rand({3})));
+}
+
+TEST_CASE("share_memory_: over the budget it throws, and the tensor is as it was") {
+  ::setenv("SHOAL_MEMORY_LIMIT", "32M", 1);
+  at::Tensor large = at::ones({20'000'000});
+  CHECK_THROWS_AS(share_memory_(large), OutOfSharedMemory);
+  ::unsetenv("SHOAL_MEMORY_LIMIT");
+  CHECK_FALSE(is_shared(large));
+  CHECK(large[19'999'999].item<float>() == 1.0f);
+}
+
+TEST_CASE("shared tensor: every rank writes to the same memory, by each start method") {
+  const auto method = GENERATE(StartMethod::spawn, StartMethod::forkserver, StartMethod::fork);
+  at::Tensor board = at::zeros({4, 4});
+  share_memory_(board);
+  auto write_row = [](int rank, at::Tensor tensor) {
+    if (!is_shared(tensor)) throw Error("arrived private");
+    tensor.select(0, rank).fill_(rank + 1);
+  };
+  spawn({.nprocs = 4, .start_method = method, .fork_despite_threads = true}, write_row, board);
+  for (int rank = 0; rank < 4; ++rank) CHECK(board[rank].eq(rank + 1).all().item<bool>());
+}
