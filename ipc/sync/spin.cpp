@@ -23,6 +23,11 @@ nanoseconds start_budget() noexcept {
 }
 
 thread_local nanoseconds budget = start_budget();
+/// Waits in a row that a short spin did not satisfy.
+thread_local int short_failures = 0;
+/// So often a full spin is tried again. Two processes that wake each other are put on one CPU by the
+/// kernel, where no spin of either can succeed; while one spins on, the other is moved to an idle CPU.
+constexpr int kRetryAfter = 100;
 
 void pause() noexcept {
 #if defined(__x86_64__)
@@ -48,7 +53,14 @@ bool Spinner::turn() noexcept {
 
 void Spinner::ended(bool while_spinning) noexcept {
   if (budget.count() == 0 || turns_ == 0) return;
-  budget = while_spinning ? std::min(kLongest, budget * 2) : std::max(kShortest, budget / 2);
+  if (while_spinning) {
+    budget = std::min(kLongest, budget * 2);
+    short_failures = 0;
+  } else if (++short_failures % kRetryAfter == 0) {
+    budget = kLongest;
+  } else {
+    budget = std::max(kShortest, budget / 2);
+  }
 }
 
 }  // namespace shoal
