@@ -1,0 +1,79 @@
+// The pictures of shared structures in docs/ are what the code says.
+#include <fmt/format.h>
+#include <shoal/ipc/heap/block.h>
+#include <shoal/ipc/ring/layout.h>
+#include <shoal/ipc/session/layout.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "tests/support/catch.h"
+
+using namespace shoal;
+
+namespace {
+
+struct Field {
+  std::size_t offset, bytes;
+  bool operator==(const Field&) const = default;
+};
+using Fields = std::map<std::string, Field>;
+
+/// The table under the heading that starts with this name.
+Fields documented(const std::string& page, const std::string& structure) {
+  std::ifstream file(std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "docs" / page);
+  REQUIRE(file.good());
+  Fields fields;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("## ")) inside = line.substr(3).starts_with(structure);
+    if (!inside || !line.starts_with("| ") || line.starts_with("| offset")) continue;
+    std::istringstream cells(line);
+    std::string bar, name;
+    Field field{};
+    cells >> bar >> field.offset >> bar >> field.bytes >> bar >> name;
+    fields[name] = field;
+  }
+  return fields;
+}
+
+}  // namespace
+
+#define FIELD(type, member) {#member, {offsetof(type, member), sizeof(type::member)}}
+
+TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
+  CHECK(documented("heap.md", "SessionLayout") ==
+        Fields{FIELD(SessionLayout, magic), FIELD(SessionLayout, version), FIELD(SessionLayout, process_slots),
+               FIELD(SessionLayout, bytes), FIELD(SessionLayout, processes), FIELD(SessionLayout, extents),
+               FIELD(SessionLayout, hints), FIELD(SessionLayout, headers), FIELD(SessionLayout, data),
+               FIELD(SessionLayout, extent_count), FIELD(SessionLayout, root_pid), FIELD(SessionLayout, extents_touched),
+               FIELD(SessionLayout, extents_committed), FIELD(SessionLayout, deaths)});
+  CHECK(documented("heap.md", "ProcessRecord") ==
+        Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation), FIELD(ProcessRecord, pid),
+               FIELD(ProcessRecord, start_time), FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
+               FIELD(ProcessRecord, name)});
+  CHECK(documented("heap.md", "ExtentRecord") == Fields{FIELD(ExtentRecord, state), FIELD(ExtentRecord, hint_summary)});
+  CHECK(documented("heap.md", "BlockHeader") ==
+        Fields{FIELD(BlockHeader, state), FIELD(BlockHeader, size), FIELD(BlockHeader, payload),
+               FIELD(BlockHeader, overflow), FIELD(BlockHeader, type), FIELD(BlockHeader, holds)});
+  CHECK(documented("heap.md", "HoldRef") == Fields{FIELD(HoldRef, block), FIELD(HoldRef, word)});
+}
+
+TEST_CASE("layout: docs/ring.md shows the ring's structures as they are") {
+  CHECK(documented("ring.md", "RingLayout") ==
+        Fields{FIELD(RingLayout, magic), FIELD(RingLayout, version), FIELD(RingLayout, schema),
+               FIELD(RingLayout, capacity), FIELD(RingLayout, closed), FIELD(RingLayout, crashes),
+               FIELD(RingLayout, tail), FIELD(RingLayout, head), FIELD(RingLayout, not_empty),
+               FIELD(RingLayout, not_full)});
+  CHECK(documented("ring.md", "RingCell") ==
+        Fields{FIELD(RingCell, state), FIELD(RingCell, size), FIELD(RingCell, handles), FIELD(RingCell, flags),
+               FIELD(RingCell, sender), FIELD(RingCell, contents)});
+}
+
+TEST_CASE("layout: the versions that docs/ names are the code's") {
+  for (auto [page, heading] : {std::pair{"heap.md", fmt::format("SessionLayout (version {})", SessionLayout::kVersion)},
+                               {"ring.md", fmt::format("RingLayout (version {})", RingLayout::kVersion)}})
+    CHECK_FALSE(documented(page, heading).empty());
+}
