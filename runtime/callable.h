@@ -95,15 +95,18 @@ struct CallWith<kRanked, F, TypeList<P...>> {
 
 /// A call of F with arguments Args in another process.
 template <bool kRanked, class F, class... Args>
-struct Call : CallWith<kRanked, std::decay_t<F>, typename CallParameters<kRanked, std::decay_t<F>, std::decay_t<Args>...>::Type> {
+struct Call : CallWith<kRanked, std::decay_t<F>,
+                       typename CallParameters<kRanked, std::decay_t<F>, std::decay_t<Args>...>::Type> {
   using Parameters = typename CallParameters<kRanked, std::decay_t<F>, std::decay_t<Args>...>::Type;
   using Base = CallWith<kRanked, std::decay_t<F>, Parameters>;
   using Function = std::decay_t<F>;
-  using Result = std::remove_cvref_t<decltype(Base::invoke(std::declval<Function&>(), 0, std::declval<typename Base::Values&>()))>;
+  using Result =
+      std::remove_cvref_t<decltype(Base::invoke(std::declval<Function&>(), 0, std::declval<typename Base::Values&>()))>;
   static constexpr bool kCrosses = kCallableCrosses<Function>;
-  static_assert(Parameters::kSize == sizeof...(Args),
-                "shoal: the function takes another number of arguments than were given (besides the rank, which spawn and "
-                "start_processes add in front)");
+  static_assert(
+      Parameters::kSize == sizeof...(Args),
+      "shoal: the function takes another number of arguments than were given (besides the rank, which spawn and "
+      "start_processes add in front)");
 };
 
 }  // namespace shoal

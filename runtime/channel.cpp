@@ -20,7 +20,8 @@ void Channel::take_back(const HoldRef& lent) noexcept {
 }
 
 void Channel::send(Encoder& message) {
-  if (ring_.put(message, Deadline::now()) != RingStatus::kDone) throw Error("the channel between parent and child is full");
+  if (ring_.put(message, Deadline::now()) != RingStatus::kDone)
+    throw Error("the channel between parent and child is full");
 }
 
 std::optional<Received> Channel::receive() {

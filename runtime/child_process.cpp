@@ -27,8 +27,8 @@ void ChildProcess::begin_start() {
     throw std::invalid_argument(fmt::format("process '{}' was started already: each starts once", settings_.name));
   check_initialized();
   const bool forks = settings_.start_method == StartMethod::fork;
-  StartHeader header{settings_.name, settings_.rank, settings_.nprocs, settings_.num_threads, settings_.prints_failure,
-                     {}, {}};
+  StartHeader header{
+      settings_.name, settings_.rank, settings_.nprocs, settings_.num_threads, settings_.prints_failure, {}, {}};
   channel_ = Channel::create();
   if (!forks) {
     header.entry = name_function(reinterpret_cast<AnyFunction>(task_->entry()));
@@ -46,8 +46,15 @@ void ChildProcess::begin_start() {
       case StartMethod::spawn: {
         Session::Descriptors session = Session::current().descriptors();
         ForkServerClient& client = ForkServerClient::instance();
-        StartTicket ticket{StartTicket::Role::kChild, ::getpid(), Session::current().self().word(), session.memory,
-                           session.liveness, client.socket(), client.server(), -1, lent_};
+        StartTicket ticket{StartTicket::Role::kChild,
+                           ::getpid(),
+                           Session::current().self().word(),
+                           session.memory,
+                           session.liveness,
+                           client.socket(),
+                           client.server(),
+                           -1,
+                           lent_};
         std::vector<int> descriptors{ticket.memory, ticket.liveness};
         if (ticket.requests >= 0) descriptors.push_back(ticket.requests);
         process_ = exec_self(ticket.to_argument(), descriptors, settings_.num_threads);
@@ -82,10 +89,13 @@ void ChildProcess::finish_start() {
 }
 
 void ChildProcess::check_started(const char* operation) const {
-  if (!started_) throw std::invalid_argument(fmt::format("{} of process '{}', which was not started: call start() first", operation, settings_.name));
+  if (!started_)
+    throw std::invalid_argument(
+        fmt::format("{} of process '{}', which was not started: call start() first", operation, settings_.name));
   if (!is_mine())
-    throw std::invalid_argument(fmt::format("{} of process '{}', which is a child of process {} and not of this one ({})",
-                                            operation, settings_.name, owner_, ::getpid()));
+    throw std::invalid_argument(
+        fmt::format("{} of process '{}', which is a child of process {} and not of this one ({})", operation,
+                    settings_.name, owner_, ::getpid()));
 }
 
 pid_t ChildProcess::pid() const {
@@ -170,7 +180,8 @@ std::pair<int, std::int64_t> ChildProcess::failure_order() const {
   return {2, report_->time};
 }
 
-void end_processes(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period) noexcept {
+void end_processes(std::span<const std::unique_ptr<ChildProcess>> children,
+                   std::chrono::nanoseconds grace_period) noexcept {
   for (auto& child : children) {
     try {
       child->finish_start();

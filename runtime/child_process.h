@@ -93,6 +93,7 @@ class ChildProcess {
 
 /// SIGTERM for those that still run, SIGKILL after the grace period for those that then still do, and waits
 /// for all of them.
-void end_processes(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period) noexcept;
+void end_processes(std::span<const std::unique_ptr<ChildProcess>> children,
+                   std::chrono::nanoseconds grace_period) noexcept;
 
 }  // namespace shoal

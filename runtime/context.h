@@ -16,7 +16,8 @@ namespace shoal {
 
 /// All of a ProcessContext but the results. The first failure of a rank ends the others (SIGTERM, SIGKILL after the
 /// grace period) and is what join() throws, then and at every later call. Owned by the process that made it (a
-/// forked copy does nothing), move-only. Threads: any, at once. Its destruction ends what still runs, and waits for that.
+/// forked copy does nothing), move-only. Threads: any, at once. Its destruction ends what still runs, and waits for
+/// that.
 class ContextHandle {
  public:
   ContextHandle(ContextHandle&& other) noexcept = default;
@@ -61,19 +62,10 @@ class ProcessContext : public ContextHandle {
       : ContextHandle(std::move(children), grace_period) {}
 
   /// What the ranks have returned, in rank order; joins them first. From one thread.
-  const std::vector<R>& results() &
-    requires(!std::is_void_v<R>)
-  {
-    return take();
-  }
-  std::vector<R> results() &&
-    requires(!std::is_void_v<R>)
-  {
-    return std::move(take());
-  }
+ const std::vector<R>& results() & requires(!std::is_void_v<R>) { return take(); } std::vector<R> results() &&
+     requires(!std::is_void_v<R>) { return std::move(take()); }
 
- private:
-  auto& take() {
+     private : auto& take() {
     join();
     if (results_.empty())
       for (auto& child : children()) {

@@ -13,8 +13,9 @@ void note_parent(ProcessTag parent);
 void note_child_started();
 
 /// When the process of this pid has ended: waits until all that it had started, and those had started, are
-/// gone too, and gives back what they all had in shared memory. The kernel and the fork server are ending them at that moment;
-/// SIGKILL is sent here as well, by pidfd and to those alone whose parent is surely dead. Repeatable; any process may do it.
+/// gone too, and gives back what they all had in shared memory. The kernel and the fork server are ending them at that
+/// moment; SIGKILL is sent here as well, by pidfd and to those alone whose parent is surely dead. Repeatable; any
+/// process may do it.
 void clean_up_after(pid_t pid);
 
 }  // namespace shoal

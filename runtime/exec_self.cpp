@@ -98,7 +98,8 @@ StartedProcess exec_self(const std::string& argument, const std::vector<int>& de
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   });
   if (started.pid < 0)
-    throw SystemError("starting a process", error, "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
+    throw SystemError("starting a process", error,
+                      "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
   started.process = open_pidfd_of_new_child(started.pid);
   if (failure != 0) {
     reap(started.process);

@@ -22,13 +22,15 @@ namespace {
 
 void check_fork_is_safe(OtherThreads others) {
   if (const char* refusal = hooks::fork_refusal())
-    throw Error(fmt::format("this process cannot be forked: {}. Use StartMethod::spawn or StartMethod::forkserver", refusal));
+    throw Error(
+        fmt::format("this process cannot be forked: {}. Use StartMethod::spawn or StartMethod::forkserver", refusal));
   if (others == OtherThreads::kLose) return;
   if (auto threads = other_threads(); !threads.empty())
-    throw Error(fmt::format("a fork would lose {} other thread{} of this process and leave the locks they hold locked for "
-                            "ever ({}). Use StartMethod::spawn or StartMethod::forkserver, fork before they start, or set "
-                            "fork_despite_threads",
-                            threads.size(), threads.size() == 1 ? "" : "s", fmt::join(threads, ", ")));
+    throw Error(
+        fmt::format("a fork would lose {} other thread{} of this process and leave the locks they hold locked for "
+                    "ever ({}). Use StartMethod::spawn or StartMethod::forkserver, fork before they start, or set "
+                    "fork_despite_threads",
+                    threads.size(), threads.size() == 1 ? "" : "s", fmt::join(threads, ", ")));
 }
 
 }  // namespace
@@ -58,7 +60,8 @@ StartedProcess fork_self(const HoldRef& channel, const StartHeader& header, Task
     run_forked_child(channel, header, task, std::move(tell));
   });
   if (started.pid < 0)
-    throw SystemError("forking this process", error, "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
+    throw SystemError("forking this process", error,
+                      "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
   started.process = open_pidfd_of_new_child(started.pid);
   // Until the child has holds of its own, this process must not give up any.
   const int either[] = {ready.get(), started.process.get()};

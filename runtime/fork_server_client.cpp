@@ -85,9 +85,10 @@ StartedProcess ForkServerClient::await(PendingFork pending) {
     report_death(pending.server);
   }
   if (reply.threads != 0)
-    throw Error(fmt::format("the fork server has {} threads, and forks would lose all but one: a hook given to "
-                            "shoal::register_preload, or a static initializer, has started threads",
-                            reply.threads));
+    throw Error(
+        fmt::format("the fork server has {} threads, and forks would lose all but one: a hook given to "
+                    "shoal::register_preload, or a static initializer, has started threads",
+                    reply.threads));
   if (reply.error != 0)
     throw SystemError("forking a process off the fork server", reply.error,
                       "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
@@ -100,7 +101,8 @@ void ForkServerClient::report_death(pid_t server) {
   if (server_ == server) {  // else another thread has found out already, and there may be a new one
     int process = process_.get();
     // Its sockets close a moment before it can be waited for.
-    if (process >= 0 && owner_ == ::getpid() && wait_readable({&process, 1}, Deadline::after(std::chrono::seconds(1)))) {
+    if (process >= 0 && owner_ == ::getpid() &&
+        wait_readable({&process, 1}, Deadline::after(std::chrono::seconds(1)))) {
       ExitStatus status = reap(process_);
       how = status.signal ? fmt::format("was killed by {}", signal_name(status.signal))
                           : fmt::format("exited with code {}", status.code);
@@ -109,8 +111,8 @@ void ForkServerClient::report_death(pid_t server) {
     process_.reset();
     server_ = 0;
   }
-  throw Error(
-      fmt::format("the fork server (pid {}) {}, and its children with it; the next start makes a new one", server, how));
+  throw Error(fmt::format("the fork server (pid {}) {}, and its children with it; the next start makes a new one",
+                          server, how));
 }
 
 }  // namespace shoal

@@ -19,7 +19,8 @@ union ControlBuffer {
 
 SocketPair make_socket_pair() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw SystemError("making a pair of sockets", errno);
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    throw SystemError("making a pair of sockets", errno);
   return {Fd(ends[0]), Fd(ends[1])};
 }
 

@@ -21,7 +21,8 @@ std::string build_id_in(const char* note, const char* end) {
     const char* contents = name + round_up_to_word(header.n_namesz);
     if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
       std::string digits;
-      for (unsigned i = 0; i < header.n_descsz; ++i) digits += fmt::format("{:02x}", static_cast<unsigned char>(contents[i]));
+      for (unsigned i = 0; i < header.n_descsz; ++i)
+        digits += fmt::format("{:02x}", static_cast<unsigned char>(contents[i]));
       return digits;
     }
     note = contents + round_up_to_word(header.n_descsz);
@@ -80,9 +81,10 @@ ImageFunction name_function(AnyFunction function) {
   });
   if (!found) throw Error("the function to start lies in no program or library: code made at run time cannot cross");
   if (name.build_id.empty())
-    throw Error(fmt::format("{} has no build id, by which a started process finds the function: link it with "
-                            "-Wl,--build-id",
-                            name.image.empty() ? "the program" : name.image));
+    throw Error(
+        fmt::format("{} has no build id, by which a started process finds the function: link it with "
+                    "-Wl,--build-id",
+                    name.image.empty() ? "the program" : name.image));
   return name;
 }
 
@@ -90,9 +92,10 @@ AnyFunction find_function(const ImageFunction& name) {
   std::uintptr_t address = search(name);
   if (address == 0 && !name.image.empty() && ::dlopen(name.image.c_str(), RTLD_NOW)) address = search(name);
   if (address == 0)
-    throw Error(fmt::format("no image here has the build id {} of {}: the started process runs another build than the "
-                            "one that started it",
-                            name.build_id, name.image.empty() ? "the starting program" : name.image));
+    throw Error(
+        fmt::format("no image here has the build id {} of {}: the started process runs another build than the "
+                    "one that started it",
+                    name.build_id, name.image.empty() ? "the starting program" : name.image));
   return reinterpret_cast<AnyFunction>(address);
 }
 

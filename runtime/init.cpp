@@ -37,7 +37,8 @@ void init(int argc, char** argv) {
   try {
     if (auto ticket = StartTicket::from_argument(argv[1])) run_started(*ticket);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "shoal: a started process (pid %d) cannot join its session: %s\n", int(::getpid()), error.what());
+    std::fprintf(stderr, "shoal: a started process (pid %d) cannot join its session: %s\n", int(::getpid()),
+                 error.what());
     std::fflush(nullptr);
     ::_exit(1);
   }
@@ -46,7 +47,8 @@ void init(int argc, char** argv) {
 void check_initialized() {
   if (!initialized)
     throw Error(
-        "shoal::init was not called: make `shoal::init(argc, argv);` the first statement of main(). Started processes are "
+        "shoal::init was not called: make `shoal::init(argc, argv);` the first statement of main(). Started processes "
+        "are "
         "this program again, and that call is where they begin their work");
 }
 

@@ -7,9 +7,12 @@ namespace shoal {
 
 const char* method_name(StartMethod method) {
   switch (method) {
-    case StartMethod::spawn: return "spawn";
-    case StartMethod::forkserver: return "forkserver";
-    case StartMethod::fork: return "fork";
+    case StartMethod::spawn:
+      return "spawn";
+    case StartMethod::forkserver:
+      return "forkserver";
+    case StartMethod::fork:
+      return "fork";
   }
   return "?";
 }

@@ -39,9 +39,10 @@ class ForkOnly {
 
 template <class Method>
 constexpr Method default_start_method() {
-  static_assert(std::is_same_v<Method, StartMethod>,
-                "shoal: a callable with captures exists in this process only: add .start_method = "
-                "shoal::StartMethod::fork to the options, or pass a function (or a lambda without captures) and arguments");
+  static_assert(
+      std::is_same_v<Method, StartMethod>,
+      "shoal: a callable with captures exists in this process only: add .start_method = "
+      "shoal::StartMethod::fork to the options, or pass a function (or a lambda without captures) and arguments");
   return StartMethod::forkserver;
 }
 

@@ -9,7 +9,8 @@ namespace shoal::runtime_detail {
 
 std::vector<std::unique_ptr<ChildProcess>> make_ranks(const SpawnOptions& options, std::shared_ptr<Task> task) {
   if (options.nprocs <= 0)
-    throw std::invalid_argument(fmt::format("nprocs is {}: give the number of processes to start, at least 1", options.nprocs));
+    throw std::invalid_argument(
+        fmt::format("nprocs is {}: give the number of processes to start, at least 1", options.nprocs));
   // Looking at thousands of slots is for those that ask for many processes.
   std::uint32_t free = options.nprocs > 1 ? Session::current().free_slots() : 1;
   if (std::uint32_t(options.nprocs) > free)
@@ -18,13 +19,14 @@ std::vector<std::unique_ptr<ChildProcess>> make_ranks(const SpawnOptions& option
   const int threads = thread_share(options.nprocs, options.num_threads);
   std::vector<std::unique_ptr<ChildProcess>> children;
   for (int rank = 0; rank < options.nprocs; ++rank)
-    children.push_back(std::make_unique<ChildProcess>(ChildSettings{.name = options.name,
-                                                                    .rank = rank,
-                                                                    .nprocs = options.nprocs,
-                                                                    .start_method = options.start_method,
-                                                                    .num_threads = threads,
-                                                                    .fork_despite_threads = options.fork_despite_threads},
-                                                      task));
+    children.push_back(
+        std::make_unique<ChildProcess>(ChildSettings{.name = options.name,
+                                                     .rank = rank,
+                                                     .nprocs = options.nprocs,
+                                                     .start_method = options.start_method,
+                                                     .num_threads = threads,
+                                                     .fork_despite_threads = options.fork_despite_threads},
+                                       task));
   return children;
 }
 

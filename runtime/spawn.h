@@ -23,11 +23,13 @@ std::vector<std::unique_ptr<ChildProcess>> make_ranks(const SpawnOptions& option
 /// Starts `options.nprocs` processes that each call function(rank, arguments...) with ranks from 0, as
 /// torch.multiprocessing.start_processes(join=False). The function is a function pointer or a lambda without
 /// captures, or any callable with `.start_method = StartMethod::fork`; arguments and result are encodable values
-/// (see ipc/codec.h). Throws std::invalid_argument for an nprocs that is not positive or more than the session has room for.
+/// (see ipc/codec.h). Throws std::invalid_argument for an nprocs that is not positive or more than the session has room
+/// for.
 template <class F, class... Args>
 auto start_processes(const SpawnOptionsFor<F>& options, F&& function, Args&&... arguments) {
   using Result = typename Call<true, F, Args...>::Result;
-  auto task = std::make_shared<TypedTask<true, F, Args...>>(std::forward<F>(function), std::forward<Args>(arguments)...);
+  auto task =
+      std::make_shared<TypedTask<true, F, Args...>>(std::forward<F>(function), std::forward<Args>(arguments)...);
   const SpawnOptions plain{options.nprocs,       options.start_method, options.name,
                            options.grace_period, options.num_threads,  options.fork_despite_threads};
   return ProcessContext<Result>(runtime_detail::make_ranks(plain, std::move(task)), options.grace_period);

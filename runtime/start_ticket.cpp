@@ -14,8 +14,8 @@ constexpr std::string_view kForkServerPrefix = "--shoal-fork-server=";
 }  // namespace
 
 std::string StartTicket::to_argument() const {
-  return fmt::format("{}{},{},{},{},{},{},{},{},{}", role == Role::kChild ? kChildPrefix : kForkServerPrefix, parent, parent_tag,
-                     memory, liveness, requests, fork_server, served, channel.block.value, channel.word);
+  return fmt::format("{}{},{},{},{},{},{},{},{},{}", role == Role::kChild ? kChildPrefix : kForkServerPrefix, parent,
+                     parent_tag, memory, liveness, requests, fork_server, served, channel.block.value, channel.word);
 }
 
 std::optional<StartTicket> StartTicket::from_argument(std::string_view argument) {
@@ -29,8 +29,9 @@ std::optional<StartTicket> StartTicket::from_argument(std::string_view argument)
   std::string numbers(argument.substr(argument.find('=') + 1));
   unsigned long long block = 0;
   int end = 0;
-  int got = std::sscanf(numbers.c_str(), "%d,%u,%d,%d,%d,%d,%d,%llu,%u%n", &ticket.parent, &ticket.parent_tag, &ticket.memory, &ticket.liveness,
-                        &ticket.requests, &ticket.fork_server, &ticket.served, &block, &ticket.channel.word, &end);
+  int got = std::sscanf(numbers.c_str(), "%d,%u,%d,%d,%d,%d,%d,%llu,%u%n", &ticket.parent, &ticket.parent_tag,
+                        &ticket.memory, &ticket.liveness, &ticket.requests, &ticket.fork_server, &ticket.served, &block,
+                        &ticket.channel.word, &end);
   ticket.channel.block.value = block;
   if (got != 9 || std::size_t(end) != numbers.size())
     throw Error(fmt::format("'{}' is nothing that shoal has written: it starts processes with it and is not for people",

@@ -1,0 +1,49 @@
+#include "tests/runtime/methods.h"
+
+#include "tests/support/guard.h"
+
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/fork_server_client.h>
+#include <shoal/runtime/pidfd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <thread>
+
+namespace shoal::test {
+
+// Both stay for as long as the process lives.
+void warm_up() {
+  Session::current();
+  allow_child(start_fork_server());
+}
+
+std::vector<Fd> watch(const std::vector<pid_t>& pids) {
+  std::vector<Fd> result;
+  for (pid_t pid : pids) result.push_back(open_pidfd(pid));
+  return result;
+}
+
+bool all_end(const std::vector<Fd>& processes) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(2 * test_scale()));
+  for (const Fd& process : processes) {
+    const int descriptor = process.get();
+    if (!wait_readable({&descriptor, 1}, deadline)) return false;
+  }
+  return true;
+}
+
+void wait_until_stopped(pid_t pid) {
+  for (;;) {
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    std::getline(stat, line);
+    const auto name_end = line.rfind(')');
+    if (name_end != std::string::npos && line.at(name_end + 2) == 'T') return;
+    std::this_thread::yield();
+  }
+}
+
+}  // namespace shoal::test

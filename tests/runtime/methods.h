@@ -1,0 +1,26 @@
+// Runs a test case once for each start method.
+#pragma once
+
+#include "tests/support/catch.h"
+
+#include <shoal/ipc/fd.h>
+#include <shoal/runtime/options.h>
+#include <sys/types.h>
+
+#include <vector>
+
+namespace shoal::test {
+
+/// Pidfds of processes that are known to live, to see them end without being their parent.
+std::vector<Fd> watch(const std::vector<pid_t>& pids);
+/// True when all have ended within two seconds, which is what shoal promises for those whose parent died.
+bool all_end(const std::vector<Fd>& processes);
+
+/// Blocks until the process is stopped by a signal.
+void wait_until_stopped(pid_t pid);
+
+}  // namespace shoal::test
+
+#define FOR_EACH_METHOD(method)                                                                                      \
+  const auto method = GENERATE(shoal::StartMethod::spawn, shoal::StartMethod::forkserver, shoal::StartMethod::fork); \
+  CAPTURE(shoal::method_name(method))

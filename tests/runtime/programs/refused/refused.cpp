@@ -1,0 +1,33 @@
+// What must not compile, one CASE at a time; the message names the reason. CASE 0 is what does compile.
+#include <shoal/runtime/process.h>
+#include <shoal/runtime/spawn.h>
+
+#include <cstdio>
+
+struct Inner {
+  std::FILE* file;
+};
+
+void start() {
+  [[maybe_unused]] int captured = 3;
+#if CASE == 0
+  shoal::spawn({.nprocs = 2, .start_method = shoal::StartMethod::fork}, [&](int rank) { return rank + captured; });
+  shoal::SpawnOptions options;
+  shoal::spawn(options, [&](int rank) { return rank + captured; });
+  shoal::Process process({.name = "p", .start_method = shoal::StartMethod::fork}, [&] { return captured; });
+#elif CASE == 1
+  shoal::spawn({.nprocs = 2}, [&](int rank) { return rank + captured; });
+#elif CASE == 2
+  shoal::spawn({.nprocs = 2, .start_method = shoal::StartMethod::spawn}, [&](int rank) { return rank + captured; });
+#elif CASE == 3
+  shoal::Process process({.name = "p"}, [&] { return captured; });
+#elif CASE == 4
+  shoal::spawn({.nprocs = 2}, [](int, std::FILE*) {}, nullptr);
+#elif CASE == 5
+  shoal::spawn({.nprocs = 2}, [](int) { return Inner{}; });
+#elif CASE == 6
+  shoal::spawn({.nprocs = 2}, [](int, int) {});
+#elif CASE == 7
+  shoal::spawn({.nprocs = 2}, [] {});
+#endif
+}
