@@ -13,7 +13,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr nanoseconds kLongest{50'000};  // about the price of a sleep and a wake-up
-constexpr nanoseconds kShortest{1'000};
+constexpr nanoseconds kShortest{1'000};  // below that it sleeps at once
 
 nanoseconds start_budget() noexcept {
   cpu_set_t cpus;
@@ -23,8 +23,8 @@ nanoseconds start_budget() noexcept {
 }
 
 thread_local nanoseconds budget = start_budget();
-/// Waits in a row that a short spin did not satisfy.
-thread_local int short_failures = 0;
+/// Waits in a row that ended in sleep.
+thread_local int failures = 0;
 /// So often a full spin is tried again. Two processes that wake each other are put on one CPU by the
 /// kernel, where no spin of either can succeed; while one spins on, the other is moved to an idle CPU.
 constexpr int kRetryAfter = 100;
@@ -43,7 +43,7 @@ Spinner::Spinner() noexcept = default;
 
 bool Spinner::turn() noexcept {
   constexpr int kTurnsBetweenClocks = 16;
-  if (budget.count() == 0) return false;
+  if (budget < kShortest) return false;
   pause();
   if (++turns_ % kTurnsBetweenClocks != 0) return true;
   auto now = std::chrono::steady_clock::now();
@@ -52,14 +52,15 @@ bool Spinner::turn() noexcept {
 }
 
 void Spinner::ended(bool while_spinning) noexcept {
-  if (budget.count() == 0 || turns_ == 0) return;
+  if (budget.count() == 0) return;
   if (while_spinning) {
-    budget = std::min(kLongest, budget * 2);
-    short_failures = 0;
-  } else if (++short_failures % kRetryAfter == 0) {
+    if (turns_ == 0) return;  // there at once: says nothing
+    budget = std::min(kLongest, std::max(kShortest, budget * 2));
+    failures = 0;
+  } else if (++failures % kRetryAfter == 0) {
     budget = kLongest;
   } else {
-    budget = std::max(kShortest, budget / 2);
+    budget = std::max(kShortest / 2, budget / 2);
   }
 }
 
