@@ -12,5 +12,6 @@ if(SHOAL_TENSORS)
   find_package(Libtorch 2.11 REQUIRED)
   # tensors/cuda needs the toolkit's headers, not a libtorch built for CUDA.
   find_package(CUDAToolkit QUIET)
+  find_package(ZLIB REQUIRED)               # gzipped data sets
   include(DetectReducer)
 endif()

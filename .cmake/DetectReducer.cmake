@@ -1,12 +1,11 @@
-# Sets SHOAL_REDUCER_CONSTRUCTOR to the number of parameters that the constructor of libtorch's c10d::Reducer takes: it
-# grows with libtorch's versions. Seen: 12 in 2.11; 13 in 2.13, the last one with a default.
+# Looks at configure time whether the constructor of libtorch's c10d::Reducer is one that workers/train knows: its parameters
+# grow with libtorch's versions. Which of the known forms it is, is chosen in workers/train/reducer_factory.cpp by the compiler.
+# Seen: 12 parameters in 2.11; 13 in 2.13, the last one with a default.
 #
-# Read from the header rather than tried by compiling, which takes 10 s. A constructor with a parameter that is not known
-# here ends the configuration: what to pass for it has to be looked up first.
+# Read from the header rather than tried by compiling, which takes 10 s.
 
 set(known params bucket_indices process_group expect_sparse_gradients bucket_bytes_cap find_unused_parameters
-    gradient_as_bucket_view param_names first_bucket_bytes_cap skip_all_reduce_unused_params use_python_reducer
-    bucket_bytes_cap_list batched_grad_copy)
+    gradient_as_bucket_view param_names first_bucket_bytes_cap skip_all_reduce_unused_params use_python_reducer)
 
 set(header ${Libtorch_INCLUDE_DIR}/torch/csrc/distributed/c10d/reducer.hpp)
 file(READ ${header} text)
@@ -24,10 +23,10 @@ foreach(parameter ${parameters})
   list(APPEND names ${name})
 endforeach()
 
-list(LENGTH names SHOAL_REDUCER_CONSTRUCTOR)
-list(SUBLIST known 0 ${SHOAL_REDUCER_CONSTRUCTOR} expected)
-if(NOT names STREQUAL expected OR SHOAL_REDUCER_CONSTRUCTOR LESS 11)
+list(LENGTH names count)
+list(SUBLIST names 0 11 first_names)
+if(NOT first_names STREQUAL known)
   message(FATAL_ERROR "${header}: the constructor of c10d::Reducer takes (${names}), which is not known here: "
-                      "extend .cmake/DetectReducer.cmake and workers/train for it.")
+                      "extend workers/train/reducer_factory.cpp, then .cmake/DetectReducer.cmake.")
 endif()
-message(STATUS "c10d::Reducer takes ${SHOAL_REDUCER_CONSTRUCTOR} parameters")
+message(STATUS "c10d::Reducer takes ${count} parameters")
