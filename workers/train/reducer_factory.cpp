@@ -25,12 +25,11 @@ std::unique_ptr<Reducer> make(ReducerArguments&& a) {
   };
   constexpr bool kSkipUnused = false, kPythonReducer = false;
   if constexpr (takes<Reducer, bool, bool, std::vector<std::int64_t>>) {
-    return with(kSkipUnused, kPythonReducer, std::vector<std::int64_t>());  // from 2.12 on; empty: the caps above
-  } else if constexpr (takes<Reducer, bool, bool>) {
-    return with(kSkipUnused, kPythonReducer);  // 2.10, 2.11
+    return with(kSkipUnused, kPythonReducer, std::vector<std::int64_t>());  // empty: the two sizes above hold
   } else {
-    static_assert(takes<Reducer>, "shoal: this libtorch's c10d::Reducer has a constructor that is not known here yet");
-    return with();
+    static_assert(takes<Reducer, bool, bool>,
+                  "shoal: this libtorch's c10d::Reducer has a constructor that is not known here yet");
+    return with(kSkipUnused, kPythonReducer);
   }
 }
 
