@@ -1,0 +1,39 @@
+#include "train_fashion_mnist/settings.h"
+
+#include <shoal/workers/data/mnist.h>
+
+#include <CLI/CLI.hpp>
+
+Settings parse_settings(int argc, char** argv) {
+  Settings settings;
+  settings.data = shoal::kFashionMnistDirectory;
+  CLI::App app(
+      "Trains a small convolutional network on Fashion-MNIST: in one process, with DistributedDataParallel, with "
+      "Hogwild, or all three one after the other.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--mode", settings.mode, "single, ddp, hogwild or all")
+      ->check(CLI::IsMember({"single", "ddp", "hogwild", "all"}));
+  app.add_option("--nprocs", settings.nprocs, "processes of ddp and hogwild")->check(CLI::PositiveNumber);
+  app.add_option("--workers", settings.workers, "loader processes of each training process; 0: load in it")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--epochs", settings.epochs, "passes over the training set")->check(CLI::PositiveNumber);
+  app.add_option("--batch-size", settings.batch_size, "samples a step of each process")->check(CLI::PositiveNumber);
+  app.add_option("--lr", settings.lr, "learning rate at the start; it falls to zero")->check(CLI::PositiveNumber);
+  app.add_option("--data", settings.data, "folder with the idx files, gzipped or not");
+  app.add_option("--seed", settings.seed, "of the network's start and the samples' order");
+  app.add_option("--checkpoint", settings.checkpoint,
+                 "save here after every epoch, and go on from it if it is there; with --mode all, FILE.MODE each");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) std::exit(app.exit(error));
+    std::cerr << "train_fashion_mnist: " << error.what() << "\n";
+    std::exit(2);
+  }
+  return settings;
+}
+
+std::vector<std::string> modes_of(const Settings& settings) {
+  if (settings.mode == "all") return {"single", "ddp", "hogwild"};
+  return {settings.mode};
+}

@@ -1,0 +1,26 @@
+// What the user asked for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// The command line, as it crosses to the ranks.
+struct Settings {
+  std::string mode = "all";  // single, ddp, hogwild or all
+  int nprocs = 2;            // of ddp and hogwild
+  int workers = 1;           // loader processes of each rank
+  std::int64_t epochs = 3;
+  std::int64_t batch_size = 64;  // of each rank
+  double lr = 0.05;
+  std::string data;
+  std::uint64_t seed = 0;
+  std::string checkpoint;  // empty: none
+};
+
+/// Parses and checks the command line. Prints and exits where that is all there is to do: 0 after --help,
+/// 2 after one line that says what is wrong.
+Settings parse_settings(int argc, char** argv);
+
+/// The runs that the mode stands for.
+std::vector<std::string> modes_of(const Settings& settings);
