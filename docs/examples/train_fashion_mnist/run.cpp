@@ -15,7 +15,7 @@
 
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
+volatile sig_atomic_t interrupted = 0;
 
 Job make_job(const std::string& mode, const Settings& settings, const shoal::MnistDataset& train_set,
              const shoal::MnistDataset& test_set, Network& network, const std::string& checkpoint_file) {
