@@ -1,0 +1,29 @@
+// What the life of processes has to know of libtorch: runtime/ does not, so it is told here.
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <shoal/runtime/hooks.h>
+#include <shoal/tensors/codec.h>
+
+namespace {
+
+/// Done once in the fork server, so that each child finds it done: the dispatcher's tables, the kernels' choice for
+/// this CPU, the first pages of the allocators. Small enough that libtorch starts no thread for it.
+void warm_up() {
+  at::Tensor small = at::ones({4, 4});
+  (void)(small.matmul(small) + small).sum().item<float>();
+}
+
+void set_threads(int threads) { at::set_num_threads(threads); }
+
+}  // namespace
+
+/// Named to the linker (workers/CMakeLists.txt): nothing else would pull this file out of a static library.
+extern "C" {
+extern const int shoal_libtorch_hooks;
+const int shoal_libtorch_hooks = [] {
+  shoal::register_preload(&warm_up);
+  shoal::register_thread_setter(&set_threads);
+  return 1;
+}();
+}

@@ -1,0 +1,31 @@
+// All of shoal. Single headers compile faster: <shoal/ipc/queue.h>, <shoal/runtime/spawn.h>, ...
+#pragma once
+
+#include <shoal/ipc/barrier.h>
+#include <shoal/ipc/codec.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/lock.h>
+#include <shoal/ipc/queue.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/current_process.h>
+#include <shoal/runtime/failure.h>
+#include <shoal/runtime/init.h>
+#include <shoal/runtime/options.h>
+#include <shoal/runtime/process.h>
+#include <shoal/runtime/spawn.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/tensors/module.h>
+#include <shoal/tensors/share.h>
+#include <shoal/tensors/shared_memory_scope.h>
+#include <shoal/workers/data/collate.h>
+#include <shoal/workers/data/data_loader.h>
+#include <shoal/workers/data/dataset.h>
+#include <shoal/workers/data/mnist.h>
+#include <shoal/workers/data/progress.h>
+#include <shoal/workers/data/sampler.h>
+#include <shoal/workers/train/communicator.h>
+#include <shoal/workers/train/distributed_data_parallel.h>
+#include <shoal/workers/train/hogwild.h>
+#include <shoal/workers/train/process_group.h>
+#include <shoal/workers/train/shm_group.h>
