@@ -27,6 +27,13 @@ constexpr int kChunk = 128 << 10;
 const std::vector<std::int64_t> kCounts{0,          1,          100,            1023,          1024,   1025,
                                         kChunk / 4, kChunk / 4 + 1, 3 * kChunk / 4 - 1, 100'003, 500'001};
 
+/// One computing thread a rank: OpenMP's threads wait for each other busily, which takes for ever on a
+/// machine with other work.
+Communicator join(const ShmGroup& group, int rank) {
+  at::set_num_threads(1);
+  return group.join(rank);
+}
+
 void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }
@@ -56,7 +63,7 @@ at::Tensor sum_of_all(int world, std::int64_t count, at::ScalarType type) {
 }
 
 int all_collectives(int rank, ShmGroup group, Place place, std::int64_t largest) {
-  Communicator ranks = group.join(rank);
+  Communicator ranks = join(group, rank);
   const int world = ranks.world_size();
   int checked = 0;
   for (std::int64_t count : kCounts) {
@@ -106,7 +113,7 @@ int all_collectives(int rank, ShmGroup group, Place place, std::int64_t largest)
 
 /// A checksum of results that depend on the order of summation.
 std::vector<std::int64_t> inexact_sums(int rank, ShmGroup group, Place place) {
-  Communicator ranks = group.join(rank);
+  Communicator ranks = join(group, rank);
   std::vector<std::int64_t> sums;
   for (auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16})
     for (std::int64_t count : kCounts) {
@@ -121,7 +128,7 @@ std::vector<std::int64_t> inexact_sums(int rank, ShmGroup group, Place place) {
 
 /// Tensors that come and go, and more of them than are remembered.
 std::size_t many_blocks(int rank, ShmGroup group) {
-  Communicator ranks = group.join(rank);
+  Communicator ranks = join(group, rank);
   std::vector<Data> kept;
   for (int i = 0; i < 70; ++i) kept.emplace_back(torch::full({5000}, i, at::kInt), rank, Place::everywhere);
   for (int i = 0; i < 300; ++i) {
@@ -181,7 +188,7 @@ TEST_CASE("communicator: tensors that are gone are not kept by the other ranks")
 namespace {
 
 int one_tensor_for_all(int rank, ShmGroup group, at::Tensor shared) {
-  Communicator ranks = group.join(rank);
+  Communicator ranks = join(group, rank);
   Region region{static_cast<std::byte*>(shared.data_ptr()), shared.nbytes(), shared_hold(shared)};
   ranks.all_reduce(region, at::kFloat, ReduceOp::sum);
   return ranks.world_size();

@@ -123,6 +123,7 @@ void Communicator::set_timeout(std::chrono::nanoseconds timeout) { state_->round
 /// same number of rounds when they find out.
 Communicator::State::Way Communicator::State::begin(Announcement announcement, const Region& shown) {
   const char* what = kNames[int(announcement.what)];
+  rounds.check_usable();
   const bool small = announcement.bytes <= kSmallBytes;
   announcement.buffer = Announcement::kPrivate;
   if (shows(announcement, me)) {

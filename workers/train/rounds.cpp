@@ -32,7 +32,6 @@ Rounds::~Rounds() {
 }
 
 void Rounds::signal() {
-  if (broken_) std::rethrow_exception(broken_);
   SHOAL_KILL_POINT("group.signal.before");
   // R1: all that this rank wrote in the round; pairs with A1. seq_cst: the event word is looked at next.
   mine().round.store(++round_, std::memory_order_seq_cst);

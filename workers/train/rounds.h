@@ -26,6 +26,11 @@ class Rounds {
   int world_size() const { return int(layout_.world_size); }
   void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
 
+  /// Throws where the group is broken. To be called before anything of the next round is written: a slower
+  /// rank may still be reading what the round before the last left there.
+  void check_usable() const {
+    if (broken_) std::rethrow_exception(broken_);
+  }
   /// To be filled in before signal().
   Announcement& own_announcement() { return mine().announcements[(round_ + 1) & 1]; }
   /// Of the round that was last waited for.
@@ -37,7 +42,7 @@ class Rounds {
   std::uint32_t last_stage() const { return (stage_ + GroupLayout::kStages - 1) % GroupLayout::kStages; }
   std::uint32_t stage_before_last() const { return (stage_ + 1) % GroupLayout::kStages; }
 
-  /// Ends this rank's part of a round. Throws where the group is broken.
+  /// Ends this rank's part of a round.
   void signal();
   /// Waits until all ranks have ended theirs. `what` names the operation in errors. Throws PeerDied,
   /// TimeoutError.
