@@ -2,16 +2,15 @@
 #pragma once
 
 #include <shoal/ipc/codec/base.h>
+#include <shoal/ipc/codec/members.h>
 
-#include <boost/pfr/core.hpp>
-#include <boost/pfr/tuple_size.hpp>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 namespace shoal {
 
-/// Structs without constructors, bases or private members, whose members Boost.PFR can count. Arrays
+/// Structs without constructors, bases or private members, of at most 40 members. Arrays
 /// inside (`int a[3]`) are not among them: std::array is.
 template <class T>
 concept PlainAggregate = std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_polymorphic_v<T> &&
@@ -27,9 +26,9 @@ struct MemberNotEncodable {
 
 template <PlainAggregate T>
 struct Codec<T> {
-  static constexpr std::size_t kMembers = boost::pfr::tuple_size_v<T>;
+  static constexpr std::size_t kMembers = kMembersOf<T>;
   template <std::size_t I>
-  using Member = boost::pfr::tuple_element_t<I, T>;
+  using Member = MemberOf<I, T>;
 
   static constexpr std::uint64_t schema() {
     return for_members([]<std::size_t... I>(std::index_sequence<I...>) {
@@ -38,9 +37,10 @@ struct Codec<T> {
     });
   }
   static void encode(Encoder& encoder, const T& value) {
+    [[maybe_unused]] const auto members = members_of(value);
     for_members([&]<std::size_t... I>(std::index_sequence<I...>) {
       (void(sizeof(MemberNotEncodable<T, Member<I>, I>)), ...);
-      (shoal::encode<Member<I>>(encoder, boost::pfr::get<I>(value)), ...);
+      (shoal::encode<Member<I>>(encoder, std::get<I>(members)), ...);
     });
   }
   static T decode(Decoder& decoder) {

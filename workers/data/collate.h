@@ -16,8 +16,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
-#include <boost/pfr/core.hpp>
-#include <boost/pfr/tuple_size.hpp>
+#include <shoal/ipc/codec/members.h>
 
 namespace shoal {
 
@@ -94,14 +93,14 @@ template <class T>
 constexpr bool members_keep_their_types() {
   return []<std::size_t... I>(std::index_sequence<I...>) {
     return ([] {
-      using Member = boost::pfr::tuple_element_t<I, T>;
+      using Member = MemberOf<I, T>;
       if constexpr (Collatable<Member>) {
         return std::same_as<typename Collator<Member>::Batch, Member>;
       } else {
         return false;
       }
     }() && ...);
-  }(std::make_index_sequence<boost::pfr::tuple_size_v<T>>());
+  }(std::make_index_sequence<kMembersOf<T>>());
 }
 
 template <class T>
@@ -245,9 +244,10 @@ struct Collator<T> {
   using Batch = T;
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Batch{collating::part_of_each(count, sample, fmt::format("{} member {}", where, I),
-                                           [](const T& value) -> const auto& { return boost::pfr::get<I>(value); })...};
-    }(std::make_index_sequence<boost::pfr::tuple_size_v<T>>());
+      return Batch{
+          collating::part_of_each(count, sample, fmt::format("{} member {}", where, I),
+                                  [](const T& value) -> const auto& { return std::get<I>(members_of(value)); })...};
+    }(std::make_index_sequence<kMembersOf<T>>());
   }
 };
 

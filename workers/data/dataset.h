@@ -12,8 +12,6 @@
 #include <utility>
 
 #include <ATen/core/Tensor.h>
-#include <shoal/ipc/codec.h>
-#include <shoal/tensors/codec.h>
 
 namespace shoal {
 
@@ -86,15 +84,6 @@ struct TensorDataset {
     }
     return batch;
   }
-};
-
-// Written out, because counting the members of an aggregate that begins with an std::array of a class crashes gcc 12.
-template <std::size_t N>
-struct Codec<TensorDataset<N>> {
-  using Tensors = std::array<at::Tensor, N>;
-  static constexpr std::uint64_t schema() { return schema_hash("shoal::TensorDataset", schema_of<Tensors>()); }
-  static void encode(Encoder& encoder, const TensorDataset<N>& dataset) { shoal::encode(encoder, dataset.tensors); }
-  static TensorDataset<N> decode(Decoder& decoder) { return {shoal::decode<Tensors>(decoder)}; }
 };
 
 // Throws std::invalid_argument that shows the sizes unless all tensors have the same number of rows.
