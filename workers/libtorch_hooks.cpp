@@ -11,7 +11,7 @@ namespace {
 /// this CPU, the first pages of the allocators. Small enough that libtorch starts no thread for it.
 void warm_up() {
   at::Tensor small = at::ones({4, 4});
-  (void)(small.matmul(small) + small).sum().item<float>();
+  (void)small.matmul(small).add(small).sum().item<float>();
 }
 
 void set_threads(int threads) { at::set_num_threads(threads); }
