@@ -24,8 +24,8 @@ constexpr int kChunk = 128 << 10;
 
 /// Elements of four bytes: nothing, one, around the limit of one round, around one and three chunks, and
 /// odd large ones.
-const std::vector<std::int64_t> kCounts{0,          1,          100,            1023,          1024,   1025,
-                                        kChunk / 4, kChunk / 4 + 1, 3 * kChunk / 4 - 1, 100'003, 500'001};
+const std::vector<std::int64_t> kCounts{
+    0, 1, 100, 1023, 1024, 1025, kChunk / 4, kChunk / 4 + 1, 3 * kChunk / 4 - 1, 100'003, 500'001};
 
 /// One computing thread a rank: OpenMP's threads wait for each other busily, which takes for ever on a
 /// machine with other work.
@@ -50,9 +50,7 @@ struct Data {
     bool shared = place == Place::everywhere || (place == Place::odd_ranks && rank % 2 == 1);
     tensor = shared ? empty_shared(values.sizes(), values.options()).copy_(values) : values.clone();
   }
-  Region region() const {
-    return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes(), shared_hold(tensor)};
-  }
+  Region region() const { return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes(), shared_hold(tensor)}; }
   std::byte* data() const { return static_cast<std::byte*>(tensor.data_ptr()); }
 };
 
@@ -98,7 +96,8 @@ int all_collectives(int rank, ShmGroup group, Place place, std::int64_t largest)
     for (auto& output : outputs) output.fill_(99);
     ranks.gather(gathered.region(), rank == root ? pointers : std::vector<std::byte*>(), root);
     for (int i = 0; i < world; ++i)
-      check("gather", outputs[std::size_t(i)], rank == root ? values_of(i, count, type) : torch::full({count}, 99, type));
+      check("gather", outputs[std::size_t(i)],
+            rank == root ? values_of(i, count, type) : torch::full({count}, 99, type));
 
     Data parts(values_of(rank, count * world, type), rank, place);
     Data part(torch::empty({count}, type), rank, place);
@@ -175,7 +174,8 @@ TEST_CASE("communicator: all ranks have the same bits of a sum that depends on i
 
 TEST_CASE("communicator: the round counters may wrap around") {
   for (std::uint32_t first : {0xffff'fff0u, 0x7fff'fff0u})
-    for (int checked : spawn({.nprocs = 3}, all_collectives, ShmGroup(3, first), Place::odd_ranks, 100'003)) CHECK(checked > 100);
+    for (int checked : spawn({.nprocs = 3}, all_collectives, ShmGroup(3, first), Place::odd_ranks, 100'003))
+      CHECK(checked > 100);
 }
 
 TEST_CASE("communicator: tensors that are gone are not kept by the other ranks") {

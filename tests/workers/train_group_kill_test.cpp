@@ -60,7 +60,8 @@ std::string survive(int rank, ShmGroup group, std::string label, int skip, bool 
 std::vector<Process<std::string>> start(const ShmGroup& group, const std::string& label, int skip, bool shared) {
   std::vector<Process<std::string>> processes;
   for (int rank = 0; rank < kWorld; ++rank) {
-    processes.emplace_back(ProcessOptions{.name = fmt::format("rank{}", rank)}, survive, rank, group, label, skip, shared);
+    processes.emplace_back(ProcessOptions{.name = fmt::format("rank{}", rank)}, survive, rank, group, label, skip,
+                           shared);
     processes.back().start();
   }
   return processes;
@@ -71,12 +72,23 @@ std::vector<Process<std::string>> start(const ShmGroup& group, const std::string
 TEST_CASE("group: a rank killed anywhere in a collective is named to the others, and nothing of it is left") {
   const std::size_t before = heap_bytes_in_use();
   int killed = 0;
-  const std::vector<std::string> labels{
-      "group.join.after_tag",    "group.signal.before",     "group.signal.before_wake", "group.wait",
-      "group.in_place.before",   "group.in_place.after",    "group.part.reduced",       "group.letter.before_put",
-      "group.letter.after_put",  "group.letter.after_get",  "ring.put.claimed",         "ring.put.written",
-      "ring.put.published",      "ring.get.taken",          "ring.get.read",            "block.add.before_count",
-      "block.drop.after_word"};
+  const std::vector<std::string> labels{"group.join.after_tag",
+                                        "group.signal.before",
+                                        "group.signal.before_wake",
+                                        "group.wait",
+                                        "group.in_place.before",
+                                        "group.in_place.after",
+                                        "group.part.reduced",
+                                        "group.letter.before_put",
+                                        "group.letter.after_put",
+                                        "group.letter.after_get",
+                                        "ring.put.claimed",
+                                        "ring.put.written",
+                                        "ring.put.published",
+                                        "ring.get.taken",
+                                        "ring.get.read",
+                                        "block.add.before_count",
+                                        "block.drop.after_word"};
   for (const std::string& label : labels)
     for (bool shared : {false, true})
       for (int skip : {0, 1, 7}) {
@@ -129,8 +141,8 @@ TEST_CASE("group: a rank killed at any moment is named to the others, and nothin
       processes[kVictim].join(std::chrono::milliseconds(20 + 7 * i));
       processes[kVictim].kill();
       for (int rank : {0, 2})
-        CHECK_THAT(processes[std::size_t(rank)].result(), ContainsSubstring(fmt::format("rank {}", kVictim)) &&
-                                                              ContainsSubstring("died"));
+        CHECK_THAT(processes[std::size_t(rank)].result(),
+                   ContainsSubstring(fmt::format("rank {}", kVictim)) && ContainsSubstring("died"));
     }
     Session::current().reclaim_all();
     REQUIRE(heap_bytes_in_use() == before);

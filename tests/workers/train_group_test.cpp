@@ -48,7 +48,8 @@ TEST_CASE("group: arguments that fit no rank are refused before anything is sent
   CHECK_THROWS_WITH(alone.all_reduce({bytes, 11, nullptr}, ScalarType::Float, ReduceOp::sum),
                     ContainsSubstring("11 bytes are no whole number of Float"));
   CHECK_THROWS_WITH(alone.all_gather({bytes, 12, nullptr}, {}), ContainsSubstring("0 outputs in a group of 1"));
-  CHECK_THROWS_WITH(alone.scatter({bytes, 12, nullptr}, bytes, 8, 0), ContainsSubstring("12 bytes are not 1 parts of 8"));
+  CHECK_THROWS_WITH(alone.scatter({bytes, 12, nullptr}, bytes, 8, 0),
+                    ContainsSubstring("12 bytes are not 1 parts of 8"));
 }
 
 namespace {
@@ -86,7 +87,8 @@ TEST_CASE("group: ranks that call different things are all told who called what,
                                            "all_reduce(4000 bytes, sum of Int)", "broadcast(4000 bytes, root 1)"};
   for (int about = 0; about < 4; ++about) {
     auto complaints = spawn({.nprocs = 3}, disagree, ShmGroup(3), about);
-    for (const std::string& complaint : complaints) CHECK_THAT(complaint, ContainsSubstring(odd_calls[std::size_t(about)]));
+    for (const std::string& complaint : complaints)
+      CHECK_THAT(complaint, ContainsSubstring(odd_calls[std::size_t(about)]));
     CHECK_THAT(complaints[0], ContainsSubstring("rank 0 called") && ContainsSubstring("where rank 2 called"));
   }
 }

@@ -34,7 +34,8 @@ at::Tensor run(ReduceOp op, std::vector<at::Tensor> sources, std::size_t destina
   for (at::Tensor& result : results) to.push_back(static_cast<std::byte*>(result.data_ptr()));
   ReduceKernel(sources[0].scalar_type(), op)(from, to, std::size_t(sources[0].numel()));
   for (at::Tensor& result : results)
-    if (std::memcmp(result.data_ptr(), results[0].data_ptr(), result.nbytes()) != 0) throw std::runtime_error("the destinations differ");
+    if (std::memcmp(result.data_ptr(), results[0].data_ptr(), result.nbytes()) != 0)
+      throw std::runtime_error("the destinations differ");
   return results[0].clone();
 }
 
@@ -137,7 +138,9 @@ TEST_CASE("reduce kernel: complex numbers are added by parts") {
 }
 
 TEST_CASE("reduce kernel: what has no meaning is refused by name") {
-  CHECK_THROWS_WITH(ReduceKernel(at::kLong, ReduceOp::avg), ContainsSubstring("avg of Long") && ContainsSubstring("truncated"));
+  CHECK_THROWS_WITH(ReduceKernel(at::kLong, ReduceOp::avg),
+                    ContainsSubstring("avg of Long") && ContainsSubstring("truncated"));
   CHECK_THROWS_WITH(ReduceKernel(at::kFloat, ReduceOp::bit_and), ContainsSubstring("bit_and of Float"));
-  CHECK_THROWS_WITH(ReduceKernel(at::kQInt8, ReduceOp::sum), ContainsSubstring("QInt8") && ContainsSubstring("cannot be reduced"));
+  CHECK_THROWS_WITH(ReduceKernel(at::kQInt8, ReduceOp::sum),
+                    ContainsSubstring("QInt8") && ContainsSubstring("cannot be reduced"));
 }

@@ -50,7 +50,8 @@ void collect(const T& value, std::vector<at::Tensor>& tensors) {
 ///
 /// All ranks construct it, and run the same number of forward and backward passes. One thread. See
 /// GradientReducer for what happens when a rank dies. The module is shared with the caller; optimizers
-/// take module.parameters() as ever, and have to set gradients to none, not to zero.
+/// take module.parameters() as ever. Without gradients enabled, forward() is the module's own and talks to
+/// nobody, so one rank may evaluate alone.
 template <class Module>
 class DistributedDataParallel {
  public:

@@ -1,3 +1,4 @@
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -12,8 +13,10 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <algorithm>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 
 namespace shoal {
@@ -45,6 +48,26 @@ void broadcast(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, cons
   std::vector<at::Tensor> detached;
   for (const at::Tensor& tensor : tensors) detached.push_back(tensor.detach());
   c10d::broadcast_coalesced(process_group, detached, kBroadcastBytes, 0);
+}
+
+/// While buckets are made. They are born in the heap; and the gradients, which are views of them, are made
+/// as tensors that autograd does not know to be views: an optimizer's zero_grad() detaches gradients in
+/// place, which libtorch forbids for views that it knows of.
+struct BucketScope {
+  SharedMemoryScope born_shared;
+  at::AutoDispatchBelowADInplaceOrView no_view_tracking;
+};
+
+/// The parameters that the Reducer's complaint about an unfinished backward pass lists by their indices.
+std::string names_without_gradient(const std::string& complaint, const NamedTensors& parameters) {
+  constexpr std::string_view kBefore = "did not receive grad for rank";
+  auto at = complaint.rfind(kBefore);
+  if (at == std::string::npos || (at = complaint.find(": ", at)) == std::string::npos) return {};
+  std::istringstream indices(complaint.substr(at + 2));
+  std::vector<std::string> names;
+  for (std::size_t index; indices >> index;)
+    if (index < parameters.size()) names.push_back(parameters[index].first);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
@@ -98,7 +121,7 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
       arguments.parameters, {std::size_t(options.first_bucket_bytes), std::size_t(options.bucket_bytes)});
   std::reverse(buckets.begin(), buckets.end());
   arguments.bucket_indices = std::move(buckets);
-  SharedMemoryScope born_shared;
+  BucketScope scope;
   s.reducer = make_reducer(std::move(arguments));
 }
 
@@ -109,17 +132,15 @@ void GradientReducer::before_forward() {
   if (!at::GradMode::is_enabled()) return;
   if (s.syncs) s.reducer->prepare_for_forward();
   try {
-    SharedMemoryScope born_shared;  // of the new buckets
+    BucketScope scope;
     s.reducer->rebuild_buckets();
   } catch (const c10::Error& error) {
-    std::vector<std::string> without;
-    for (const auto& [name, parameter] : s.parameters)
-      if (!parameter.grad().defined()) without.push_back(name);
-    if (without.empty() || std::string_view(error.what()).find("finished reduction") == std::string_view::npos) throw;
-    throw Error(fmt::format(
-        "the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, or set "
-        "DistributedDataParallelOptions::find_unused_parameters",
-        fmt::join(without, ", ")));
+    std::string names = names_without_gradient(error.what_without_backtrace(), s.parameters);
+    if (names.empty()) throw;
+    throw Error(
+        fmt::format("the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, "
+                    "or set DistributedDataParallelOptions::find_unused_parameters",
+                    names));
   }
   if (s.options.broadcast_buffers && s.synced_last_time) broadcast(s.process_group, s.buffers);
 }

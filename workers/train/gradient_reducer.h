@@ -25,8 +25,7 @@ struct DistributedDataParallelOptions {
   std::int64_t first_bucket_bytes = 1 << 20;
   /// For modules of which a forward pass does not use every parameter. Costs a walk over the graph.
   bool find_unused_parameters = false;
-  /// Gradients are views of the buckets: no copy back. Needs optimizers to set gradients to none, which
-  /// zero_grad() does unless told otherwise.
+  /// Gradients lie in the buckets: no copy back. Optimizers may set them to none or to zero.
   bool gradient_as_bucket_view = true;
   /// Rank 0's buffers (of batch norms, for example) go to all before each forward pass.
   bool broadcast_buffers = true;

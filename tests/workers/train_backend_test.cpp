@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+#include <shoal/ipc/codec.h>
+#include <shoal/runtime/spawn.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/tensors/share.h>
+#include <shoal/workers/train/process_group.h>
+#include <torch/torch.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+using namespace shoal;
+
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+constexpr int kWorld = 3;
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+/// Rank's own: contiguous, a transposed view, or in the heap.
+at::Tensor make(int rank, int kind, std::int64_t rows = 50) {
+  at::Tensor values = torch::arange(rows * 40, at::kFloat).view({rows, 40}) * (rank + 1);
+  if (kind == 1) return values.t().contiguous().t();
+  if (kind == 2) return empty_shared({rows, 40}).copy_(values);
+  return values;
+}
+
+int all_operations(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  auto backend = process_group->getBackend(c10::kCPU);
+  require(backend->getBackendName() == "shm", "the backend's name");
+  int checked = 0;
+  auto check = [&](const std::string& what, const at::Tensor& got, const at::Tensor& wanted) {
+    require(torch::equal(got, wanted), fmt::format("{} is wrong on rank {}", what, rank));
+    ++checked;
+  };
+  const at::Tensor one = make(0, 0);
+  for (int kind : {0, 1, 2}) {
+    Tensors own{make(rank, kind)};
+    auto work = process_group->allreduce(own);
+    require(work->wait() && work->isCompleted() && work->isSuccess(), "the work is not done");
+    check("allreduce", own[0], one * 6);
+    check("the work's result", work->result().at(0), one * 6);
+    check("the future", work->getFuture()->value().toTensorVector().at(0), one * 6);
+    using Op = c10d::ReduceOp;
+    for (auto [op, factor] : {std::pair{Op::AVG, 2.f}, {Op::MAX, 3.f}, {Op::MIN, 1.f}}) {
+      own = {make(rank, kind)};
+      process_group->allreduce(own, {.reduceOp = op})->wait();
+      check("allreduce by another operation", own[0], one * factor);
+    }
+    own = {make(rank, kind), make(rank, kind) + 1};
+    process_group->allreduce_coalesced(own)->wait();
+    check("allreduce_coalesced", own[1], one * 6 + kWorld);
+
+    own = {make(rank, kind)};
+    process_group->broadcast(own, {.rootRank = 2})->wait();
+    check("broadcast", own[0], one * 3);
+    own = {make(rank, kind)};
+    process_group->reduce(own, {.reduceOp = Op::SUM, .rootRank = 1})->wait();
+    check("reduce", own[0], rank == 1 ? one * 6 : one * (rank + 1));
+
+    own = {make(rank, kind)};
+    std::vector<Tensors> lists{{torch::zeros({50, 40}), torch::zeros({40, 50}).t(), torch::zeros({50, 40})}};
+    process_group->allgather(lists, own)->wait();
+    for (int other = 0; other < kWorld; ++other) check("allgather", lists[0][std::size_t(other)], one * (other + 1));
+    std::vector<Tensors> at_root;
+    if (rank == 1) at_root.push_back({torch::zeros({50, 40}), torch::zeros({50, 40}), torch::zeros({50, 40})});
+    process_group->gather(at_root, own, {.rootRank = 1})->wait();
+    if (rank == 1)
+      for (int other = 0; other < kWorld; ++other) check("gather", at_root[0][std::size_t(other)], one * (other + 1));
+
+    at::Tensor whole = torch::zeros({150, 40});
+    backend->_allgather_base(whole, own[0])->wait();
+    check("_allgather_base", whole, torch::cat({one, one * 2, one * 3}));
+
+    at::Tensor input = make(rank, kind == 1 ? 0 : kind, 150), part = make(rank, kind);
+    backend->_reduce_scatter_base(part, input)->wait();
+    check("_reduce_scatter_base", part, make(0, 0, 150).narrow(0, rank * 50, 50) * 6);
+    std::vector<Tensors> pieces{{make(rank, kind), make(rank, kind) + 1, make(rank, kind) + 2}};
+    Tensors result{torch::zeros({50, 40})};
+    process_group->reduce_scatter(result, pieces)->wait();
+    check("reduce_scatter", result[0], one * 6 + kWorld * rank);
+    std::vector<Tensors> to_scatter;
+    if (rank == 2) to_scatter = pieces;
+    process_group->scatter(result, to_scatter, {.rootRank = 2})->wait();
+    check("scatter", result[0], one * 3 + rank);
+    process_group->barrier()->wait();
+  }
+  return checked;
+}
+
+std::vector<std::string> refusals(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  auto backend = process_group->getBackend(c10::kCPU);
+  std::vector<std::string> said;
+  auto refuse = [&](auto&& call) {
+    try {
+      call();
+      said.push_back("went through");
+    } catch (const std::exception& error) {
+      said.push_back(error.what());
+    }
+  };
+  Tensors sparse{torch::eye(3).to_sparse()}, two{torch::ones(1), torch::ones(1)}, one{torch::ones(4)},
+      none{at::Tensor()};
+  refuse([&] { backend->allreduce(sparse); });
+  refuse([&] { backend->allreduce_sparse(sparse); });
+  refuse([&] { backend->allreduce(two); });
+  refuse([&] { backend->allreduce(none); });
+  refuse([&] { backend->allreduce(one, {.reduceOp = c10d::makePreMulSum(2.0)}); });
+  refuse([&] { backend->send(one, 0, 0); });
+  at::Tensor short_output = torch::zeros({3});
+  refuse([&] { backend->_allgather_base(short_output, one[0]); });
+  std::vector<Tensors> wrong_type{{torch::zeros({4}, at::kLong)}};
+  refuse([&] { backend->allgather(wrong_type, one); });
+  // The group is as it was.
+  process_group->allreduce(one)->wait();
+  said.push_back(fmt::format("{}", one[0].sum().item<float>()));
+  return said;
+}
+
+}  // namespace
+
+TEST_CASE("backend shm: every operation does through c10d what it says, for tensors of all kinds") {
+  for (int checked : spawn({.nprocs = kWorld}, all_operations, ShmGroup(kWorld))) CHECK(checked >= 3 * 15);
+}
+
+TEST_CASE("backend shm: what it cannot do is refused by name, and it can be used on") {
+  auto said = spawn({.nprocs = 1}, refusals, ShmGroup(1))[0];
+  REQUIRE(said.size() == 9);
+  CHECK_THAT(said[0], ContainsSubstring("allreduce of a Sparse tensor") && ContainsSubstring("to_dense()"));
+  CHECK_THAT(said[1], ContainsSubstring("no allreduce of sparse tensors"));
+  CHECK_THAT(said[2], ContainsSubstring("allreduce of 2 tensors at once"));
+  CHECK_THAT(said[3], ContainsSubstring("allreduce of an undefined tensor"));
+  CHECK_THAT(said[4], ContainsSubstring("PREMUL_SUM"));
+  CHECK_THAT(said[5], ContainsSubstring("Backend shm does not support send"));
+  CHECK_THAT(said[6], ContainsSubstring("1 times 4 Float, this one has 3"));
+  CHECK_THAT(said[7], ContainsSubstring("an output of 4 Long for an input of 4 Float"));
+  CHECK(said[8] == "4");
+}
