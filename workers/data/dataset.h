@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <ATen/core/Tensor.h>
+#include <shoal/tensors/codec.h>  // data sets and batches cross between processes
 
 namespace shoal {
 
