@@ -10,7 +10,7 @@ struct Settings {
   std::string mode = "all";  // single, ddp, hogwild or all
   int nprocs = 2;            // of ddp and hogwild
   int workers = 1;           // loader processes of each rank
-  std::int64_t epochs = 3;
+  std::int64_t epochs = 5;
   std::int64_t batch_size = 64;  // of each rank
   double lr = 0.05;
   std::string data;
