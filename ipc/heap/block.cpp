@@ -43,7 +43,10 @@ void BlockMemory::add_chunk(BlockOffset block, BlockOffset chunk) const {
 }
 
 bool BlockMemory::drop_hold(const HoldRef& hold, ProcessTag closer) const {
-  hold_word(hold.block, hold.word)->store(0, std::memory_order_release);  // hold order
+  // seq_cst, with the loads in try_close: of two processes that drop the last two holds at once, at least one
+  // must see both words zero. With release and acquire each might see the other's word as it was before its own
+  // store left the store buffer, and nobody would free the block.
+  hold_word(hold.block, hold.word)->store(0, std::memory_order_seq_cst);
   SHOAL_KILL_POINT("block.drop.after_word");
   return try_close(hold.block, closer);
 }
@@ -57,7 +60,7 @@ bool BlockMemory::try_close(BlockOffset block, ProcessTag closer) const {
     if (BlockHeader::kind(before) != BlockHeader::kLive) return false;
     bool held = false;
     for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& word) {
-      held = word.load(std::memory_order_acquire) != 0;  // hold order
+      held = word.load(std::memory_order_seq_cst) != 0;  // hold order; see drop_hold
       return !held;
     });
     if (held) return false;
