@@ -182,6 +182,7 @@ bool Session::try_slot(std::uint32_t slot) {
   process.rank = -1;
   process.parent = 0;
   process.children = 0;
+  process.reclaiming = 0;
   std::memset(process.name, 0, sizeof process.name);
   process.state = ProcessRecord::kAlive;
   self_ = ProcessTag(slot, generation).word();

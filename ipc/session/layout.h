@@ -51,7 +51,9 @@ struct ProcessRecord {
   char name[32];
   std::atomic<std::uint32_t> parent;    // tag of the process that started it, 0 for none; set by runtime/
   std::atomic<std::uint32_t> children;  // how many it has started so far
-  std::uint8_t reserved[56];
+  /// Tag of the dead process that it is giving back at this moment: whoever reclaims this one goes on with that.
+  std::atomic<std::uint32_t> reclaiming;
+  std::uint8_t reserved[52];
 
   static std::uint64_t dead_by(ProcessTag reclaimer) { return kDead | std::uint64_t(reclaimer.word()) << 32; }
 };

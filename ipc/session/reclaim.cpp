@@ -78,8 +78,18 @@ void give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTa
 
 bool Session::reclaim(ProcessTag dead) {
   if (!dead || dead == self() || is_alive(dead)) return true;
-  std::lock_guard lock(reclaim_mutex_);
   ProcessRecord& process = record(dead.slot());
+  // What it was giving back itself when it died: nobody else may come to look for that one any more. The
+  // chain ends, since each of its processes was dead before the one that was reclaiming it died.
+  if (std::uint32_t unfinished = process.reclaiming.load();
+      unfinished != 0 && (process.generation.load() & ProcessTag::kGenerationMask) == dead.generation())
+    reclaim(ProcessTag::from_word(unfinished));
+  std::lock_guard lock(reclaim_mutex_);
+  record(self().slot()).reclaiming = dead.word();
+  struct Done {
+    std::atomic<std::uint32_t>& reclaiming;
+    ~Done() { reclaiming = 0; }
+  } done{record(self().slot()).reclaiming};
   // The slot is this reclaimer's from here on: from kAlive, or from a reclaimer that died itself.
   const std::uint64_t mine = ProcessRecord::dead_by(self());
   for (;;) {

@@ -2,9 +2,9 @@
 
 #include "tests/support/guard.h"
 
-#include <shoal/ipc/session.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/pidfd.h>
+#include <shoal/runtime/spawn.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -14,9 +14,10 @@
 
 namespace shoal::test {
 
-// Both stay for as long as the process lives.
+// The session and the fork server stay for as long as the process lives. Once it has made a child, the
+// server has its slot in the process table.
 void warm_up() {
-  Session::current();
+  spawn({}, [](int) {});
   allow_child(start_fork_server());
 }
 
