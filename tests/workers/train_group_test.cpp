@@ -6,6 +6,7 @@
 #include <shoal/workers/train/group_layout.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -129,6 +130,26 @@ TEST_CASE("group: a rank that leaves is named to those that wait for it") {
 TEST_CASE("group: waiting for a rank that never comes ends with the timeout") {
   auto said = spawn({.nprocs = 2}, wait_in_vain, ShmGroup(2));
   CHECK_THAT(said[0], ContainsSubstring("barrier: not all ranks came within"));
+}
+
+TEST_CASE("group: a forked copy of a rank can do nothing, also not leave") {
+  ShmGroup group(1);
+  Communicator alone = group.join(0);
+  auto copy = std::make_unique<Communicator>(std::move(alone));
+  Communicator* rank = copy.get();
+  auto in_child = [rank] {
+    std::string said;
+    try {
+      rank->barrier();
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    rank->~Communicator();  // as if it went out of scope there
+    return said;
+  };
+  CHECK_THAT(spawn({.nprocs = 1, .start_method = StartMethod::fork}, [&](int) { return in_child(); })[0],
+             ContainsSubstring("forked copy"));
+  copy->barrier();
 }
 
 TEST_CASE("group: a handle that is none is refused where it arrives") {

@@ -11,7 +11,8 @@
 
 namespace shoal {
 
-Rounds::Rounds(GroupLayout& layout, int rank) : layout_(layout), rank_(rank), round_(layout.first_round) {
+Rounds::Rounds(GroupLayout& layout, int rank)
+    : layout_(layout), rank_(rank), fork_count_(Session::current().fork_count()), round_(layout.first_round) {
   RankLayout& own = mine();
   std::uint32_t nobody = 0;
   // The tag is what a rank belongs to: from here on its death is noticed.
@@ -26,9 +27,16 @@ Rounds::Rounds(GroupLayout& layout, int rank) : layout_(layout), rank_(rank), ro
 }
 
 Rounds::~Rounds() {
+  if (Session::current().fork_count() != fork_count_) return;
   // R2: pairs with A2, which reads the culprit. seq_cst for the event word.
   mine().state.store(RankLayout::kLeft, std::memory_order_seq_cst);
   mine().event.notify_all();
+}
+
+void Rounds::check_usable() const {
+  if (broken_) std::rethrow_exception(broken_);
+  if (Session::current().fork_count() != fork_count_)
+    throw Error(fmt::format("rank {} belongs to the process that joined the group, not to a forked copy of it", rank_));
 }
 
 void Rounds::signal() {

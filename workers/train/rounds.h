@@ -26,11 +26,9 @@ class Rounds {
   int world_size() const { return int(layout_.world_size); }
   void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
 
-  /// Throws where the group is broken. To be called before anything of the next round is written: a slower
-  /// rank may still be reading what the round before the last left there.
-  void check_usable() const {
-    if (broken_) std::rethrow_exception(broken_);
-  }
+  /// Throws where the group is broken, or this process is a forked copy of the rank. To be called before anything of
+  /// the next round is written: a slower rank may still be reading what the round before the last left there.
+  void check_usable() const;
   /// To be filled in before signal().
   Announcement& own_announcement() { return mine().announcements[(round_ + 1) & 1]; }
   /// Of the round that was last waited for.
@@ -58,7 +56,8 @@ class Rounds {
 
   GroupLayout& layout_;
   int rank_;
-  std::uint32_t round_;  // last one signalled
+  std::uint32_t fork_count_;  // of the process that joined: a forked copy of this object is not the rank
+  std::uint32_t round_;       // last one signalled
   std::uint32_t stage_ = 0;
   std::chrono::nanoseconds timeout_ = std::chrono::minutes(30);
   std::exception_ptr broken_;
