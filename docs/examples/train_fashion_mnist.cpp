@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   const Settings settings = parse_settings(argc, argv);
   catch_interrupts();
   try {
+    check_runs(settings);
     auto train_set = shoal::load_mnist(settings.data, shoal::MnistSplit::train);
     auto test_set = shoal::load_mnist(settings.data, shoal::MnistSplit::test);
     // Once, here: every rank and every loader worker of all runs maps this memory.

@@ -1,13 +1,16 @@
 #include "train_fashion_mnist/run.h"
 
 #include <fmt/format.h>
+#include <shoal/ipc/session.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/tensors/module.h>
 #include <shoal/workers/data/progress.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -48,6 +51,11 @@ Job make_job(const std::string& mode, const Settings& settings, const shoal::Mni
              progress};
 }
 
+/// Each run has its own file where there are several.
+std::string checkpoint_file(const Settings& settings, const std::string& mode) {
+  return settings.checkpoint.empty() || settings.mode != "all" ? settings.checkpoint : settings.checkpoint + "." + mode;
+}
+
 }  // namespace
 
 void catch_interrupts() {
@@ -56,12 +64,24 @@ void catch_interrupts() {
   ::sigaction(SIGINT, &action, nullptr);
 }
 
+void check_runs(const Settings& settings) {
+  if (std::uint32_t free = shoal::Session::current().free_slots(); std::uint32_t(settings.nprocs) > free)
+    throw std::invalid_argument(fmt::format("--nprocs is {}: at most {} processes have room here", settings.nprocs, free));
+  for (const std::string& mode : modes_of(settings)) {
+    if (mode == "ddp") shoal::ShmGroup group(settings.nprocs);
+    if (!settings.checkpoint.empty()) (void)load_checkpoint(checkpoint_file(settings, mode), Network());
+  }
+  const auto folder = std::filesystem::absolute(settings.checkpoint).parent_path();
+  if (!settings.checkpoint.empty() && ::access(folder.c_str(), W_OK) != 0)
+    throw std::invalid_argument(fmt::format("--checkpoint is {}: {} is no folder that can be written to",
+                                            settings.checkpoint, folder.string()));
+}
+
 RunResult run(const std::string& mode, const Settings& settings, const shoal::MnistDataset& train_set,
               const shoal::MnistDataset& test_set) {
   torch::manual_seed(std::int64_t(settings.seed));
   Network network;
-  std::string file = settings.checkpoint;
-  if (!file.empty() && settings.mode == "all") file += "." + mode;
+  const std::string file = checkpoint_file(settings, mode);
   Job job = make_job(mode, settings, train_set, test_set, network, file);
 
   const std::int64_t epochs_left = std::max<std::int64_t>(0, settings.epochs - job.start.epoch);

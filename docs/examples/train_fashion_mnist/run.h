@@ -30,6 +30,9 @@ class Interrupted : public std::exception {
 /// From now on Ctrl-C is noticed by run(), which then throws Interrupted with everything ended.
 void catch_interrupts();
 
+/// Throws std::invalid_argument or CheckpointError for what could only fail later, perhaps after a run that succeeds.
+void check_runs(const Settings& settings);
+
 /// Throws what the ranks throw, CheckpointError and Interrupted.
 RunResult run(const std::string& mode, const Settings& settings, const shoal::MnistDataset& train_set,
               const shoal::MnistDataset& test_set);

@@ -10,7 +10,7 @@ Settings parse_settings(int argc, char** argv) {
   CLI::App app(
       "Trains a small convolutional network on Fashion-MNIST: in one process, with DistributedDataParallel, with "
       "Hogwild, or all three one after the other.");
-  app.option_defaults()->always_capture_default();
+  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--mode", settings.mode, "single, ddp, hogwild or all")
       ->check(CLI::IsMember({"single", "ddp", "hogwild", "all"}));
   app.add_option("--nprocs", settings.nprocs, "processes of ddp and hogwild")->check(CLI::PositiveNumber);
