@@ -117,8 +117,9 @@ TEST_CASE("ProgressBar: where there is no terminal it writes whole plain lines")
     ProgressBar bar({.total = 4, .label = "reading", .unit = "files", .fd = sink.fd(), .new_line_every = 0ms});
     CHECK_FALSE(bar.on_terminal());
     bar.update(1);
-    bar.update(4, "last");
-    bar.finish();
+    bar.update(3, "almost");
+    bar.update(4);
+    bar.finish("last");
   }
   const std::string text = sink.text();
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);

@@ -100,8 +100,12 @@ double ProgressBar::seconds() const {
 void ProgressBar::update(std::int64_t done, const std::string& note) {
   done_ = done;
   const auto now = std::chrono::steady_clock::now();
-  const bool first = on_terminal_ && !line_open_;
-  if (finished_ || (!first && now - drawn_ < (on_terminal_ ? options_.redraw_every : options_.new_line_every))) return;
+  const auto since = now - drawn_;
+  // Without a terminal the full bar is finish()'s line: one is enough.
+  const bool full = options_.total > 0 && done_ >= options_.total;
+  const bool due =
+      on_terminal_ ? !line_open_ || since >= options_.redraw_every : !full && since >= options_.new_line_every;
+  if (finished_ || !due) return;
   drawn_ = now;
   draw(note, false);
 }
