@@ -219,13 +219,12 @@ bool Ring::take_out(RingTicket ticket, Received& message) {
   message.handles_.clear();
   message.block_.release();
   message.size_ = cell.size;
+  HoldRef spilled;
   if (cell.flags & RingCell::kInBlock) {
-    HoldRef spilled;
     std::memcpy(&spilled, cell.contents, sizeof spilled);
     if (!heap.is_hold(spilled, sender.transit_word())) throw DecodeError("a message in a block that is not its own");
-    message.block_ = Hold::from_transit(spilled);
-    start = message.block_.data();
-    room = message.block_.size();
+    start = heap.memory().payload(spilled.block);
+    room = heap.memory().header(spilled.block).size;
   }
   const std::size_t handle_bytes = cell.handles * sizeof(HoldRef);
   if (handle_bytes + cell.size > room) throw DecodeError("a message longer than its place");
@@ -234,12 +233,17 @@ bool Ring::take_out(RingTicket ticket, Received& message) {
     HoldRef ref;
     std::memcpy(&ref, start + i * sizeof ref, sizeof ref);
     if (!heap.is_hold(ref, sender.transit_word())) throw DecodeError("a handle that is not the message's own");
+    SHOAL_KILL_POINT("ring.get.handle");
     message.handles_.push_back(Hold::from_transit(ref));
   }
-  if (message.block_)
+  SHOAL_KILL_POINT("ring.get.handles_taken");
+  if (spilled.block) {
+    // The block last: as long as it is the message's, a survivor finds in it the handles not taken yet.
+    message.block_ = Hold::from_transit(spilled);
     message.offset_ = handle_bytes;
-  else
+  } else {
     std::memcpy(message.inline_, start + handle_bytes, cell.size);
+  }
   SHOAL_KILL_POINT("ring.get.read");
   return true;
 }

@@ -227,6 +227,26 @@ TEST_CASE("queue: killed at any marked point of put or get, a process harms no m
   CHECK(heap_bytes_in_use() == before);
 }
 
+TEST_CASE("queue: killed while it takes the handles of a message, a process takes them all with it") {
+  const std::size_t before = heap_bytes_in_use();
+  const char* label = GENERATE("ring.get.taken", "ring.get.handle", "ring.get.handles_taken", "ring.get.read");
+  const int skip = GENERATE(0, 2);
+  const std::size_t length = GENERATE(0u, 5000u);  // in the cell, in a block
+  CAPTURE(label, skip, length);
+  {
+    Queue<std::pair<std::vector<Queue<int>>, std::string>> queue(4);
+    Forked victim([&] {
+      kill_at(label, skip);
+      for (;;) queue.get();
+    });
+    for (int i = 0; i < 4; ++i)
+      queue.put({{Queue<int>(1), Queue<int>(2), Queue<int>(3)}, std::string(length, 'x')}, 5s);
+    CHECK(victim.join() == -SIGKILL);
+  }
+  Session::current().reclaim_all();
+  CHECK(heap_bytes_in_use() == before);
+}
+
 TEST_CASE("queue: a stopped process is not a dead one: nobody steals from it, and time-outs hold") {
   Queue<int> queue(4);
   Forked child([&] {
