@@ -71,8 +71,9 @@ void check_runs(const Settings& settings) {
     if (mode == "ddp") shoal::ShmGroup group(settings.nprocs);
     if (!settings.checkpoint.empty()) (void)load_checkpoint(checkpoint_file(settings, mode), Network());
   }
+  if (settings.checkpoint.empty()) return;
   const auto folder = std::filesystem::absolute(settings.checkpoint).parent_path();
-  if (!settings.checkpoint.empty() && ::access(folder.c_str(), W_OK) != 0)
+  if (::access(folder.c_str(), W_OK) != 0)
     throw std::invalid_argument(fmt::format("--checkpoint is {}: {} is no folder that can be written to",
                                             settings.checkpoint, folder.string()));
 }
