@@ -38,10 +38,10 @@ std::vector<double> bare_fork(int count) {
   std::vector<double> samples;
   for (int i = 0; i < count; ++i)
     samples.push_back(1e3 * shoal::bench::seconds([] {
-      pid_t child = ::fork();
-      if (child == 0) ::_exit(0);
-      ::waitpid(child, nullptr, 0);
-    }));
+                        pid_t child = ::fork();
+                        if (child == 0) ::_exit(0);
+                        ::waitpid(child, nullptr, 0);
+                      }));
   return samples;
 }
 
@@ -50,11 +50,12 @@ std::vector<double> bare_exec(int count) {
   std::vector<double> samples;
   for (int i = 0; i < count; ++i)
     samples.push_back(1e3 * shoal::bench::seconds([] {
-      char name[] = "process_start", argument[] = "--only-load";
-      char* arguments[] = {name, argument, nullptr};
-      pid_t child;
-      if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments, environ) == 0) ::waitpid(child, nullptr, 0);
-    }));
+                        char name[] = "process_start", argument[] = "--only-load";
+                        char* arguments[] = {name, argument, nullptr};
+                        pid_t child;
+                        if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments, environ) == 0)
+                          ::waitpid(child, nullptr, 0);
+                      }));
   return samples;
 }
 

@@ -98,8 +98,9 @@ int main(int argc, char** argv) {
     auto samples = round_trips(there, back, bytes, 100'000, busy);
     for (int percent : {50, 99})
       report.add_quantile("shoal", std::string("shared tensor ") + name + ", busy", "us", samples, percent);
-    }
-  report.add_quantile("shoal", "shared tensor 4 KiB, both asleep", "us", round_trips(there, back, 4096, 500, asleep), 50);
+  }
+  report.add_quantile("shoal", "shared tensor 4 KiB, both asleep", "us", round_trips(there, back, 4096, 500, asleep),
+                      50);
   there.put(at::Tensor());
   process.join();
   report.run_peer("queue_round_trip");

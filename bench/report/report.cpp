@@ -34,8 +34,8 @@ std::string quoted(const std::string& text) {
 Report::Report(std::string bench) : bench_(std::move(bench)) {
   utsname system{};
   ::uname(&system);
-  fmt::print("# {}: {}, {} CPUs, Linux {}, commit {}, {} build\n", bench_, cpu_model(), std::thread::hardware_concurrency(),
-             system.release, SHOAL_BENCH_COMMIT, SHOAL_BENCH_BUILD_TYPE);
+  fmt::print("# {}: {}, {} CPUs, Linux {}, commit {}, {} build\n", bench_, cpu_model(),
+             std::thread::hardware_concurrency(), system.release, SHOAL_BENCH_COMMIT, SHOAL_BENCH_BUILD_TYPE);
 #ifndef __OPTIMIZE__
   fmt::print("# WARNING: this build is not optimized: the figures mean nothing\n");
 #endif
@@ -45,7 +45,8 @@ Report::Report(std::string bench) : bench_(std::move(bench)) {
 void Report::add(const std::string& impl, const std::string& case_name, const std::string& unit,
                  std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
-  add(Figure{impl, case_name, "median", unit, samples[samples.size() / 2], samples.front(), samples.back(), samples.size()});
+  add(Figure{impl, case_name, "median", unit, samples[samples.size() / 2], samples.front(), samples.back(),
+             samples.size()});
 }
 
 void Report::add_quantile(const std::string& impl, const std::string& case_name, const std::string& unit,
@@ -53,7 +54,8 @@ void Report::add_quantile(const std::string& impl, const std::string& case_name,
   std::vector<double> sorted = samples;
   std::sort(sorted.begin(), sorted.end());
   std::size_t at = std::min(sorted.size() - 1, sorted.size() * std::size_t(percent) / 100);
-  add(Figure{impl, case_name, fmt::format("p{}", percent), unit, sorted[at], sorted.front(), sorted.back(), sorted.size()});
+  add(Figure{impl, case_name, fmt::format("p{}", percent), unit, sorted[at], sorted.front(), sorted.back(),
+             sorted.size()});
 }
 
 void Report::add(Figure figure) {
@@ -73,7 +75,8 @@ void Report::add(Figure figure) {
 }
 
 void Report::run_peer(const std::string& script, const std::vector<std::string>& arguments) {
-  std::string command = quoted(SHOAL_BENCH_PYTHON) + " " + quoted(std::string(SHOAL_BENCH_PEERS) + "/" + script + ".py");
+  std::string command =
+      quoted(SHOAL_BENCH_PYTHON) + " " + quoted(std::string(SHOAL_BENCH_PEERS) + "/" + script + ".py");
   for (const std::string& argument : arguments) command += " " + quoted(argument);
   FILE* pipe = ::popen(command.c_str(), "r");
   if (!pipe) {
@@ -100,8 +103,8 @@ Report::~Report() {
   std::vector<std::string> cases;
   for (const Figure& figure : figures_)
     if (std::find(cases.begin(), cases.end(), figure.case_name) == cases.end()) cases.push_back(figure.case_name);
-  fmt::print("\n{:36} {:34} {:>12} {:>12} {:>12} {:6} {:>10}\n", "case", "implementation", "median", "min", "max", "unit",
-             "shoal is");
+  fmt::print("\n{:36} {:34} {:>12} {:>12} {:>12} {:6} {:>10}\n", "case", "implementation", "median", "min", "max",
+             "unit", "shoal is");
   for (const std::string& name : cases)
     for (const Figure& figure : figures_) {
       if (figure.case_name != name) continue;
@@ -112,8 +115,8 @@ Report::~Report() {
         ratio = fmt::format("{:.2f} x", more_is_better(figure.unit) ? 1 / times : times);
       }
       std::string impl = figure.metric == "median" ? figure.impl : figure.impl + " " + figure.metric;
-      fmt::print("{:36} {:34} {:12.4g} {:12.4g} {:12.4g} {:6} {:>10}\n", figure.case_name, impl, figure.value, figure.min,
-                 figure.max, figure.unit, ratio);
+      fmt::print("{:36} {:34} {:12.4g} {:12.4g} {:12.4g} {:6} {:>10}\n", figure.case_name, impl, figure.value,
+                 figure.min, figure.max, figure.unit, ratio);
     }
   ::fflush(stdout);
 }

@@ -41,35 +41,39 @@ Fields documented(const std::string& page, const std::string& structure) {
 
 }  // namespace
 
-#define FIELD(type, member) {#member, {offsetof(type, member), sizeof(type::member)}}
+#define FIELD(type, member)                                   \
+  {                                                           \
+    #member, { offsetof(type, member), sizeof(type::member) } \
+  }
 
 TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
   CHECK(documented("heap.md", "SessionLayout") ==
         Fields{FIELD(SessionLayout, magic), FIELD(SessionLayout, version), FIELD(SessionLayout, process_slots),
                FIELD(SessionLayout, bytes), FIELD(SessionLayout, processes), FIELD(SessionLayout, extents),
                FIELD(SessionLayout, hints), FIELD(SessionLayout, headers), FIELD(SessionLayout, data),
-               FIELD(SessionLayout, extent_count), FIELD(SessionLayout, root_pid), FIELD(SessionLayout, extents_touched),
-               FIELD(SessionLayout, extents_committed), FIELD(SessionLayout, deaths)});
-  CHECK(documented("heap.md", "ProcessRecord") ==
-        Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation), FIELD(ProcessRecord, pid),
-               FIELD(ProcessRecord, start_time), FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
-               FIELD(ProcessRecord, name)});
+               FIELD(SessionLayout, extent_count), FIELD(SessionLayout, root_pid),
+               FIELD(SessionLayout, extents_touched), FIELD(SessionLayout, extents_committed),
+               FIELD(SessionLayout, deaths)});
+  CHECK(documented("heap.md", "ProcessRecord") == Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation),
+                                                         FIELD(ProcessRecord, pid), FIELD(ProcessRecord, start_time),
+                                                         FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
+                                                         FIELD(ProcessRecord, name)});
   CHECK(documented("heap.md", "ExtentRecord") == Fields{FIELD(ExtentRecord, state), FIELD(ExtentRecord, hint_summary)});
-  CHECK(documented("heap.md", "BlockHeader") ==
-        Fields{FIELD(BlockHeader, state), FIELD(BlockHeader, size), FIELD(BlockHeader, payload),
-               FIELD(BlockHeader, overflow), FIELD(BlockHeader, type), FIELD(BlockHeader, holds)});
+  CHECK(documented("heap.md", "BlockHeader") == Fields{FIELD(BlockHeader, state), FIELD(BlockHeader, size),
+                                                       FIELD(BlockHeader, payload), FIELD(BlockHeader, overflow),
+                                                       FIELD(BlockHeader, type), FIELD(BlockHeader, holds)});
   CHECK(documented("heap.md", "HoldRef") == Fields{FIELD(HoldRef, block), FIELD(HoldRef, word)});
 }
 
 TEST_CASE("layout: docs/ring.md shows the ring's structures as they are") {
-  CHECK(documented("ring.md", "RingLayout") ==
-        Fields{FIELD(RingLayout, magic), FIELD(RingLayout, version), FIELD(RingLayout, schema),
-               FIELD(RingLayout, capacity), FIELD(RingLayout, closed), FIELD(RingLayout, crashes),
-               FIELD(RingLayout, tail), FIELD(RingLayout, head), FIELD(RingLayout, not_empty),
-               FIELD(RingLayout, not_full)});
-  CHECK(documented("ring.md", "RingCell") ==
-        Fields{FIELD(RingCell, state), FIELD(RingCell, size), FIELD(RingCell, handles), FIELD(RingCell, flags),
-               FIELD(RingCell, sender), FIELD(RingCell, contents)});
+  CHECK(documented("ring.md", "RingLayout") == Fields{FIELD(RingLayout, magic), FIELD(RingLayout, version),
+                                                      FIELD(RingLayout, schema), FIELD(RingLayout, capacity),
+                                                      FIELD(RingLayout, closed), FIELD(RingLayout, crashes),
+                                                      FIELD(RingLayout, tail), FIELD(RingLayout, head),
+                                                      FIELD(RingLayout, not_empty), FIELD(RingLayout, not_full)});
+  CHECK(documented("ring.md", "RingCell") == Fields{FIELD(RingCell, state), FIELD(RingCell, size),
+                                                    FIELD(RingCell, handles), FIELD(RingCell, flags),
+                                                    FIELD(RingCell, sender), FIELD(RingCell, contents)});
 }
 
 TEST_CASE("layout: the versions that docs/ names are the code's") {

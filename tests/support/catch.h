@@ -21,7 +21,8 @@ using ListenerBase = Catch::EventListenerBase;
 #include <catch2/catch.hpp>
 
 // Version 3's names, which are the clearer ones.
-inline auto ContainsSubstring(const std::string& text, Catch::CaseSensitive::Choice choice = Catch::CaseSensitive::Yes) {
+inline auto ContainsSubstring(const std::string& text,
+                              Catch::CaseSensitive::Choice choice = Catch::CaseSensitive::Yes) {
   return Catch::Matchers::Contains(text, choice);
 }
 using Catch::Approx;

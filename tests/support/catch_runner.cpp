@@ -1,7 +1,7 @@
 // Version 2 of Catch2 is compiled here, once for all test programs.
 #define CATCH_CONFIG_RUNNER
-// Its signal handlers are inherited by forked children, where they would report a child's SIGTERM as the test's failure.
-// Which test a signal ended is seen from ctest, which runs every test case in a process of its own.
+// Its signal handlers are inherited by forked children, where they would report a child's SIGTERM as the test's
+// failure. Which test a signal ended is seen from ctest, which runs every test case in a process of its own.
 #define CATCH_CONFIG_NO_POSIX_SIGNALS
 #include "tests/support/catch_runner.h"
 
@@ -41,10 +41,12 @@ int write_ctest(const std::string& file, const std::string& label) {
       if (std::string_view(",[]\"\\").find(letter) != std::string_view::npos) pattern += '\\';
       pattern += letter;
     }
-    // The watchdog ends a hanging test case after 60 s and says where everybody was; ctest's limit is for when that fails.
-    out << fmt::format("add_test([==[{0}/{1}]==] [==[{2}]==] [==[{3}]==] --warn NoTests)\n"
-                       "set_tests_properties([==[{0}/{1}]==] PROPERTIES TIMEOUT 180 LABELS {0})\n",
-                       label, name, program, pattern);
+    // The watchdog ends a hanging test case after 60 s and says where everybody was; ctest's limit is for when that
+    // fails.
+    out << fmt::format(
+        "add_test([==[{0}/{1}]==] [==[{2}]==] [==[{3}]==] --warn NoTests)\n"
+        "set_tests_properties([==[{0}/{1}]==] PROPERTIES TIMEOUT 180 LABELS {0})\n",
+        label, name, program, pattern);
   }
   return out.flush() ? 0 : 1;
 }

@@ -20,7 +20,8 @@ namespace {
 std::set<pid_t> allowed_children;
 int leaking = 0;
 
-// Children that were killed but are not gone yet, and blocks that another process gives back a moment later, are no leaks.
+// Children that were killed but are not gone yet, and blocks that another process gives back a moment later, are no
+// leaks.
 constexpr auto kGrace = std::chrono::seconds(2);
 
 std::vector<std::string> find_lasting_leaks(const Snapshot& before) {
@@ -83,7 +84,8 @@ int leaking_tests() { return leaking; }
 int test_scale() {
   const char* text = std::getenv("SHOAL_TEST_SCALE");
   const int scale = text == nullptr ? 1 : std::atoi(text);
-  if (scale <= 0) throw std::invalid_argument(fmt::format("SHOAL_TEST_SCALE={}: give a whole number, at least 1", text));
+  if (scale <= 0)
+    throw std::invalid_argument(fmt::format("SHOAL_TEST_SCALE={}: give a whole number, at least 1", text));
   return scale;
 }
 

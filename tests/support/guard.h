@@ -1,14 +1,16 @@
-// The leak guard: compares descriptors, mappings, shared heap bytes and children before and after every test case. What is
-// left over is printed as `LEAK 'test': ...` and fails the run. Nothing to call: it is a listener of every test program.
+// The leak guard: compares descriptors, mappings, shared heap bytes and children before and after every test case. What
+// is left over is printed as `LEAK 'test': ...` and fails the run. Nothing to call: it is a listener of every test
+// program.
 #pragma once
 
 #include <sys/types.h>
 
 namespace shoal::test {
 
-/// Called once, before the first test case. What a process sets up at first use and keeps (its session, the fork server)
-/// is set up here, so that it is no leak of whichever test comes first. By default (main.cpp) this starts the fork server
-/// where the program is linked with runtime; a test program that needs another one defines it in a file of its own.
+/// Called once, before the first test case. What a process sets up at first use and keeps (its session, the fork
+/// server) is set up here, so that it is no leak of whichever test comes first. By default (main.cpp) this starts the
+/// fork server where the program is linked with runtime; a test program that needs another one defines it in a file of
+/// its own.
 void warm_up();
 
 /// Says that a child may outlive the test case that started it, as the fork server does.

@@ -86,7 +86,8 @@ std::vector<std::string> find_leaks(const Snapshot& before, const Snapshot& afte
     if (bytes > had) leaks.push_back(fmt::format("mapping of {}: {} bytes more", path, bytes - had));
   }
   for (const auto& [pid, state] : after.children) {
-    if (before.children.count(pid) == 0 && allowed.count(pid) == 0) leaks.push_back(fmt::format("child {} {}", pid, state));
+    if (before.children.count(pid) == 0 && allowed.count(pid) == 0)
+      leaks.push_back(fmt::format("child {} {}", pid, state));
   }
   if (after.heap_bytes > before.heap_bytes) {
     leaks.push_back(fmt::format("shared heap: {} bytes in use, {} before", after.heap_bytes, before.heap_bytes));

@@ -28,8 +28,8 @@ void write_text(const char* text) {
   [[maybe_unused]] const auto written = write(STDERR_FILENO, text, std::strlen(text));
 }
 
-// Runs at any instruction of any thread, perhaps inside malloc: system calls only. The report itself is therefore made by
-// a shell script in a process of its own. _Fork: no atfork handler may run here.
+// Runs at any instruction of any thread, perhaps inside malloc: system calls only. The report itself is therefore made
+// by a shell script in a process of its own. _Fork: no atfork handler may run here.
 void on_time_out(int) {
   write_text("\nHANG '");
   write_text(current_test);

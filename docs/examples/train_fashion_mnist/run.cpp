@@ -66,7 +66,8 @@ void catch_interrupts() {
 
 void check_runs(const Settings& settings) {
   if (std::uint32_t free = shoal::Session::current().free_slots(); std::uint32_t(settings.nprocs) > free)
-    throw std::invalid_argument(fmt::format("--nprocs is {}: at most {} processes have room here", settings.nprocs, free));
+    throw std::invalid_argument(
+        fmt::format("--nprocs is {}: at most {} processes have room here", settings.nprocs, free));
   for (const std::string& mode : modes_of(settings)) {
     if (mode == "ddp") shoal::ShmGroup group(settings.nprocs);
     if (!settings.checkpoint.empty()) (void)load_checkpoint(checkpoint_file(settings, mode), Network());
