@@ -17,9 +17,10 @@ namespace {
 constexpr std::uint32_t kNone = ~0u;
 constexpr std::size_t kLine = 64;
 
-/// Up to here the data goes along with the announcement, whether it lies in the heap or not: one round
-/// and two copies that stay in the caches are cheaper than two rounds.
+/// Up to here private data goes along with its announcement: one round, and two copies that stay in the
+/// caches. Data in the heap is faster where it is, in two rounds, unless it is next to nothing.
 constexpr std::size_t kSmallBytes = 4 << 10;
+constexpr std::size_t kTinyBytes = 512;
 
 constexpr const char* kNames[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter",
                                   "reduce",     "gather",    "scatter",    "barrier"};
@@ -127,11 +128,11 @@ Communicator::State::Way Communicator::State::begin(Announcement announcement, c
   const bool small = announcement.bytes <= kSmallBytes;
   announcement.buffer = Announcement::kPrivate;
   if (shows(announcement, me)) {
-    if (small) {
-      copy_bytes(layout.stage(me, rounds.next_stage()), shown.data, shown.bytes);
-    } else if (shown.hold && world > 1) {
+    if (announcement.bytes > kTinyBytes && shown.hold && world > 1) {
       announcement.buffer = buffers.show(*shown.hold);
       announcement.offset = std::uint64_t(shown.data - shown.hold->data());
+    } else if (small) {
+      copy_bytes(layout.stage(me, rounds.next_stage()), shown.data, shown.bytes);
     }
   }
   announcement.letters = buffers.letters_sent();
@@ -139,20 +140,20 @@ Communicator::State::Way Communicator::State::begin(Announcement announcement, c
   rounds.signal();
   rounds.wait(what);
 
-  bool all_in_heap = true;
+  bool some_private = false, some_in_heap = false;
   int other_mind = -1;
   for (int rank = 0; rank < world; ++rank) {
     const Announcement& theirs = rounds.announcement(rank);
     if (rank != me) buffers.read_letters(rank, theirs.letters);
     if (!same(theirs, announcement)) other_mind = rank;
-    if (shows(theirs, rank) && theirs.buffer == Announcement::kPrivate) all_in_heap = false;
+    if (shows(theirs, rank)) (theirs.buffer == Announcement::kPrivate ? some_private : some_in_heap) = true;
   }
   if (other_mind >= 0)
     throw std::invalid_argument(fmt::format(
         "rank {} called {} where rank {} called {}: all ranks have to call the same collectives in the same order", me,
         describe(announcement), other_mind, describe(rounds.announcement(other_mind))));
-  if (small) return Way::announced;
-  return all_in_heap || world == 1 ? Way::in_place : Way::staged;
+  if (small && !some_in_heap) return Way::announced;
+  return !some_private || world == 1 ? Way::in_place : Way::staged;
 }
 
 /// Nobody may change or free its data before all are done with it.
