@@ -1,79 +1,24 @@
-// The header of a block of the shared heap, and the protocol of holds that decides when it is free.
+// Blocks of the shared heap, where they lie, and the holds that decide when one is free.
 #pragma once
 
-#include <shoal/ipc/process_tag.h>
+#include <shoal/ipc/heap/block_header.h>
+#include <shoal/ipc/heap/hold_protocol.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace shoal {
 
-/// Position of a block's header in the session's memory: what crosses between processes. 0 is none.
-struct BlockOffset {
-  std::uint64_t value = 0;
-  explicit operator bool() const { return value != 0; }
-  bool operator==(const BlockOffset&) const = default;
-};
-
-/// What a block holds, for the survivor that has to empty it.
-enum class BlockType : std::uint32_t { kBytes = 0, kHoldChunk = 1, kRing = 2, kBarrier = 3 };
-
-/// In shared memory. Every hold on the block is a word that names its owner (ProcessTag); the block
-/// lives while any such word is not zero.
-///
-/// Invariants, for any template argument (atomics of processes, threads or a model checker):
-///  I1 A word goes 0 -> tag by CAS, by a process that already has a hold on the block or by the one
-///     that allocates it; tag -> 0 and tag -> tag by whoever the tag names, or by the reclaimer of
-///     that process.
-///  I2 Adding a hold bumps the change count in `state` after the word is set, and before the adder
-///     gives up any other hold. So a process that read `state`, then found all words zero, and then
-///     finds `state` unchanged, knows that they were zero all at once: a hold that it missed must have
-///     been added in between, since only a holder can add.
-///  I3 Live -> free is one CAS on `state` from the value read before the words. Exactly one process
-///     wins it, whoever looks and however often. The count only grows, for as long as the session
-///     lives, so a stale look at a block that was reused meanwhile fails.
-///  I4 All-zero is stable: nobody is left who could add.
-struct BlockHeader {
-  enum Kind : std::uint64_t { kUnused = 0, kLive = 1, kClosing = 2, kFree = 3 };
-  static constexpr unsigned kKindBits = 4;
-  static constexpr unsigned kSlotBits = ProcessTag::kSlotBits;
-  static constexpr std::uint64_t kOneChange = 1ull << (kKindBits + kSlotBits);
-  static constexpr int kInlineHolds = 7;
-
-  /// bits 0..3 kind   bits 4..15 slot of the process that closes it   bits 16..63 change count
-  std::atomic<std::uint64_t> state;
-  std::uint64_t size;                   // bytes asked for
-  std::uint64_t payload;                // offset of the bytes
-  std::atomic<std::uint64_t> overflow;  // offset of the header of a block with more hold words
-  std::atomic<BlockType> type;
-  std::atomic<std::uint32_t> holds[kInlineHolds];
-
-  static Kind kind(std::uint64_t state) { return Kind(state & ((1u << kKindBits) - 1)); }
-  static std::uint32_t slot(std::uint64_t state) { return state >> kKindBits & (ProcessTag::kSlotCount - 1); }
-  static std::uint64_t with(std::uint64_t state, Kind kind, std::uint32_t slot = 0) {
-    return (state & ~(kOneChange - 1)) + kOneChange + (std::uint64_t(slot) << kKindBits) + kind;
-  }
-};
-
-static_assert(sizeof(BlockHeader) == 64);
-
-/// One hold: which block, and which of its hold words. Crosses between processes inside messages.
-struct HoldRef {
-  BlockOffset block;
-  std::uint32_t word = 0;  // index over the inline words and then those of the overflow chunks
-  std::uint32_t reserved = 0;
-};
-
-static_assert(sizeof(HoldRef) == 16);
-
-/// What the block protocol needs to know of the memory it works on: where offset 0 is mapped.
+/// What the protocol of holds (hold_protocol.h) needs to know of the memory it works on: where offset 0 is mapped.
 class BlockMemory {
  public:
   explicit BlockMemory(std::byte* base) : base_(base) {}
   std::byte* base() const { return base_; }
   BlockHeader& header(BlockOffset block) const { return *reinterpret_cast<BlockHeader*>(base_ + block.value); }
   std::byte* payload(BlockOffset block) const { return base_ + header(block).payload; }
+  HoldChunk& chunk(BlockOffset block) const { return *reinterpret_cast<HoldChunk*>(payload(block)); }
 
   /// The hold word of this index, or null where the block has no such word.
   std::atomic<std::uint32_t>* hold_word(BlockOffset block, std::uint32_t index) const;
@@ -100,27 +45,9 @@ class BlockMemory {
   std::byte* base_;
 };
 
-constexpr std::uint32_t kWordsPerChunk = 1000;
-
-/// Payload of a kHoldChunk block.
-struct HoldChunk {
-  std::uint64_t parent;  // offset of the block whose holds these are
-  std::atomic<std::uint32_t> holds[kWordsPerChunk];
-};
-
 template <class Visit>
 void BlockMemory::for_each_hold(BlockOffset block, Visit&& visit) const {
-  BlockHeader& head = header(block);
-  std::uint32_t index = 0;
-  for (auto& word : head.holds)
-    if (!visit(index++, word)) return;
-  // A1: pairs with R1 in add_chunk; the chunk's words were zeroed before it was linked.
-  for (std::uint64_t next = head.overflow.load(std::memory_order_acquire); next != 0;) {
-    auto* chunk = reinterpret_cast<HoldChunk*>(payload(BlockOffset{next}));
-    for (auto& word : chunk->holds)
-      if (!visit(index++, word)) return;
-    next = header(BlockOffset{next}).overflow.load(std::memory_order_acquire);  // A1
-  }
+  HoldProtocol(*this).for_each_hold(block, std::forward<Visit>(visit));
 }
 
 }  // namespace shoal

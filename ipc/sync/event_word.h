@@ -13,6 +13,15 @@ namespace shoal {
 /// heals a wake-up that was lost because the process that should have passed it on was killed.
 constexpr std::chrono::milliseconds kLivenessSlice{100};
 
+/// The kernel's futex; a model checker brings another (tests/model).
+struct KernelFutex {
+  static void wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                   std::chrono::nanoseconds timeout) noexcept {
+    futex_wait(word, expected, timeout);
+  }
+  static void wake(const std::atomic<std::uint32_t>& word, int count) noexcept { futex_wake(word, count); }
+};
+
 /// In shared memory. Bit 0: somebody may sleep; bits 1..31: count of wake-ups. Zero is its start.
 ///
 /// The waiter sets bit 0, looks once more at what it waits for, and only then sleeps; the notifier
@@ -20,14 +29,15 @@ constexpr std::chrono::milliseconds kLivenessSlice{100};
 /// no wake-up is lost, and no system call is made while nobody sleeps. There is no count of waiters
 /// that a killed one could leave too high: the notifier clears the bit, and each waiter that leaves
 /// sets it again in case others still sleep, which costs one idle system call at the most.
-class EventWord {
+template <template <class> class Atomic, class Futex>
+class BasicEventWord {
  public:
   /// Announces a sleeper. The caller looks again at its condition and then calls sleep().
   std::uint32_t prepare() noexcept { return word_.fetch_or(1, std::memory_order_seq_cst) | 1; }
 
   /// Sleeps until notified or for `at_most`, unless notified since prepare().
   void sleep(std::uint32_t prepared, std::chrono::nanoseconds at_most) noexcept {
-    futex_wait(word_, prepared, at_most);
+    Futex::wait(word_, prepared, at_most);
   }
   /// For a waiter that slept and leaves: others may sleep still.
   void leave() noexcept { word_.fetch_or(1, std::memory_order_seq_cst); }
@@ -44,13 +54,15 @@ class EventWord {
     // A failed CAS: another notifier or waiter was here; whoever cleared the bit wakes.
     while ((word & 1) != 0)
       if (word_.compare_exchange_weak(word, (word + 2) & ~1u, std::memory_order_seq_cst)) {
-        futex_wake(word_, count);
+        Futex::wake(word_, count);
         return;
       }
   }
 
-  std::atomic<std::uint32_t> word_{0};
+  Atomic<std::uint32_t> word_{0};
 };
+
+using EventWord = BasicEventWord<std::atomic, KernelFutex>;
 
 static_assert(sizeof(EventWord) == 4);
 

@@ -1,0 +1,117 @@
+// The protocol of holds on a block: who may free it when.
+#pragma once
+
+#include <shoal/ipc/heap/block_header.h>
+#include <shoal/ipc/kill_point.h>
+
+#include <atomic>
+#include <cstdint>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+namespace shoal {
+
+/// Adding and dropping holds by the invariants of BlockHeader. `Memory` says where the headers and chunks lie and
+/// which atomics they are made of: the session's memory (BlockMemory), or a model checker's (tests/model). Has no
+/// state of its own; all members may be called by anyone at any time, as far as the invariants allow. What a process
+/// that dies half-way leaves behind is told by the hold words alone: see Session::reclaim.
+///
+/// Every order below that says "hold order" serves invariant I2: a word's zero, once seen, must bring with it the
+/// change count that the same process bumped before it let go. Release on the word's store, acquire on its load, and
+/// read-modify-writes on `state`.
+template <class Memory>
+class HoldProtocol {
+ public:
+  using Header = std::remove_reference_t<decltype(std::declval<const Memory&>().header(BlockOffset{}))>;
+  using Word = std::remove_reference_t<decltype(std::declval<Header&>().holds[0])>;
+
+  explicit HoldProtocol(const Memory& memory) : memory_(memory) {}
+
+  /// Calls visit(index, word) for each hold word, until it returns false.
+  template <class Visit>
+  void for_each_hold(BlockOffset block, Visit&& visit) const {
+    Header& head = memory_.header(block);
+    std::uint32_t index = 0;
+    for (auto& word : head.holds)
+      if (!visit(index++, word)) return;
+    // A1: pairs with R1 in add_chunk; the chunk's words were zeroed before it was linked.
+    for (std::uint64_t next = head.overflow.load(std::memory_order_acquire); next != 0;) {
+      for (auto& word : memory_.chunk(BlockOffset{next}).holds)
+        if (!visit(index++, word)) return;
+      next = memory_.header(BlockOffset{next}).overflow.load(std::memory_order_acquire);  // A1
+    }
+  }
+
+  Word* hold_word(BlockOffset block, std::uint32_t index) const {
+    auto& inline_holds = memory_.header(block).holds;
+    if (index < std::size(inline_holds)) return &inline_holds[index];
+    index -= std::uint32_t(std::size(inline_holds));
+    std::uint64_t next = memory_.header(block).overflow.load(std::memory_order_acquire);                    // A1
+    for (; next != 0; next = memory_.header(BlockOffset{next}).overflow.load(std::memory_order_acquire)) {  // A1
+      auto& holds = memory_.chunk(BlockOffset{next}).holds;
+      if (index < std::size(holds)) return &holds[index];
+      index -= std::uint32_t(std::size(holds));
+    }
+    return nullptr;
+  }
+
+  bool try_add_hold(BlockOffset block, std::uint32_t word, HoldRef& added) const {
+    bool found = false;
+    for_each_hold(block, [&](std::uint32_t index, Word& hold) {
+      std::uint32_t expected = hold.load(std::memory_order_relaxed);  // relaxed: the CAS decides
+      if (expected != 0 || !hold.compare_exchange_strong(expected, word, std::memory_order_acq_rel)) return true;
+      added = HoldRef{block, index};
+      found = true;
+      return false;
+    });
+    if (!found) return false;
+    SHOAL_KILL_POINT("block.add.before_count");
+    memory_.header(block).state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);  // hold order
+    return true;
+  }
+
+  void add_chunk(BlockOffset block, BlockOffset chunk) const {
+    auto* link = &memory_.header(block).overflow;
+    for (;;) {
+      std::uint64_t expected = 0;
+      // R1: the chunk's words are zero before anyone finds it (A1).
+      if (link->compare_exchange_strong(expected, chunk.value, std::memory_order_acq_rel)) return;
+      link = &memory_.header(BlockOffset{expected}).overflow;  // somebody else linked one here: append to it
+    }
+  }
+
+  bool drop_hold(const HoldRef& hold, ProcessTag closer) const {
+    // seq_cst, with the loads in try_close: of two processes that drop the last two holds at once, at least one
+    // must see both words zero. With release and acquire each might see the other's word as it was before its own
+    // store left the store buffer, and nobody would free the block.
+    hold_word(hold.block, hold.word)->store(0, std::memory_order_seq_cst);
+    SHOAL_KILL_POINT("block.drop.after_word");
+    return try_close(hold.block, closer);
+  }
+
+  bool try_close(BlockOffset block, ProcessTag closer) const {
+    // After the caller's own word is zero the block may be freed and reused at any moment by someone
+    // else. Looking at it is still safe: header memory stays header memory, and I3 catches the rest.
+    Header& head = memory_.header(block);
+    std::uint64_t before = head.state.load(std::memory_order_acquire);  // hold order
+    for (;;) {
+      if (BlockHeader::kind(before) != BlockHeader::kLive) return false;
+      bool held = false;
+      for_each_hold(block, [&](std::uint32_t, Word& word) {
+        held = word.load(std::memory_order_seq_cst) != 0;  // hold order; see drop_hold
+        return !held;
+      });
+      if (held) return false;
+      std::uint64_t closing = BlockHeader::with(before, BlockHeader::kClosing, closer.slot());
+      if (head.state.compare_exchange_strong(before, closing, std::memory_order_acq_rel)) return true;
+      // Case 1: a hold was added and its adder's other holds dropped: look again.
+      // Case 2: somebody else claimed it: the kind says so above.
+    }
+  }
+
+ private:
+  const Memory& memory_;
+};
+
+}  // namespace shoal
