@@ -23,7 +23,7 @@ using Fields = std::map<std::string, Field>;
 
 /// The table under the heading that starts with this name.
 Fields documented(const std::string& page, const std::string& structure) {
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "docs" / page);
+  std::ifstream file(std::filesystem::path(SHOAL_DOCS) / page);
   REQUIRE(file.good());
   Fields fields;
   bool inside = false;

@@ -18,7 +18,7 @@ namespace {
 using Fields = std::map<std::string, std::pair<std::size_t, std::size_t>>;
 
 Fields documented(const std::string& heading) {
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "docs/collectives.md");
+  std::ifstream file(std::filesystem::path(SHOAL_DOCS) / "collectives.md");
   REQUIRE(file.good());
   Fields fields;
   bool inside = false;
