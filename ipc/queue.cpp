@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <shoal/ipc/queue.h>
 
-namespace shoal::queue_errors {
+namespace shoal::queue_detail {
 
 void raise(RingStatus status, const char* operation) {
   switch (status) {
@@ -17,11 +17,11 @@ void raise(RingStatus status, const char* operation) {
   throw Error(fmt::format("Queue::{}: unexpected status {}", operation, int(status)));
 }
 
-std::uint32_t checked_capacity(std::size_t capacity) {
-  if (capacity == 0 || capacity >= RingLayout::kLargestCapacity)
+Ring make_ring(const QueueOptions& options, std::uint64_t schema) {
+  if (options.capacity == 0 || options.capacity >= RingLayout::kLargestCapacity)
     throw std::invalid_argument(
-        fmt::format("queue capacity is {}: give 1 to {} messages", capacity, RingLayout::kLargestCapacity - 1));
-  return std::uint32_t(capacity);
+        fmt::format("queue capacity is {}: give 1 to {} messages", options.capacity, RingLayout::kLargestCapacity - 1));
+  return Ring::create(std::uint32_t(options.capacity), schema, options.byte_capacity);
 }
 
-}  // namespace shoal::queue_errors
+}  // namespace shoal::queue_detail

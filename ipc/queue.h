@@ -4,6 +4,7 @@
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/ring.h>
+#include <shoal/ipc/ring/task_ledger.h>
 
 #include <chrono>
 #include <cstddef>
@@ -12,10 +13,18 @@
 
 namespace shoal {
 
-namespace queue_errors {
+struct QueueOptions {
+  std::size_t capacity = 1024;    ///< messages, 1 to 16,777,215
+  std::size_t byte_capacity = 0;  ///< bytes of messages and of the blocks that travel with them; 0: no limit
+};
+
+namespace queue_detail {
 [[noreturn]] void raise(RingStatus status, const char* operation);
-std::uint32_t checked_capacity(std::size_t capacity);
-}  // namespace queue_errors
+Ring make_ring(const QueueOptions& options, std::uint64_t schema);
+}  // namespace queue_detail
+
+template <class T>
+class JoinableQueue;
 
 /// First in, first out queue of values, as torch.multiprocessing.Queue. A handle: a copy is the same
 /// queue, also in another process (queues are encodable). Threads and processes: any, at once.
@@ -28,9 +37,10 @@ std::uint32_t checked_capacity(std::size_t capacity);
 template <class T>
 class Queue {
  public:
-  /// `capacity` in messages, 1 to 16,777,215; std::invalid_argument otherwise.
-  explicit Queue(std::size_t capacity)
-      : ring_(std::make_shared<Ring>(Ring::create(queue_errors::checked_capacity(capacity), schema_of<T>()))) {}
+  /// Throws std::invalid_argument for a capacity of 0 or too many.
+  explicit Queue(const QueueOptions& options = {})
+      : ring_(std::make_shared<Ring>(queue_detail::make_ring(options, schema_of<T>()))) {}
+  explicit Queue(std::size_t capacity) : Queue(QueueOptions{.capacity = capacity}) {}
 
   /// Waits for room. Throws QueueClosed, PeerDied, OutOfSharedMemory, and what encoding throws.
   void put(const T& value) { check(put_until(value, Deadline::never()), "put"); }
@@ -57,26 +67,39 @@ class Queue {
   void close() { ring_->close(); }
   bool is_closed() const { return ring_->is_closed(); }
   std::size_t capacity() const { return ring_->capacity(); }
+  std::size_t byte_capacity() const { return ring_->byte_capacity(); }
   /// Values in it at some moment during the call; as all three, out of date on return.
   std::size_t qsize() const { return ring_->size(); }
   bool empty() const { return qsize() == 0; }
   bool full() const { return qsize() >= capacity(); }
+  /// Bytes in it, for a queue with a byte capacity; otherwise 0.
+  std::size_t bytes() const { return ring_->bytes(); }
+
+  /// A value in shared memory to be filled in place and then put, which moves nothing: `loan({3, 4})` of
+  /// a Queue<at::Tensor>, `loan(1 << 20)` of a Queue<SharedBytes>. One that is not put is just freed.
+  template <class... Arguments>
+    requires requires(Arguments&&... arguments) { Codec<T>::loan(std::forward<Arguments>(arguments)...); }
+  T loan(Arguments&&... arguments) const {
+    return Codec<T>::loan(std::forward<Arguments>(arguments)...);
+  }
 
  private:
   friend struct Codec<Queue>;
-  explicit Queue(Ring ring) : ring_(std::make_shared<Ring>(std::move(ring))) {}
+  friend class JoinableQueue<T>;
+  Queue(Ring ring, std::shared_ptr<TaskLedger> tasks)
+      : ring_(std::make_shared<Ring>(std::move(ring))), tasks_(std::move(tasks)) {}
 
   static void check(RingStatus status, const char* operation) {
-    if (status != RingStatus::kDone) queue_errors::raise(status, operation);
+    if (status != RingStatus::kDone) queue_detail::raise(status, operation);
   }
   RingStatus put_until(const T& value, Deadline deadline) {
     Encoder encoder;
     encode(encoder, value);
-    return ring_->put(encoder, deadline);
+    return ring_->put(encoder, deadline, tasks_.get());
   }
   std::optional<T> get_until(Deadline deadline, const char* operation, bool must) {
     Received message;
-    RingStatus status = ring_->get(message, deadline);
+    RingStatus status = ring_->get(message, deadline, tasks_.get());
     if (status == RingStatus::kTimedOut && !must) return std::nullopt;
     check(status, operation);
     Decoder decoder = std::move(message).decoder();
@@ -86,14 +109,23 @@ class Queue {
   }
 
   std::shared_ptr<Ring> ring_;
+  std::shared_ptr<TaskLedger> tasks_;  // of a JoinableQueue, also where it is used as a Queue
 };
 
 template <class T>
 struct Codec<Queue<T>> {
+  static constexpr std::uint32_t kNoTasks = ~0u;
   static constexpr std::uint64_t schema() { return schema_hash("shoal::Queue", schema_of<T>()); }
-  static void encode(Encoder& encoder, const Queue<T>& queue) { encoder.write(encoder.add(queue.ring_->hold())); }
+  static void encode(Encoder& encoder, const Queue<T>& queue) {
+    encoder.write(encoder.add(queue.ring_->hold()));
+    encoder.write(queue.tasks_ ? encoder.add(queue.tasks_->hold()) : kNoTasks);
+  }
   static Queue<T> decode(Decoder& decoder) {
-    return Queue<T>(Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), schema_of<T>()));
+    Ring ring = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), schema_of<T>());
+    std::shared_ptr<TaskLedger> tasks;
+    if (auto handle = decoder.read<std::uint32_t>(); handle != kNoTasks)
+      tasks = std::make_shared<TaskLedger>(TaskLedger::open(decoder.handle(handle).share()));
+    return Queue<T>(std::move(ring), std::move(tasks));
   }
 };
 

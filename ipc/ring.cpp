@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/ring.h>
+#include <shoal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/sync/spin.h>
@@ -14,33 +15,56 @@ namespace {
 
 std::uint32_t self_slot() { return Session::current().self().slot(); }
 
-/// What a cell says of its message, copied out so that it can be checked before it is believed.
-struct CellContents {
-  std::uint32_t size;
-  std::uint16_t handles;
-  std::uint16_t flags;
-  ProcessTag sender;
-  HoldRef spilled;  // kInBlock
-  std::vector<HoldRef> handle_refs;
-  const std::byte* bytes = nullptr;  // in the cell, or in the block
+/// Where a cell's message lies, as far as the cell can be believed.
+struct MessagePlace {
+  HoldRef block;  // where it is not in the cell
+  const std::byte* bytes;
+  const std::byte* handles;
 
-  CellContents(const Heap& heap, const RingCell& cell)
-      : size(cell.size), handles(cell.handles), flags(cell.flags), sender(ProcessTag::from_word(cell.sender)) {
-    if (flags & RingCell::kVoid) return;
-    const std::byte* start = cell.contents;
-    std::size_t room = RingCell::kInlineBytes;
-    if (flags & RingCell::kInBlock) {
-      std::memcpy(&spilled, cell.contents, sizeof spilled);
-      if (!heap.is_hold(spilled, sender.transit_word())) throw DecodeError("a message in a block that is not its own");
-      start = heap.memory().payload(spilled.block);
-      room = heap.memory().header(spilled.block).size;
+  MessagePlace(const Heap& heap, const RingCell& cell) {
+    const std::uint64_t size = cell.size;
+    std::uint64_t room = RingCell::kInlineBytes;
+    bytes = cell.contents;
+    if (cell.flags & RingCell::kInBlock) {
+      std::memcpy(&block, cell.contents, sizeof block);
+      if (!heap.is_hold(block, ProcessTag::from_word(cell.sender).transit_word()))
+        throw DecodeError("a message in a block that is not its own");
+      bytes = heap.memory().payload(block.block);
+      room = heap.memory().header(block.block).size;
     }
-    if (handles * sizeof(HoldRef) + size > room) throw DecodeError("a message longer than its place");
-    handle_refs.resize(handles);
-    if (handles != 0) std::memcpy(handle_refs.data(), start, handles * sizeof(HoldRef));
-    bytes = start + handles * sizeof(HoldRef);
+    if (size > room || Encoder::handles_at(size) + cell.handles * sizeof(HoldRef) > room)
+      throw DecodeError("a message longer than its place");
+    handles = bytes + Encoder::handles_at(size);
+  }
+  HoldRef handle(std::size_t index) const {
+    HoldRef ref;
+    std::memcpy(&ref, handles + index * sizeof ref, sizeof ref);
+    return ref;
   }
 };
+
+/// The holds of a cell's message, copied out, so that they can be checked before they are believed.
+struct CellContents {
+  ProcessTag sender;
+  HoldRef spilled;
+  std::vector<HoldRef> handles;
+
+  CellContents(const Heap& heap, const RingCell& cell) : sender(ProcessTag::from_word(cell.sender)) {
+    if (cell.flags & RingCell::kVoid) return;
+    MessagePlace place(heap, cell);
+    spilled = place.block;
+    handles.resize(cell.handles);
+    for (std::size_t i = 0; i < handles.size(); ++i) handles[i] = place.handle(i);
+  }
+};
+
+void notify_room(RingLayout& layout) {
+  // With a byte capacity the one who is woken may want more room than there is, and another one less.
+  if (layout.byte_capacity != 0)
+    layout.not_full.notify_all();
+  else
+    layout.not_full.notify_one();
+}
 
 /// Takes over what is left of a message whose reader died, or that nobody will read, and lets it go.
 /// Those of its holds that the dead reader had made its own already are reclaimed with that reader.
@@ -51,32 +75,36 @@ void discard(Heap& heap, RingLayout& layout, std::uint32_t index, CellState seen
   std::vector<Hold> held;
   try {
     CellContents contents(heap, layout.cells()[index]);
-    held.reserve(contents.handle_refs.size() + 1);
-    for (const HoldRef& ref : contents.handle_refs)
+    held.reserve(contents.handles.size() + 1);
+    for (const HoldRef& ref : contents.handles)
       if (heap.is_hold(ref, contents.sender.transit_word())) held.push_back(Hold::from_transit(ref));
     if (contents.spilled.block) held.push_back(Hold::from_transit(contents.spilled));
   } catch (const DecodeError&) {
     // The dead reader had taken the block over: that is reclaimed with it.
   }
   core_of(layout).release(RingTicket{seen.lap() << RingTicket::kIndexBits | index});
-  layout.not_full.notify_one();
+  notify_room(layout);
 }
 
 }  // namespace
 
 Ring::Ring(Hold hold) : hold_(std::move(hold)), layout_(reinterpret_cast<RingLayout*>(hold_.data())) {}
 
-Ring Ring::create(std::uint32_t capacity, std::uint64_t schema) {
+Ring Ring::create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t byte_capacity) {
   if (capacity == 0 || capacity >= RingLayout::kLargestCapacity)
     throw std::invalid_argument(
         fmt::format("capacity is {}: give 1 to {} messages", capacity, RingLayout::kLargestCapacity - 1));
-  Hold hold = allocate_shared(sizeof(RingLayout) + capacity * sizeof(RingCell), BlockType::kBytes);
+  Hold hold = allocate_shared(RingLayout::bytes(capacity, byte_capacity), BlockType::kBytes);
   auto* layout = new (hold.data()) RingLayout{};
   layout->magic = RingLayout::kMagic;
   layout->version = RingLayout::kVersion;
   layout->schema = schema;
   layout->capacity = capacity;
-  for (std::uint32_t i = 0; i < capacity; ++i) new (&layout->cells()[i].state) std::atomic<std::uint64_t>(0);
+  layout->byte_capacity = byte_capacity;
+  for (std::uint32_t i = 0; i < capacity; ++i) {
+    new (&layout->cells()[i].state) std::atomic<std::uint64_t>(0);
+    if (byte_capacity != 0) new (&layout->span({i})) RingSpan{};
+  }
   // Only now is it a ring to those that walk the heap.
   Session::current().heap().memory().header(hold.block()).type.store(BlockType::kRing, std::memory_order_release);
   return Ring(std::move(hold));
@@ -95,15 +123,11 @@ Ring Ring::open(Hold hold, std::uint64_t schema) {
   return ring;
 }
 
-RingStatus Ring::claim(Side side, Deadline deadline, RingTicket& ticket) {
-  auto core = core_of(layout());
+/// Tries until attempt(state) succeeds; `state` is otherwise the cell in the way.
+template <class Attempt>
+RingStatus Ring::wait(Side side, Deadline deadline, Attempt&& attempt) {
   EventWord& event = side == Side::kPut ? layout().not_full : layout().not_empty;
-  const std::uint32_t slot = self_slot();
   CellState state;
-  auto attempt = [&] {
-    auto outcome = side == Side::kPut ? core.claim(slot, ticket, state) : core.take(slot, ticket, state);
-    return outcome == ProcessRingCore::Outcome::kClaimed;
-  };
   Spinner spinner;
   bool slept = false;
   auto next_check = std::chrono::steady_clock::time_point::min();
@@ -111,26 +135,19 @@ RingStatus Ring::claim(Side side, Deadline deadline, RingTicket& ticket) {
     // Looked at before the attempt: closed and then nothing there means drained for good.
     bool closed = is_closed();
     if (closed && side == Side::kPut) return RingStatus::kClosed;
-    if (attempt()) break;
+    if (attempt(state)) break;
     if (closed && state.phase() == CellState::kEmpty) return RingStatus::kClosed;
     if (deadline.passed()) return RingStatus::kTimedOut;
     if (!slept && spinner.turn()) continue;
     std::uint32_t prepared = event.prepare();
-    if (attempt()) break;
+    if (attempt(state)) break;
     if (is_closed() != closed) continue;
     auto now = std::chrono::steady_clock::now();
     if (slept && now >= next_check) {
       next_check = now + kLivenessSlice;
-      Session& session = Session::current();
-      bool in_work = state.phase() == CellState::kClaimed || state.phase() == CellState::kTaken;
-      if (in_work && state.slot() != slot) {
-        ProcessTag owner(state.slot(), session.record(state.slot()).generation.load());
-        if (!session.is_alive(owner)) {
-          session.reclaim(owner);
-          continue;
-        }
-      }
-      if (peers_died()) return RingStatus::kPeersDied;
+      if (look_after(state)) continue;
+      if (!Session::current().reclaim_dead_holders(hold_.block()) && layout().crashes.load() > 0)
+        return RingStatus::kPeersDied;
     }
     event.sleep(prepared, deadline.left(kLivenessSlice));
     slept = true;
@@ -145,62 +162,128 @@ RingStatus Ring::claim(Side side, Deadline deadline, RingTicket& ticket) {
   return RingStatus::kDone;
 }
 
-bool Ring::peers_died() {
-  return !Session::current().reclaim_dead_holders(hold_.block()) && layout().crashes.load() > 0;
+/// Reclaims the owner of a cell in work, where it is dead.
+bool Ring::look_after(CellState state) {
+  if (state.phase() != CellState::kClaimed && state.phase() != CellState::kTaken) return false;
+  if (state.slot() == self_slot()) return false;
+  Session& session = Session::current();
+  ProcessTag owner(state.slot(), session.record(state.slot()).generation.load());
+  if (session.is_alive(owner)) return false;
+  session.reclaim(owner);
+  return true;
 }
 
-void Ring::write(RingCell& cell, Encoder& message, const HoldRef& spilled) {
-  auto handles = message.handles();
-  auto bytes = message.bytes();
-  cell.size = std::uint32_t(bytes.size());
-  cell.handles = std::uint16_t(handles.size());
+/// Whether a message of `charge` bytes may be the ticket's. What lies before it in the ring is known once
+/// the cell before it is written, and only gets less.
+bool Ring::admits(RingTicket ticket, std::uint64_t charge, CellState& state) {
+  auto core = core_of(layout());
+  const RingTicket before = ticket.before(capacity());
+  CellState last = core.state(before.index());
+  if (last.ahead_of(before.lap()) < 0 || (last.ahead_of(before.lap()) == 0 && last.phase() == CellState::kClaimed)) {
+    state = last;
+    return false;
+  }
+  CellState first;
+  RingTicket head = core.oldest(first);
+  if (head.word == ticket.word) return true;  // empty
+  // relaxed: the states above, read by seq_cst, brought the spans with them (R1 of the core).
+  std::uint64_t end = layout().span(before).end.load(std::memory_order_relaxed);
+  std::uint64_t start = layout().span(head).start.load(std::memory_order_relaxed);
+  if (end - start + charge <= layout().byte_capacity) return true;
+  state = first;
+  return false;
+}
+
+void Ring::write(RingTicket ticket, Encoder& message, const HoldRef& spilled, std::uint64_t charge) {
+  RingCell& cell = layout().cells()[ticket.index()];
+  if (layout().byte_capacity != 0) {
+    // relaxed: published with the cell.
+    std::uint64_t start = layout().span(ticket.before(capacity())).end.load(std::memory_order_relaxed);
+    layout().span(ticket).start.store(start, std::memory_order_relaxed);
+    layout().span(ticket).end.store(start + charge, std::memory_order_relaxed);
+  }
+  cell.size = message.bytes().size();
+  cell.handles = std::uint16_t(message.handles().size());
   cell.sender = Session::current().self().word();
   cell.flags = spilled.block ? RingCell::kInBlock : RingCell::kInline;
-  if (spilled.block) {
+  if (spilled.block)
     std::memcpy(cell.contents, &spilled, sizeof spilled);
-    return;
-  }
-  std::memcpy(cell.contents, handles.data(), handles.size_bytes());
-  std::memcpy(cell.contents + handles.size_bytes(), bytes.data(), bytes.size());
+  else
+    message.copy_to(cell.contents);
 }
 
-RingStatus Ring::put(Encoder& message, Deadline deadline) {
-  auto handles = message.handles();
-  auto bytes = message.bytes();
-  if (handles.size() > UINT16_MAX || bytes.size() > UINT32_MAX)
-    throw std::invalid_argument(fmt::format("a message of {} bytes and {} handles: at most {} and {} fit", bytes.size(),
-                                            handles.size(), UINT32_MAX, UINT16_MAX));
-  Hold block;
-  std::size_t total = handles.size_bytes() + bytes.size();
-  if (total > RingCell::kInlineBytes) {
-    block = allocate_shared(total);
-    std::memcpy(block.data(), handles.data(), handles.size_bytes());
-    std::memcpy(block.data() + handles.size_bytes(), bytes.data(), bytes.size());
+RingStatus Ring::put(Encoder& message, Deadline deadline, TaskLedger* tasks) {
+  if (message.handles().size() > UINT16_MAX)
+    throw std::invalid_argument(fmt::format("a message with {} handles (tensors, queues, ...): at most {} fit",
+                                            message.handles().size(), UINT16_MAX));
+  Hold* block = message.total() > RingCell::kInlineBytes ? &message.in_block() : nullptr;
+  std::uint64_t charge = 0;
+  if (layout().byte_capacity != 0) {
+    charge = message.bytes().size();
+    for (const HoldRef& ref : message.handles()) charge += Session::current().heap().memory().header(ref.block).size;
   }
+  auto core = core_of(layout());
+  const std::uint32_t slot = self_slot();
   RingTicket ticket;
-  if (RingStatus status = claim(Side::kPut, deadline, ticket); status != RingStatus::kDone) return status;
+  RingStatus status = wait(Side::kPut, deadline, [&](CellState& state) {
+    if (layout().byte_capacity == 0) return core.claim(slot, ticket, state) == ProcessRingCore::Outcome::kClaimed;
+    return core.claim(slot, ticket, state, [&](RingTicket wanted, CellState& blocking) {
+      return admits(wanted, charge, blocking);
+    }) == ProcessRingCore::Outcome::kClaimed;
+  });
+  if (status != RingStatus::kDone) return status;
   SHOAL_KILL_POINT("ring.put.claimed");
   HoldRef spilled;
-  if (block) spilled = std::move(block).into_transit();
-  write(layout().cells()[ticket.index()], message, spilled);
+  if (block) spilled = std::move(*block).into_transit();
+  write(ticket, message, spilled, charge);
   SHOAL_KILL_POINT("ring.put.written");
-  core_of(layout()).publish(ticket);
+  if (tasks) tasks->added();
+  core.publish(ticket);
   message.sent();
   SHOAL_KILL_POINT("ring.put.published");
   layout().not_empty.notify_one();
   return RingStatus::kDone;
 }
 
-RingStatus Ring::get(Received& message, Deadline deadline) {
+RingStatus Ring::get(Received& message, Deadline deadline, TaskLedger* tasks) {
+  auto core = core_of(layout());
+  const std::uint32_t slot = self_slot();
   for (;;) {
     RingTicket ticket;
-    if (RingStatus status = claim(Side::kGet, deadline, ticket); status != RingStatus::kDone) return status;
+    RingStatus status = wait(Side::kGet, deadline, [&](CellState& state) {
+      return core.take(slot, ticket, state) == ProcessRingCore::Outcome::kClaimed;
+    });
+    if (status != RingStatus::kDone) return status;
     SHOAL_KILL_POINT("ring.get.taken");
-    if (take_out(ticket, message)) return RingStatus::kDone;
+    if (take_out(ticket, message, tasks)) return RingStatus::kDone;
   }
 }
 
-bool Ring::take_out(RingTicket ticket, Received& message) {
+bool Ring::is_ready() {
+  auto core = core_of(layout());
+  for (;;) {
+    bool closed = is_closed();
+    CellState state;
+    RingTicket ticket = core.oldest(state);
+    if (state.ahead_of(ticket.lap()) < 0 || state.phase() != CellState::kFull)
+      return closed && state.phase() == CellState::kEmpty;
+    // The flags may be read while somebody else takes the cell: then the cell's state has changed below.
+    bool is_void = layout().cells()[ticket.index()].flags & RingCell::kVoid;
+    if (core.state(ticket.index()).word != state.word) continue;
+    if (!is_void) return true;
+    discard(Session::current().heap(), layout(), ticket.index(), state);
+  }
+}
+
+RingStatus Ring::wait_for_message(Deadline deadline) {
+  RingStatus status = wait(Side::kGet, deadline, [&](CellState& state) {
+    core_of(layout()).oldest(state);
+    return is_ready();
+  });
+  return status == RingStatus::kClosed ? RingStatus::kDone : status;
+}
+
+bool Ring::take_out(RingTicket ticket, Received& message, TaskLedger* tasks) {
   Heap& heap = Session::current().heap();
   // The cell goes back however this ends.
   struct Release {
@@ -208,48 +291,36 @@ bool Ring::take_out(RingTicket ticket, Received& message) {
     RingTicket ticket;
     ~Release() {
       core_of(layout).release(ticket);
-      layout.not_full.notify_one();
+      notify_room(layout);
     }
   } release{layout(), ticket};
   RingCell& cell = layout().cells()[ticket.index()];
   if (cell.flags & RingCell::kVoid) return false;
-  const ProcessTag sender = ProcessTag::from_word(cell.sender);
-  const std::byte* start = cell.contents;
-  std::size_t room = RingCell::kInlineBytes;
+  if (tasks) tasks->taken();
+  const std::uint32_t transit = ProcessTag::from_word(cell.sender).transit_word();
+  const MessagePlace place(heap, cell);
   message.handles_.clear();
   message.block_.release();
   message.size_ = cell.size;
-  HoldRef spilled;
-  if (cell.flags & RingCell::kInBlock) {
-    std::memcpy(&spilled, cell.contents, sizeof spilled);
-    if (!heap.is_hold(spilled, sender.transit_word())) throw DecodeError("a message in a block that is not its own");
-    start = heap.memory().payload(spilled.block);
-    room = heap.memory().header(spilled.block).size;
-  }
-  const std::size_t handle_bytes = cell.handles * sizeof(HoldRef);
-  if (handle_bytes + cell.size > room) throw DecodeError("a message longer than its place");
   message.handles_.reserve(cell.handles);
   for (std::size_t i = 0; i < cell.handles; ++i) {
-    HoldRef ref;
-    std::memcpy(&ref, start + i * sizeof ref, sizeof ref);
-    if (!heap.is_hold(ref, sender.transit_word())) throw DecodeError("a handle that is not the message's own");
+    HoldRef ref = place.handle(i);
+    if (!heap.is_hold(ref, transit)) throw DecodeError("a handle that is not the message's own");
     SHOAL_KILL_POINT("ring.get.handle");
     message.handles_.push_back(Hold::from_transit(ref));
   }
   SHOAL_KILL_POINT("ring.get.handles_taken");
-  if (spilled.block) {
-    // The block last: as long as it is the message's, a survivor finds in it the handles not taken yet.
-    message.block_ = Hold::from_transit(spilled);
-    message.offset_ = handle_bytes;
-  } else {
-    std::memcpy(message.inline_, start + handle_bytes, cell.size);
-  }
+  // The block last: as long as it is the message's, a survivor finds in it the handles not taken yet.
+  if (place.block.block)
+    message.block_ = Hold::from_transit(place.block);
+  else
+    std::memcpy(message.inline_, place.bytes, message.size_);
   SHOAL_KILL_POINT("ring.get.read");
   return true;
 }
 
 Decoder Received::decoder() && {
-  const std::byte* bytes = block_ ? block_.data() + offset_ : inline_;
+  const std::byte* bytes = block_ ? block_.data() : inline_;
   return Decoder({bytes, size_}, std::move(handles_));
 }
 
@@ -262,12 +333,41 @@ void Ring::close() {
 bool Ring::is_closed() const { return layout().closed.load() != 0; }
 
 std::uint32_t Ring::capacity() const { return layout().capacity; }
+std::uint64_t Ring::byte_capacity() const { return layout().byte_capacity; }
+
+std::uint64_t Ring::bytes() const {
+  if (byte_capacity() == 0) return 0;
+  auto core = core_of(layout());
+  CellState state;
+  RingTicket head = core.oldest(state), tail = core.newest();
+  if (head.word == tail.word) return 0;
+  std::uint64_t start = layout().span(head).start.load(), end = layout().span(tail.before(capacity())).end.load();
+  return end - start < (1ull << 62) ? end - start : 0;  // a glance at a ring that moves on meanwhile
+}
 
 std::uint32_t Ring::size() const {
   RingTicket head{layout().head.load()}, tail{layout().tail.load()};
   std::int64_t laps = std::int64_t((tail.lap() - head.lap()) << 24) >> 24;
   std::int64_t size = laps * std::int64_t(capacity()) + std::int64_t(tail.index()) - std::int64_t(head.index());
   return std::uint32_t(std::clamp<std::int64_t>(size, 0, capacity()));
+}
+
+std::uint32_t Ring::messages_by_cell() const {
+  auto core = core_of(layout());
+  std::uint32_t messages = 0;
+  for (std::uint32_t i = 0; i < capacity(); ++i) {
+    CellState state = core.state(i);
+    bool is_void = state.phase() == CellState::kFull && layout().cells()[i].flags & RingCell::kVoid;
+    messages += state.phase() != CellState::kEmpty && !is_void;
+  }
+  return messages;
+}
+
+std::uint64_t Ring::moves() const {
+  CellState state;
+  // Helped on first, so that it stands for all that was claimed or taken so far.
+  RingTicket head = core_of(layout()).oldest(state), tail = core_of(layout()).newest();
+  return head.word * 31 + tail.word;
 }
 
 void Ring::drain(Heap& heap, BlockOffset block) noexcept {
@@ -290,6 +390,13 @@ void Ring::recover(Heap& heap, BlockOffset block, ProcessTag dead) {
       // The writer got somewhere or nowhere; getters skip the cell, which keeps the order of the others.
       layout.cells()[i].flags = RingCell::kVoid;
       layout.cells()[i].handles = 0;
+      RingTicket ticket{state.lap() << RingTicket::kIndexBits | i};
+      if (layout.byte_capacity != 0) {
+        // Where it starts, it ends. With a single cell, what the dead wrote there may be its own: as good a start.
+        std::uint64_t start = layout.span(ticket.before(layout.capacity)).end.load();
+        layout.span(ticket).start.store(start);
+        layout.span(ticket).end.store(start);
+      }
       core.publish(RingTicket{state.lap() << RingTicket::kIndexBits | i});
       layout.not_empty.notify_one();
     }
@@ -307,7 +414,7 @@ void Ring::for_each_message_hold(Heap& heap, BlockOffset block, const std::funct
       std::vector<HoldRef> found;
       try {
         CellContents contents(heap, layout.cells()[i]);
-        found = std::move(contents.handle_refs);
+        found = std::move(contents.handles);
         if (contents.spilled.block) found.push_back(contents.spilled);
       } catch (const DecodeError&) {
         // Read while its reader was taking it apart: the state below has changed, or it took the block over.

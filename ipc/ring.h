@@ -12,6 +12,8 @@
 
 namespace shoal {
 
+class TaskLedger;
+
 enum class RingStatus { kDone, kClosed, kTimedOut, kPeersDied };
 
 /// A message taken out of a ring: its bytes and handles, owned by the taker.
@@ -23,8 +25,7 @@ class Received {
   friend class Ring;
   std::byte inline_[RingCell::kInlineBytes];
   Hold block_;  // where the message did not fit into its cell
-  std::uint32_t size_ = 0;
-  std::size_t offset_ = 0;  // of the bytes, in the block
+  std::size_t size_ = 0;
   Decoder::Handles handles_;
 };
 
@@ -34,21 +35,37 @@ class Received {
 /// waits for either. When the last handle is gone the messages left are dropped.
 class Ring {
  public:
-  /// `schema` says which type the messages are of; checked where a handle is received.
-  static Ring create(std::uint32_t capacity, std::uint64_t schema);
+  /// `schema` says which type the messages are of; checked where a handle is received. `byte_capacity`
+  /// bounds the messages' bytes and the blocks that travel with them, 0 for no bound; a message that is
+  /// larger by itself goes in when the ring is empty.
+  static Ring create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t byte_capacity = 0);
   /// Throws DecodeError where the block is no ring of this schema.
   static Ring open(Hold hold, std::uint64_t schema);
 
   const Hold& hold() const { return hold_; }
   Ring share() const { return Ring(hold_.share()); }
 
-  RingStatus put(Encoder& message, Deadline deadline);
-  RingStatus get(Received& message, Deadline deadline);
+  /// `tasks`, where given, counts the message while the cell is this process's alone.
+  RingStatus put(Encoder& message, Deadline deadline, TaskLedger* tasks = nullptr);
+  RingStatus get(Received& message, Deadline deadline, TaskLedger* tasks = nullptr);
+  /// Waits until there is a message, or there never will be one: kDone for both.
+  RingStatus wait_for_message(Deadline deadline);
+  /// Whether wait_for_message() would return at once.
+  bool is_ready();
   void close();
 
   bool is_closed() const;
   std::uint32_t capacity() const;
+  std::uint64_t byte_capacity() const;
   std::uint32_t size() const;  ///< messages in it, at some moment during the call
+  /// Bytes in it, at some moment during the call. 0 where there is no byte capacity.
+  std::uint64_t bytes() const;
+  /// Messages in it, or being put or taken at this moment, by a look at each cell.
+  std::uint32_t messages_by_cell() const;
+  /// Changes with every message that is put or taken.
+  std::uint64_t moves() const;
+  /// What changes when a message is put, for waiting on several rings.
+  EventWord& message_event() const { return layout().not_empty; }
 
   /// Empties a ring that nobody holds any more. Repeatable.
   static void drain(Heap& heap, BlockOffset block) noexcept;
@@ -61,10 +78,12 @@ class Ring {
   explicit Ring(Hold hold);
   RingLayout& layout() const { return *layout_; }
   enum class Side { kPut, kGet };
-  RingStatus claim(Side side, Deadline deadline, RingTicket& ticket);
-  void write(RingCell& cell, Encoder& message, const HoldRef& spilled);
-  bool take_out(RingTicket ticket, Received& message);
-  bool peers_died();
+  template <class Attempt>
+  RingStatus wait(Side side, Deadline deadline, Attempt&& attempt);
+  bool admits(RingTicket ticket, std::uint64_t charge, CellState& state);
+  void write(RingTicket ticket, Encoder& message, const HoldRef& spilled, std::uint64_t charge);
+  bool take_out(RingTicket ticket, Received& message, TaskLedger* tasks);
+  bool look_after(CellState state);
 
   Hold hold_;
   RingLayout* layout_ = nullptr;

@@ -1,5 +1,7 @@
 #include <shoal/ipc/codec/encoder.h>
 
+#include <algorithm>
+
 namespace shoal {
 
 Encoder::~Encoder() {
@@ -20,6 +22,34 @@ std::uint32_t Encoder::add(const Hold& hold) {
   handles_.reserve(handles_.size() + 1);
   handles_.push_back(hold.share_in_transit());
   return std::uint32_t(handles_.size() - 1);
+}
+
+void Encoder::grow(std::size_t needed) {
+  // One big array needs one block and one copy: what may follow it, handles included, mostly fits into the slack.
+  constexpr std::size_t kSlack = 256;
+  std::size_t capacity = std::max(needed + kSlack, capacity_ + capacity_ / 2);
+  Hold block = allocate_shared(capacity);
+  std::memcpy(block.data(), data_, size_);
+  data_ = block.data();
+  capacity_ = capacity;
+  block_ = std::move(block);
+}
+
+void Encoder::copy_to(std::byte* place) const {
+  std::memcpy(place, data_, size_);
+  if (!handles_.empty()) std::memcpy(place + handles_at(size_), handles_.data(), handles_.size() * sizeof(HoldRef));
+}
+
+Hold& Encoder::in_block() {
+  if (!block_ || total() > capacity_) {
+    Hold block = allocate_shared(total());
+    std::memcpy(block.data(), data_, size_);
+    data_ = block.data();
+    capacity_ = total();
+    block_ = std::move(block);
+  }
+  if (!handles_.empty()) std::memcpy(data_ + handles_at(size_), handles_.data(), handles_.size() * sizeof(HoldRef));
+  return block_;
 }
 
 }  // namespace shoal

@@ -13,7 +13,8 @@ namespace shoal {
 
 /// A message being written: bytes, and holds on blocks of the heap that travel with it (handles).
 /// Handles are in transit from the moment they are added; an Encoder that is destroyed before its
-/// message was sent gives them up. Used by one thread. If its process dies, so do the handles.
+/// message was sent gives them up. More than a few bytes are written to a block of the heap at once, so
+/// that sending them moves nothing. Used by one thread. If its process dies, so do handles and block.
 class Encoder {
  public:
   Encoder() = default;
@@ -21,10 +22,11 @@ class Encoder {
   Encoder& operator=(const Encoder&) = delete;
   ~Encoder();
 
+  /// Throws OutOfSharedMemory.
   void write(const void* bytes, std::size_t size) {
-    auto at = bytes_.size();
-    bytes_.resize(at + size, boost::container::default_init);
-    if (size != 0) std::memcpy(bytes_.data() + at, bytes, size);
+    if (size > capacity_ - size_) grow(size_ + size);
+    if (size != 0) std::memcpy(data_ + size_, bytes, size);
+    size_ += size;
   }
   template <class T>
     requires std::is_trivially_copyable_v<T>
@@ -37,14 +39,29 @@ class Encoder {
   std::uint32_t add(Hold&& hold);
   std::uint32_t add(const Hold& hold);
 
-  std::span<const std::byte> bytes() const { return {bytes_.data(), bytes_.size()}; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::span<const HoldRef> handles() const { return {handles_.data(), handles_.size()}; }
+
+  /// Bytes of the whole message: its bytes, and behind them, aligned to 8, its handles.
+  std::size_t total() const { return handles_at(size_) + handles_.size() * sizeof(HoldRef); }
+  static std::size_t handles_at(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
+  /// Writes the whole message to `place`, of total() bytes.
+  void copy_to(std::byte* place) const;
+  /// The whole message in a block of the heap, which is the encoder's until it is moved from.
+  Hold& in_block();
   /// The message was sent: its handles are no longer this object's.
   void sent() noexcept { handles_.clear(); }
 
  private:
-  boost::container::small_vector<std::byte, 256> bytes_;
+  static constexpr std::size_t kPrivateBytes = 256;
+  void grow(std::size_t needed);
+
+  std::byte* data_ = private_;  // private_, or the block's bytes
+  std::size_t size_ = 0;
+  std::size_t capacity_ = kPrivateBytes;
+  Hold block_;
   boost::container::small_vector<HoldRef, 4> handles_;
+  std::byte private_[kPrivateBytes];
 };
 
 }  // namespace shoal

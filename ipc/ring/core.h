@@ -14,6 +14,10 @@ struct RingTicket {
 
   std::uint32_t index() const { return word & ((1u << kIndexBits) - 1); }
   std::uint64_t lap() const { return word >> kIndexBits; }
+  RingTicket before(std::uint32_t capacity) const {
+    if (index() > 0) return {word - 1};
+    return {((lap() - 1) & kLapMask) << kIndexBits | (capacity - 1)};
+  }
   RingTicket next(std::uint32_t capacity) const {
     if (index() + 1 < capacity) return {word + 1};
     return {((lap() + 1) & kLapMask) << kIndexBits};
@@ -62,12 +66,40 @@ class RingCore {
 
   /// Claims the next cell to write. Blocked: the ring is full; `state` is then the cell in the way.
   Outcome claim(std::uint32_t slot, RingTicket& ticket, CellState& state) {
-    return advance(tail_, CellState::kEmpty, CellState::kClaimed, slot, ticket, state);
+    return claim(slot, ticket, state, [](RingTicket, CellState&) { return true; });
+  }
+  /// The same, where admit(ticket, state) agrees, which must be a matter of that ticket alone; if it does
+  /// not, it sets `state` to the cell in the way.
+  template <class Admit>
+  Outcome claim(std::uint32_t slot, RingTicket& ticket, CellState& state, Admit&& admit) {
+    return advance(tail_, CellState::kEmpty, CellState::kClaimed, slot, ticket, state, admit);
   }
   /// Claims the next message to read. Blocked: none is ready; `state` is then the next cell, which
   /// may be one that a producer is still writing.
   Outcome take(std::uint32_t slot, RingTicket& ticket, CellState& state) {
-    return advance(head_, CellState::kFull, CellState::kTaken, slot, ticket, state);
+    return advance(head_, CellState::kFull, CellState::kTaken, slot, ticket, state,
+                   [](RingTicket, CellState&) { return true; });
+  }
+  /// The message to be taken next, there already or not, and the state of its cell.
+  RingTicket oldest(CellState& state) {
+    for (;;) {
+      RingTicket ticket{head_.load(std::memory_order_acquire)};             // pairs with the CAS in help
+      state.word = cells_(ticket.index()).load(std::memory_order_seq_cst);  // A1, and a waiter's last look
+      std::int64_t ahead = state.ahead_of(ticket.lap());
+      if (ahead < 0 || (ahead == 0 && state.phase() != CellState::kTaken)) return ticket;
+      help(head_, ticket);  // Case 2 of advance
+    }
+  }
+
+  /// The ticket to be claimed next.
+  RingTicket newest() {
+    for (;;) {
+      RingTicket ticket{tail_.load(std::memory_order_acquire)};  // pairs with the CAS in help
+      CellState state{cells_(ticket.index()).load(std::memory_order_seq_cst)};
+      std::int64_t ahead = state.ahead_of(ticket.lap());
+      if (ahead < 0 || (ahead == 0 && state.phase() == CellState::kEmpty)) return ticket;
+      help(tail_, ticket);  // Case 2 of advance
+    }
   }
 
   /// The contents are written: everyone may see them. seq_cst, not release: the caller looks at the
@@ -95,18 +127,21 @@ class RingCore {
   std::uint32_t capacity() const { return capacity_; }
 
  private:
+  template <class Admit>
   Outcome advance(Word& hint, CellState::Phase from, CellState::Phase to, std::uint32_t slot, RingTicket& ticket,
-                  CellState& state) {
+                  CellState& state, Admit&& admit) {
     for (;;) {
       ticket.word = hint.load(std::memory_order_acquire);  // pairs with the CAS in help
       Word& cell = cells_(ticket.index());
       state.word = cell.load(std::memory_order_seq_cst);  // A1, and a waiter's last look
       std::int64_t ahead = state.ahead_of(ticket.lap());
       if (ahead == 0 && state.phase() == from) {
-        // Case 1: ours to claim.
+        // Case 1: ours to claim, unless it is not admitted and still the one in question.
         std::uint64_t expected = state.word;
-        if (cell.compare_exchange_strong(expected, CellState::make(to, slot, ticket.lap()).word,
-                                         std::memory_order_acq_rel)) {  // A1
+        if (!admit(ticket, state)) {
+          if (hint.load(std::memory_order_acquire) == ticket.word) return Outcome::kBlocked;
+        } else if (cell.compare_exchange_strong(expected, CellState::make(to, slot, ticket.lap()).word,
+                                                std::memory_order_acq_rel)) {  // A1
           help(hint, ticket);
           return Outcome::kClaimed;
         }

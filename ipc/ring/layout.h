@@ -20,21 +20,29 @@ struct RingCell {
   };
 
   std::atomic<std::uint64_t> state;  // CellState
-  std::uint32_t size;                // bytes of the message, without its handles
-  std::uint16_t handles;             // HoldRefs in front of the bytes
+  std::uint64_t size;                // bytes of the message, without its handles
+  std::uint32_t sender;              // ProcessTag: its transit holds are the message's
+  std::uint16_t handles;             // HoldRefs behind the bytes, aligned to 8
   std::uint16_t flags;
-  std::uint32_t sender;  // ProcessTag: its transit holds are the message's
-  std::uint32_t reserved;
   std::byte contents[kInlineBytes];
 };
 
 static_assert(sizeof(RingCell) == 128);
 static_assert(offsetof(RingCell, contents) == 24);
 
-/// Payload of a block of type kRing; `capacity` cells follow.
+/// Of a ring with a byte capacity, one for each cell: from where to where its message lies in the stream of
+/// bytes that ever went through the ring. The producer writes it while the cell is claimed. What is in
+/// the ring is the difference of two positions: there is no count that a dying process could leave wrong.
+struct RingSpan {
+  std::atomic<std::uint64_t> start;
+  std::atomic<std::uint64_t> end;
+};
+
+/// Payload of a block of type kRing; `capacity` cells follow, and where there is a byte capacity as many
+/// spans.
 struct RingLayout {
   static constexpr std::uint32_t kMagic = 0x676e6972;  // "ring"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr std::uint32_t kLargestCapacity = 1u << RingTicket::kIndexBits;
 
   std::uint32_t magic;
@@ -44,12 +52,17 @@ struct RingLayout {
   std::atomic<std::uint32_t> closed;
   std::atomic<std::uint32_t> crashes;  // holders of the ring that died otherwise than by leaving
   std::uint32_t reserved;
+  std::uint64_t byte_capacity;  // 0: no limit
   alignas(64) std::atomic<std::uint64_t> tail;
   alignas(64) std::atomic<std::uint64_t> head;
   alignas(64) EventWord not_empty;
   alignas(64) EventWord not_full;
 
   RingCell* cells() { return reinterpret_cast<RingCell*>(this + 1); }
+  RingSpan& span(RingTicket ticket) { return reinterpret_cast<RingSpan*>(cells() + capacity)[ticket.index()]; }
+  static std::size_t bytes(std::uint32_t capacity, std::uint64_t byte_capacity) {
+    return sizeof(RingLayout) + capacity * (sizeof(RingCell) + (byte_capacity != 0 ? sizeof(RingSpan) : 0));
+  }
 };
 
 static_assert(sizeof(RingLayout) == 320);

@@ -66,11 +66,11 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
 }
 
 TEST_CASE("layout: docs/ring.md shows the ring's structures as they are") {
-  CHECK(documented("ring.md", "RingLayout") == Fields{FIELD(RingLayout, magic), FIELD(RingLayout, version),
-                                                      FIELD(RingLayout, schema), FIELD(RingLayout, capacity),
-                                                      FIELD(RingLayout, closed), FIELD(RingLayout, crashes),
-                                                      FIELD(RingLayout, tail), FIELD(RingLayout, head),
-                                                      FIELD(RingLayout, not_empty), FIELD(RingLayout, not_full)});
+  CHECK(documented("ring.md", "RingLayout") ==
+        Fields{FIELD(RingLayout, magic), FIELD(RingLayout, version), FIELD(RingLayout, schema),
+               FIELD(RingLayout, capacity), FIELD(RingLayout, closed), FIELD(RingLayout, crashes),
+               FIELD(RingLayout, byte_capacity), FIELD(RingLayout, tail), FIELD(RingLayout, head),
+               FIELD(RingLayout, not_empty), FIELD(RingLayout, not_full)});
   CHECK(documented("ring.md", "RingCell") == Fields{FIELD(RingCell, state), FIELD(RingCell, size),
                                                     FIELD(RingCell, handles), FIELD(RingCell, flags),
                                                     FIELD(RingCell, sender), FIELD(RingCell, contents)});

@@ -1,0 +1,35 @@
+// SimpleQueue<T>: put, get, empty, close.
+#pragma once
+
+#include <shoal/ipc/queue.h>
+
+namespace shoal {
+
+/// The least a queue can be, as multiprocessing.SimpleQueue: for code that is ported from it, and for
+/// interfaces that promise no more. A handle; threads and processes: any, at once; at a death as Queue.
+template <class T>
+class SimpleQueue {
+ public:
+  SimpleQueue() = default;
+
+  /// Waits for room (1024 messages fit). Throws QueueClosed, PeerDied, OutOfSharedMemory.
+  void put(const T& value) { queue_.put(value); }
+  /// Waits for a value. Throws QueueClosed (closed and drained), PeerDied, DecodeError.
+  T get() { return queue_.get(); }
+  bool empty() const { return queue_.empty(); }
+  void close() { queue_.close(); }
+
+ private:
+  friend struct Codec<SimpleQueue>;
+  explicit SimpleQueue(Queue<T> queue) : queue_(std::move(queue)) {}
+  Queue<T> queue_;
+};
+
+template <class T>
+struct Codec<SimpleQueue<T>> {
+  static constexpr std::uint64_t schema() { return schema_hash("shoal::SimpleQueue", schema_of<T>()); }
+  static void encode(Encoder& encoder, const SimpleQueue<T>& queue) { shoal::encode(encoder, queue.queue_); }
+  static SimpleQueue<T> decode(Decoder& decoder) { return SimpleQueue<T>(shoal::decode<Queue<T>>(decoder)); }
+};
+
+}  // namespace shoal
