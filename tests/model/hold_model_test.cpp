@@ -1,0 +1,216 @@
+// The protocol of holds (ipc/heap/hold_protocol.h) under the model checker: never freed while held, freed exactly once,
+// never leaked, also when a holder stops for ever at any step.
+#include <shoal/ipc/heap/hold_protocol.h>
+
+#include <array>
+
+#include "tests/model/model.h"
+
+using namespace shoal;
+using namespace shoal::model;
+
+namespace {
+
+/// A block with few inline words, and blocks that are its chunks.
+template <template <class> class Atomic>
+struct ModelHeader {
+  Atomic<std::uint64_t> state;
+  Atomic<std::uint64_t> overflow;
+  Atomic<std::uint32_t> holds[2];
+};
+template <template <class> class Atomic>
+struct ModelChunk {
+  Atomic<std::uint32_t> holds[2];
+};
+template <template <class> class Atomic>
+struct ModelMemory {
+  std::array<ModelHeader<Atomic>, 6>* headers;
+  std::array<ModelChunk<Atomic>, 6>* chunks;
+  ModelHeader<Atomic>& header(BlockOffset block) const { return (*headers)[block.value]; }
+  ModelChunk<Atomic>& chunk(BlockOffset block) const { return (*chunks)[block.value]; }
+};
+
+constexpr BlockOffset kBlock{1};  // the others are for chunks
+
+/// What the models share: the block, how a holder works with it, and what reclaim does for a dead one.
+template <template <class> class Atomic, class Model, int kThreads>
+struct HoldModel : rl::test_suite<Model, kThreads> {
+  std::array<ModelHeader<Atomic>, 6> headers;
+  std::array<ModelChunk<Atomic>, 6> chunks;
+  rl::var<int> payload;           // holders read it, who frees the block writes it: a race if any of both is wrong
+  AsWritten<std::uint32_t> dead;  // tag of the one that stopped, as the kernel would tell
+  int times_freed = 0;            // the model runs in one thread: seen by all, and no part of it
+
+  ModelMemory<Atomic> memory{&headers, &chunks};
+  HoldProtocol<ModelMemory<Atomic>> protocol{memory};
+
+  static ProcessTag tag(unsigned index) { return ProcessTag(index + 1, 1); }
+
+  void before() {
+    death = {};
+    payload($) = 1;
+    headers[1].state.store(BlockHeader::with(0, BlockHeader::kLive));
+  }
+  void use() { RL_ASSERT(payload($) == 1); }
+  HoldRef add(unsigned owner) {
+    HoldRef added;
+    if (!protocol.try_add_hold(kBlock, tag(owner).word(), added)) {
+      protocol.add_chunk(kBlock, BlockOffset{owner + 2});
+      RL_ASSERT(protocol.try_add_hold(kBlock, tag(owner).word(), added));
+    }
+    return added;
+  }
+  void drop(const HoldRef& hold, unsigned self) {
+    if (protocol.drop_hold(hold, tag(self))) free_block();
+  }
+  /// Heap::finish_close: by the one process whose name is in the state.
+  void free_block() {
+    auto& state = headers[1].state;
+    std::uint64_t seen = state.load();
+    RL_ASSERT(BlockHeader::kind(seen) == BlockHeader::kClosing);
+    payload($) = 0;
+    state.store(BlockHeader::with(seen, BlockHeader::kFree));
+    ++times_freed;
+  }
+  /// Session::reclaim, as far as it concerns this block.
+  void reclaim(unsigned self) {
+    const ProcessTag victim = ProcessTag::from_word(dead.load(std::memory_order_acquire));
+    if (!victim) return;
+    auto& state = headers[1].state;
+    std::uint64_t seen = state.load(std::memory_order_acquire);
+    if (BlockHeader::kind(seen) == BlockHeader::kLive) {
+      protocol.for_each_hold(kBlock, [&](std::uint32_t, Atomic<std::uint32_t>& hold) {
+        std::uint32_t word = hold.load(std::memory_order_acquire);
+        if (word != victim.word()) return true;
+        state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);
+        hold.compare_exchange_strong(word, 0, std::memory_order_acq_rel);
+        return true;
+      });
+      if (protocol.try_close(kBlock, tag(self))) free_block();
+    } else if (BlockHeader::kind(seen) == BlockHeader::kClosing && BlockHeader::slot(seen) == victim.slot()) {
+      if (state.compare_exchange_strong(seen, BlockHeader::with(seen, BlockHeader::kClosing, tag(self).slot())))
+        free_block();
+    }
+  }
+  void died(unsigned index) { dead.store(tag(index).word(), std::memory_order_release); }
+};
+
+/// Each thread has a hold, adds another, and drops both in one or the other order. kDies: thread 0, at any step.
+template <template <class> class Atomic, int kThreads, bool kDies>
+struct AddAndDrop : HoldModel<Atomic, AddAndDrop<Atomic, kThreads, kDies>, kThreads> {
+  using Base = HoldModel<Atomic, AddAndDrop, kThreads>;
+
+  void before() {
+    Base::before();
+    for (unsigned i = 0; i < kThreads; ++i) {
+      // The first two inline, others in a chunk.
+      if (i == 2) this->headers[1].overflow.store(5);
+      (i < 2 ? this->headers[1].holds[i] : this->chunks[5].holds[i - 2]).store(Base::tag(i).word());
+    }
+    if (kDies) {
+      unsigned step = rl::rand(40);
+      death = {0, step};
+    }
+  }
+  void thread(unsigned index) {
+    try {
+      const HoldRef first{kBlock, index};
+      const HoldRef second = this->add(index);
+      this->use();
+      this->drop(index % 2 ? first : second, index);
+      this->use();
+      this->drop(index % 2 ? second : first, index);
+    } catch (const Died&) {
+      this->died(index);
+    }
+    if (kDies && index == 1) this->reclaim(index);
+  }
+  void after() {
+    death = {};
+    this->reclaim(9);
+    RL_ASSERT(this->times_freed == 1);
+    RL_ASSERT(BlockHeader::kind(this->headers[1].state.load()) == BlockHeader::kFree);
+  }
+};
+
+/// Thread 0 has the only hold and gives a hold to each other thread, as a message in a ring would carry it; then it
+/// drops its own. Once the block is free it is used again at once: a stale look at it must not close it.
+template <template <class> class Atomic, bool kReused>
+struct HandOver : HoldModel<Atomic, HandOver<Atomic, kReused>, 3> {
+  using Base = HoldModel<Atomic, HandOver, 3>;
+  std::array<AsWritten<std::uint32_t>, 3> mailbox;  // 1 + index of the hold word
+
+  void before() {
+    Base::before();
+    this->headers[1].holds[0].store(Base::tag(0).word());
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      for (unsigned to = 1; to < 3; ++to) {
+        HoldRef added;
+        while (!this->protocol.try_add_hold(kBlock, Base::tag(to).word(), added))
+          this->protocol.add_chunk(kBlock, BlockOffset{to + 1});
+        mailbox[to].store(1 + added.word, std::memory_order_release);
+      }
+      this->drop(HoldRef{kBlock, 0}, index);
+      reuse();
+      return;
+    }
+    std::uint32_t word = 0;
+    while ((word = mailbox[index].load(std::memory_order_acquire)) == 0) rl::yield(1, $);
+    this->use();
+    this->drop(HoldRef{kBlock, word - 1}, index);
+  }
+  void after() {
+    if (!kReused) {
+      RL_ASSERT(this->times_freed == 1);
+      return;
+    }
+    reuse();
+    RL_ASSERT(reused_ && this->times_freed == 1);
+    RL_ASSERT(BlockHeader::kind(this->headers[1].state.load()) == BlockHeader::kLive);
+  }
+
+ private:
+  /// Heap::make_live: by the owner of the extent, which is thread 0, where it finds the block free.
+  void reuse() {
+    auto& state = this->headers[1].state;
+    std::uint64_t seen = state.load(std::memory_order_acquire);
+    if (!kReused || BlockHeader::kind(seen) != BlockHeader::kFree) return;
+    this->payload($) = 1;
+    this->headers[1].overflow.store(0, std::memory_order_relaxed);
+    this->headers[1].holds[0].store(Base::tag(0).word(), std::memory_order_relaxed);
+    state.store(BlockHeader::with(seen, BlockHeader::kLive), std::memory_order_release);
+    reused_ = true;
+  }
+  bool reused_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("model of holds: a block is freed once, after its last hold, by every schedule") {
+  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 2, false>>(100'000));
+  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 3, false>>(100'000));
+  CHECK_RIGHT(every_with<AddAndDrop<AsWritten, 2, false>>(3));
+}
+
+TEST_CASE("model of holds: handed over as by messages, also into chunks of hold words") {
+  CHECK_RIGHT(at_random<HandOver<AsWritten, false>>(100'000));
+}
+
+TEST_CASE("model of holds: a late look at a block that was freed and used again does not close it") {
+  CHECK_RIGHT(at_random<HandOver<AsWritten, true>>(200'000));
+}
+
+TEST_CASE("model of holds: a holder that stops for ever at any step leaves nothing behind") {
+  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 2, true>>(200'000));
+  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 3, true>>(200'000));
+}
+
+TEST_CASE("model of holds: with release and acquire instead of seq_cst, a block that nobody frees is found") {
+  CHECK_FINDS("times_freed == 1", at_random<AddAndDrop<NoSeqCst, 2, false>>(100'000));
+}
+
+TEST_CASE("model of holds: without memory orders, a block freed under its holder's eyes is found") {
+  CHECK_FINDS("DATA RACE", at_random<AddAndDrop<Relaxed, 2, false>>(100'000));
+}
