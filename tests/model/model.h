@@ -13,13 +13,14 @@
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
 
+// clang-format off: in this order
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wall"
 #pragma GCC diagnostic ignored "-Wextra"
 #pragma GCC diagnostic ignored "-Wnon-virtual-dtor"
 #include <relacy/base.hpp>
-#include <relacy/context_base.hpp>
 #include <relacy/thread_local_ctx.hpp>
+#include <relacy/context_base.hpp>
 // relacy's global operator new takes memory from the execution's own pool, also for strings that outlive it: with a
 // report to write it then crashes. This way it always uses malloc.
 #define is_ctx() is_ctx() && false
@@ -27,6 +28,7 @@
 #undef is_ctx
 #include <relacy/relacy.hpp>
 #pragma GCC diagnostic pop
+// clang-format on
 #undef new
 #undef delete
 #undef malloc
