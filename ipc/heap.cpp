@@ -1,64 +1,43 @@
-#include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/heap/budget.h>
-#include <shoal/ipc/heap/extents.h>
-#include <shoal/ipc/heap/size_class.h>
+#include <shoal/ipc/heap/block_cache.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/session.h>
-#include <string.h>
 
-#include <array>
-#include <bit>
 #include <mutex>
 #include <new>
 #include <unordered_map>
-#include <vector>
 
 namespace shoal {
 namespace {
-
-/// Idle large runs that a process keeps for its own reuse, and free extents that the session keeps with
-/// their pages. What is above goes back to the system.
-constexpr std::uint64_t kKeepIdleBytes = 512u << 20;
 
 /// In the first hold word of a linked chunk: it belongs to its parent block, not to a process.
 constexpr std::uint32_t kHeldByParent = ProcessTag(ExtentRecord::kOrphan, 1).word();
 
 }  // namespace
 
-/// Caches of this process. Blocks in `cache` are *probably* free: their state says whether they are.
 struct Heap::State {
-  struct Small {
-    std::vector<BlockOffset> cache;      // freed by this process, last one first: still in its CPU's cache
-    std::vector<std::uint64_t> extents;  // owned by this process
-    std::size_t next_to_collect = 0;
-    std::uint64_t fresh_extent = 0;
-    std::uint32_t fresh_next = 0, fresh_end = 0;  // blocks of it that were never used
-  };
+  State(std::byte* base, int file) : cache(base, file), file(file) {}
 
-  explicit State(std::byte* base) : extents(base) {}
-
-  std::mutex mutex;
-  std::array<Small, SizeClass::kSmallCount> small;
-  std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> large;  // run length -> heads owned
-  std::unordered_multimap<std::uint64_t, HoldRef> inherited;            // block -> own holds, after a fork
-  Extents extents;
-  State* parents = nullptr;  // in a forked child: what after_fork leaves alone
+  BlockCache cache;
+  int file;
+  std::unordered_multimap<std::uint64_t, HoldRef> inherited;  // block -> own holds, after a fork; under cache.mutex
+  State* parents = nullptr;                                   // in a forked child: what after_fork leaves alone
 };
 
-Heap::Heap(std::byte* base, int file) : memory_(base), state_(std::make_unique<State>(base)) {
-  state_->extents.set_file(file);
+Heap::Heap(std::byte* base, int file) : memory_(base), state_(std::make_unique<State>(base, file)) {
+  BlockCache::idle_mark(0);  // a bad SHOAL_KEEP_IDLE is said here, not at some later free
 }
 
 Heap::~Heap() = default;
+
+const Extents& Heap::extents() const noexcept { return state_->cache.extents(); }
 
 void Heap::after_fork() noexcept {
   // The mutex may be held by a thread that does not exist here, and the caches are the parent's. The
   // old state is leaked, not destroyed: destroying it would free memory under that thread's feet.
   State* old = state_.release();
-  state_ = std::make_unique<State>(memory_.base());
-  state_->extents = old->extents;
+  state_ = std::make_unique<State>(memory_.base(), old->file);
   state_->parents = old;  // still referred to, so that leak checkers do not ask
 }
 
@@ -79,164 +58,17 @@ HoldRef Heap::make_live(BlockOffset block, std::uint64_t payload, std::size_t by
 
 HoldRef Heap::allocate(std::size_t bytes, BlockType type) {
   Session::current().self();  // takes a slot, which must not happen under the mutex
-  std::lock_guard lock(state_->mutex);
-  if (SizeClass::is_small(bytes)) return allocate_small(SizeClass::of(bytes), bytes, type);
-  return allocate_large(bytes, type);
-}
-
-HoldRef Heap::allocate_small(std::uint32_t size_class, std::size_t bytes, BlockType type) {
-  State::Small& small = state_->small[size_class];
-  Extents& extents = state_->extents;
-  const std::uint64_t stride = SizeClass::stride(size_class);
-  for (;;) {
-    while (!small.cache.empty()) {
-      BlockOffset block = small.cache.back();
-      small.cache.pop_back();
-      auto kind = BlockHeader::kind(memory_.header(block).state.load(std::memory_order_acquire));
-      if (kind != BlockHeader::kFree && kind != BlockHeader::kUnused) continue;  // a stale hint
-      std::uint64_t payload = extents.data(extents.extent_of(block)) + extents.index_in_extent(block) * stride;
-      return make_live(block, payload, bytes, type);
-    }
-    refill(size_class);
-  }
-}
-
-void Heap::refill(std::uint32_t size_class) {
-  State::Small& small = state_->small[size_class];
-  Extents& extents = state_->extents;
-  // Case 1: blocks that other processes freed.
-  for (std::size_t looked = 0; looked < small.extents.size(); ++looked) {
-    if (small.next_to_collect >= small.extents.size()) small.next_to_collect = 0;
-    if (collect_hints(std::uint32_t(small.extents[small.next_to_collect]), size_class)) return;
-    ++small.next_to_collect;
-  }
-  // Case 2: blocks of the newest extent that were never used. A few at a time: each is a fresh page.
-  constexpr std::uint32_t kFreshAtOnce = 8;
-  if (small.fresh_next < small.fresh_end) {
-    std::uint32_t end = std::min(small.fresh_end, small.fresh_next + kFreshAtOnce);
-    for (std::uint32_t i = end; i > small.fresh_next; --i)
-      small.cache.push_back(extents.header(small.fresh_extent, i - 1));
-    small.fresh_next = end;
-    return;
-  }
-  // Case 3: an extent that a dead process left behind.
-  if (adopt_orphan(size_class)) return;
-  // Case 4: a new extent.
-  std::uint32_t owner = Session::current().self().slot();
-  small.extents.reserve(small.extents.size() + 1);
-  std::uint64_t extent = extents.claim(1, owner);
-  SHOAL_KILL_POINT("heap.refill.claimed");
-  for (std::uint64_t word = 0; word < kHeadersPerExtent / 64; ++word)
-    if (extents.hints(extent)[word].load() != 0) extents.hints(extent)[word].store(0);
-  extents.record(extent).state.store(ExtentState::make(ExtentRecord::kSmall, owner, size_class).word);
-  small.extents.push_back(extent);
-  small.fresh_extent = extent;
-  small.fresh_next = 0;
-  small.fresh_end = SizeClass::blocks(size_class);
-}
-
-bool Heap::collect_hints(std::uint32_t extent, std::uint32_t size_class) {
-  Extents& extents = state_->extents;
-  State::Small& small = state_->small[size_class];
-  const std::uint32_t blocks = SizeClass::blocks(size_class);
-  bool found = false;
-  for (std::uint32_t group = 0; group * 4096 < blocks; ++group) {
-    auto& summary = extents.record(extent).hint_summary[group];
-    if (summary.load() == 0) continue;
-    for (std::uint64_t words = summary.exchange(0); words != 0; words &= words - 1) {
-      std::uint32_t word = group * 64 + std::uint32_t(std::countr_zero(words));
-      for (std::uint64_t bits = extents.hints(extent)[word].exchange(0); bits != 0; bits &= bits - 1) {
-        std::uint32_t index = word * 64 + std::uint32_t(std::countr_zero(bits));
-        if (index >= blocks) break;  // a late hint from when the extent had smaller blocks
-        small.cache.push_back(extents.header(extent, index));
-        found = true;
-      }
-    }
-  }
-  return found;
-}
-
-bool Heap::adopt_orphan(std::uint32_t size_class) {
-  Extents& extents = state_->extents;
-  if (extents.layout().deaths.load() == 0) return false;  // only a death makes orphans
-  State::Small& small = state_->small[size_class];
-  ExtentState orphan = ExtentState::make(ExtentRecord::kSmall, ExtentRecord::kOrphan, size_class);
-  ExtentState mine = ExtentState::make(ExtentRecord::kSmall, Session::current().self().slot(), size_class);
-  for (std::uint64_t i = 0, end = extents.touched(); i < end; ++i) {
-    std::uint64_t expected = orphan.word;
-    if (extents.record(i).state.load() != orphan.word ||
-        !extents.record(i).state.compare_exchange_strong(expected, mine.word))
-      continue;
-    small.extents.push_back(i);
-    for (std::uint32_t block = SizeClass::blocks(size_class); block > 0; --block) {
-      BlockOffset header = extents.header(i, block - 1);
-      auto kind = BlockHeader::kind(memory_.header(header).state.load(std::memory_order_acquire));
-      if (kind == BlockHeader::kFree || kind == BlockHeader::kUnused) small.cache.push_back(header);
-    }
-    if (!small.cache.empty()) return true;
-  }
-  return false;
-}
-
-HoldRef Heap::allocate_large(std::size_t bytes, BlockType type) {
-  Extents& extents = state_->extents;
-  const std::uint64_t run = SizeClass::run(bytes);
-  std::vector<std::uint64_t>& heads = state_->large[run];
-  for (std::size_t i = heads.size(); i-- > 0;) {
-    BlockOffset block = extents.header(heads[i], 0);
-    std::uint64_t seen = memory_.header(block).state.load(std::memory_order_acquire);
-    if (BlockHeader::kind(seen) == BlockHeader::kUnused) {  // trimmed away, by this process or another
-      heads[i] = heads.back();
-      heads.pop_back();
-    } else if (BlockHeader::kind(seen) == BlockHeader::kFree) {
-      // By CAS, through kClosing: trim() of another process may want it just now.
-      std::uint64_t closing = BlockHeader::with(seen, BlockHeader::kClosing, Session::current().self().slot());
-      if (memory_.header(block).state.compare_exchange_strong(seen, closing, std::memory_order_acq_rel))
-        return make_live(block, extents.data(heads[i]), bytes, type);
-    }
-  }
-  heads.reserve(heads.size() + 1);
-  std::uint64_t idle = 0;
-  for (auto& [length, others] : state_->large)
-    for (std::uint64_t head : others)
-      if (BlockHeader::kind(memory_.header(extents.header(head, 0)).state.load()) == BlockHeader::kFree)
-        idle += length * kExtentBytes;
-  if (idle > kKeepIdleBytes) trim();
-  std::uint32_t owner = Session::current().self().slot();
-  std::uint64_t head;
-  try {
-    head = extents.claim(run, owner);
-  } catch (const OutOfSharedMemory&) {
-    trim();
-    head = extents.claim(run, owner);
-  }
-  SHOAL_KILL_POINT("heap.large.claimed");
-  extents.record(head).state.store(ExtentState::make(ExtentRecord::kHead, owner, 0, run).word);
-  for (std::uint64_t distance = 1; distance < run; ++distance)
-    extents.record(head + distance).state.store(ExtentState::make(ExtentRecord::kTail, owner, 0, distance).word);
-  SHOAL_KILL_POINT("heap.large.marked");
-  heads.push_back(head);
-  return make_live(extents.header(head, 0), extents.data(head), bytes, type);
+  BlockCache& cache = state_->cache;
+  std::lock_guard lock(cache.mutex);
+  FreeBlock found =
+      SizeClass::is_small(bytes) ? cache.take_small(SizeClass::of(bytes)) : cache.take_large(SizeClass::run(bytes));
+  return make_live(found.block, found.payload, bytes, type);
 }
 
 void Heap::trim() {
-  Extents& extents = state_->extents;
-  const std::uint32_t slot = Session::current().self().slot();
-  for (std::uint64_t i = 0, end = extents.touched(); i < end; ++i) {
-    ExtentState state{extents.record(i).state.load()};
-    if (state.use() == ExtentRecord::kWarm) {
-      // Claimed first: nobody may write to an extent while it is punched.
-      ExtentState claimed = ExtentState::make(ExtentRecord::kClaimed, slot);
-      if (extents.record(i).state.compare_exchange_strong(state.word, claimed.word))
-        extents.release_one(i, claimed, true);
-    } else if (state.use() == ExtentRecord::kHead) {
-      auto& header = memory_.header(extents.header(i, 0));
-      std::uint64_t seen = header.state.load();
-      if (BlockHeader::kind(seen) == BlockHeader::kFree &&
-          header.state.compare_exchange_strong(seen, BlockHeader::with(seen, BlockHeader::kUnused, slot)))
-        extents.release_run(i, true);
-    }
-  }
+  Session::current().self();
+  std::lock_guard lock(state_->cache.mutex);
+  state_->cache.trim(0);
 }
 
 HoldRef Heap::add_hold(BlockOffset block, std::uint32_t word) {
@@ -280,43 +112,45 @@ void Heap::finish_close(BlockOffset block) noexcept {
 }
 
 void Heap::free_block(BlockOffset block) noexcept {
-  Extents& extents = state_->extents;
+  BlockCache& cache = state_->cache;
+  const Extents& extents = cache.extents();
   BlockHeader& header = memory_.header(block);
-  header.state.store(BlockHeader::with(header.state.load(), BlockHeader::kFree));
-  SHOAL_KILL_POINT("heap.free.before_hint");
-  std::uint64_t extent = extents.extent_of(block);
-  ExtentState state{extents.record(extent).state.load()};
   const std::uint32_t slot = Session::current().self().slot();
-  if (state.use() == ExtentRecord::kSmall) {
-    // The index is checked because the extent may have changed hands, and class, since the line above.
-    if (state.owner() == slot && extents.index_in_extent(block) < SizeClass::blocks(state.size_class()) &&
-        state_->mutex.try_lock()) {
-      std::lock_guard lock(state_->mutex, std::adopt_lock);
-      try {
-        state_->small[state.size_class()].cache.push_back(block);
-        return;
-      } catch (const std::bad_alloc&) {  // the hint below does as well
-      }
-    }
+  // With the name of who freed it: if this process dies before the owner is told, its reclaimer tells it.
+  header.state.store(BlockHeader::with(header.state.load(), BlockHeader::kFree, slot));
+  SHOAL_KILL_POINT("heap.free.before_hint");
+  // Since the line above the owner may have used the block again, and given the extent away: all that follows is
+  // checked against what the extent is now, and what goes into a list there is looked at again before it is used.
+  const std::uint64_t extent = extents.extent_of(block);
+  const std::uint32_t index = extents.index_in_extent(block);
+  const ExtentState state = extents.state(extent);
+  const bool small = state.use() == ExtentRecord::kSmall && index < extents.record(extent).used.load();
+  const bool large = state.use() == ExtentRecord::kHead && index == 0;
+  if (!small && !large) return;
+  if (large) extents.note_idle(std::int64_t(state.run()));
+  if (large && state.owner() == ExtentRecord::kOrphan) {
+    // Its owner is dead: whoever frees the block frees the extents.
+    extents.release_free_run(extent, slot, false);
+  } else if (state.owner() != slot || !cache.mutex.try_lock()) {
     extents.set_hint(block);
-  } else if (state.use() == ExtentRecord::kHead && state.owner() == ExtentRecord::kOrphan) {
-    // Its owner is dead: whoever frees the block frees the extents. The owner of a living one finds it.
-    std::uint64_t seen = header.state.load();
-    if (BlockHeader::kind(seen) == BlockHeader::kFree &&
-        header.state.compare_exchange_strong(seen, BlockHeader::with(seen, BlockHeader::kUnused, slot)))
-      extents.release_run(extent, extents.layout().extents_committed.load() * kExtentBytes > kKeepIdleBytes);
+    if (large) extents.process(state.owner()).remote_frees.fetch_add(1);
+  } else {
+    std::lock_guard lock(cache.mutex, std::adopt_lock);
+    // Another thread may have given the extent away before this one got the mutex: then there is nobody to tell.
+    if (extents.state(extent).word == state.word) cache.put(block, state);
   }
+  if (large) cache.trim_above_mark();
 }
 
 void Heap::note_inherited(const HoldRef& own) {
-  std::lock_guard lock(state_->mutex);
+  std::lock_guard lock(state_->cache.mutex);
   state_->inherited.emplace(own.block.value, own);
 }
 
 bool Heap::drop_inherited(BlockOffset block) noexcept {
   HoldRef own;
   {
-    std::lock_guard lock(state_->mutex);
+    std::lock_guard lock(state_->cache.mutex);
     auto found = state_->inherited.find(block.value);
     if (found == state_->inherited.end()) return false;
     own = found->second;
@@ -327,53 +161,57 @@ bool Heap::drop_inherited(BlockOffset block) noexcept {
 }
 
 void Heap::reclaim_extents(ProcessTag dead) {
-  Extents& extents = state_->extents;
+  const Extents& extents = this->extents();
   const std::uint32_t me = Session::current().self().slot();
   for (std::uint64_t i = 0, end = extents.touched(); i < end; ++i) {
-    ExtentState state{extents.record(i).state.load()};
+    ExtentState state = extents.state(i);
     if (state.use() == ExtentRecord::kHead) {
-      auto& header = memory_.header(extents.header(i, 0));
-      std::uint64_t seen = header.state.load();
+      std::uint64_t seen = memory_.header(extents.header(i, 0)).state.load();
       bool unused = BlockHeader::kind(seen) == BlockHeader::kUnused;
       if (unused && (BlockHeader::slot(seen) == dead.slot() || state.owner() == dead.slot())) {
         // Case 1: it died while it made the run, or while it gave one back.
-        for (std::uint64_t k = 1; k < state.run(); ++k) {
-          ExtentState claimed = ExtentState::make(ExtentRecord::kClaimed, dead.slot());
-          extents.release_one(i + k, claimed, false);
-        }
+        for (std::uint64_t k = 1; k < state.run(); ++k)
+          extents.release_one(i + k, ExtentState::make(ExtentRecord::kClaimed, dead.slot()), false);
         extents.release_run(i, false);
       } else if (state.owner() == dead.slot()) {
         // Case 2: a block that others may hold, or a free one that the dead process kept for itself.
         extents.record(i).state.store(
             ExtentState::make(ExtentRecord::kHead, ExtentRecord::kOrphan, 0, state.run()).word);
-        seen = header.state.load();
-        if (BlockHeader::kind(seen) == BlockHeader::kFree &&
-            header.state.compare_exchange_strong(seen, BlockHeader::with(seen, BlockHeader::kUnused, me)))
-          extents.release_run(i, false);
+        extents.release_free_run(i, me, false);
+      } else if (BlockHeader::kind(seen) == BlockHeader::kFree && BlockHeader::slot(seen) == dead.slot()) {
+        // Case 3: it freed another's block, and may have died before it said so.
+        extents.set_hint(extents.header(i, 0));
+        extents.process(state.owner()).remote_frees.fetch_add(1);
       }
-    } else if (state.owner() == dead.slot() && state.use() == ExtentRecord::kClaimed) {
-      extents.release_one(i, state, false);
-    } else if (state.owner() == dead.slot() && state.use() == ExtentRecord::kSmall) {
+    } else if (state.use() == ExtentRecord::kSmall) {
       bool in_use = false;
-      for (std::uint32_t block = 0; block < SizeClass::blocks(state.size_class()) && !in_use; ++block) {
-        auto kind = BlockHeader::kind(memory_.header(extents.header(i, block)).state.load());
-        in_use = kind == BlockHeader::kLive || kind == BlockHeader::kClosing;
+      for (std::uint32_t block = 0, used = extents.record(i).used.load(); block < used; ++block) {
+        std::uint64_t seen = memory_.header(extents.header(i, block)).state.load();
+        auto kind = BlockHeader::kind(seen);
+        in_use |= kind == BlockHeader::kLive || kind == BlockHeader::kClosing;
+        if (kind == BlockHeader::kFree && BlockHeader::slot(seen) == dead.slot() && state.owner() != dead.slot())
+          extents.set_hint(extents.header(i, block));  // case 3
       }
+      if (state.owner() != dead.slot()) continue;
       // Nobody else allocates in it, so free now is free for good.
       if (in_use)
         extents.record(i).state.store(
             ExtentState::make(ExtentRecord::kSmall, ExtentRecord::kOrphan, state.size_class()).word);
       else
         extents.release_one(i, state, false);
+    } else if (state.owner() == dead.slot() && state.use() == ExtentRecord::kClaimed) {
+      extents.release_one(i, state, false);
     }
   }
+  extents.recount();
 }
 
 void Heap::for_each_block(const std::function<void(BlockOffset, BlockHeader&)>& visit) const {
-  const Extents& extents = state_->extents;
+  const Extents& extents = this->extents();
   for (std::uint64_t i = 0, end = extents.touched(); i < end; ++i) {
-    ExtentState state{extents.record(i).state.load()};
-    std::uint32_t blocks = state.use() == ExtentRecord::kSmall  ? SizeClass::blocks(state.size_class())
+    ExtentState state = extents.state(i);
+    // Only what was ever handed out: looking at a header that nobody wrote to would take a page for it.
+    std::uint32_t blocks = state.use() == ExtentRecord::kSmall  ? extents.record(i).used.load()
                            : state.use() == ExtentRecord::kHead ? 1
                                                                 : 0;
     for (std::uint32_t block = 0; block < blocks; ++block) {
@@ -384,7 +222,7 @@ void Heap::for_each_block(const std::function<void(BlockOffset, BlockHeader&)>& 
 }
 
 bool Heap::is_hold(const HoldRef& ref, std::uint32_t word) const noexcept {
-  if (!state_->extents.is_header(ref.block)) return false;
+  if (!extents().is_header(ref.block)) return false;
   if (BlockHeader::kind(memory_.header(ref.block).state.load(std::memory_order_acquire)) != BlockHeader::kLive)
     return false;
   auto* hold = memory_.hold_word(ref.block, ref.word);

@@ -11,6 +11,7 @@
 
 namespace shoal {
 
+class Extents;
 class Hold;
 
 /// `bytes` of shared memory, not initialized, aligned to 64 bytes (to pages from 4 KiB on). Throws
@@ -65,6 +66,7 @@ class Heap {
   ~Heap();
 
   BlockMemory memory() const noexcept { return memory_; }
+  const Extents& extents() const noexcept;
 
   HoldRef allocate(std::size_t bytes, BlockType type);
   HoldRef add_hold(BlockOffset block, std::uint32_t word);
@@ -73,7 +75,8 @@ class Heap {
   /// Empties and frees a block that is kClosing in this process's name.
   void finish_close(BlockOffset block) noexcept;
 
-  /// Gives idle runs of extents back to the system, whoever owns them.
+  /// Gives all idle extents back to the system, whoever keeps them. Happens by itself above a high-water mark
+  /// (BlockCache::idle_mark) and before memory is refused.
   void trim();
   /// What a dead process owned; see reclaim.
   void reclaim_extents(ProcessTag dead);
@@ -92,11 +95,6 @@ class Heap {
 
  private:
   struct State;
-  HoldRef allocate_small(std::uint32_t size_class, std::size_t bytes, BlockType type);
-  HoldRef allocate_large(std::size_t bytes, BlockType type);
-  void refill(std::uint32_t size_class);
-  bool collect_hints(std::uint32_t extent, std::uint32_t size_class);
-  bool adopt_orphan(std::uint32_t size_class);
   HoldRef make_live(BlockOffset block, std::uint64_t payload, std::size_t bytes, BlockType type);
   void free_block(BlockOffset block) noexcept;
 

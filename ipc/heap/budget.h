@@ -1,6 +1,8 @@
 // How much memory the heap may take.
 #pragma once
 
+#include <shoal/ipc/heap/memory_limits.h>
+
 #include <cstdint>
 #include <string>
 
@@ -13,9 +15,9 @@ struct Budget {
   std::uint64_t allowed;  // bytes that the heap may hold in all
   std::string limit;      // which limit that is, for people
 
-  /// `committed`: bytes of extents that may have pages. `resident`: bytes of pages that the heap's
+  /// `committed`: bytes that the heap may have pages for. `resident`: bytes of pages that the heap's
   /// file has now; the rest of `committed` is promised and not yet missing from what is "left".
-  static Budget now(std::uint64_t committed, std::uint64_t resident);
+  static Budget now(std::uint64_t committed, std::uint64_t resident, const MemoryLimits& limits = MemoryLimits());
 };
 
 /// Parses "512M", "8GiB", "1048576". Throws std::invalid_argument that names `what` and the value.

@@ -23,17 +23,28 @@ struct ExtentState {
   std::uint64_t run() const { return word >> 24; }  // kHead: extents in all; kTail: distance from the head
 };
 
+/// What one look through the extent table saw.
+struct ExtentCount {
+  std::uint64_t committed = 0;     // extents that may have pages
+  std::uint64_t idle = 0;          // of these: free, or of a large block that is free
+  std::uint64_t header_bytes = 0;  // of the blocks of those that hold small ones
+};
+
 /// This process's view of the extent table. Free extents are claimed and given back by CAS, one by
 /// one; a process that dies with some claimed has them given back by reclaim. Owned by the Heap;
 /// threads: any. All atomics here are seq_cst: none of it is on the fast path.
 class Extents {
  public:
-  explicit Extents(std::byte* base) : base_(base) {}
+  Extents(std::byte* base, int file) : base_(base), file_(file) {}
 
   SessionLayout& layout() const { return *reinterpret_cast<SessionLayout*>(base_); }
+  ProcessRecord& process(std::uint32_t slot) const {
+    return reinterpret_cast<ProcessRecord*>(base_ + layout().processes)[slot];
+  }
   ExtentRecord& record(std::uint64_t index) const {
     return reinterpret_cast<ExtentRecord*>(base_ + layout().extents)[index];
   }
+  ExtentState state(std::uint64_t index) const { return {record(index).state.load()}; }
   std::uint64_t touched() const { return layout().extents_touched.load(); }
 
   std::uint64_t data(std::uint64_t index) const { return layout().data + index * kExtentBytes; }
@@ -50,6 +61,10 @@ class Extents {
   bool is_header(BlockOffset block) const {
     return block.value >= layout().headers && block.value % kHeaderBytes == 0 && extent_of(block) < touched();
   }
+  BlockMemory memory() const { return BlockMemory(base_); }
+  BlockHeader::Kind kind(std::uint64_t index, std::uint32_t block) const {
+    return BlockHeader::kind(memory().header(header(index, block)).state.load(std::memory_order_acquire));
+  }
 
   /// The 64-bit words of the extent's free hints: bit n says that block n may be free. Only a hint: the
   /// truth is the block's state, so a bit set twice or in vain does no harm.
@@ -58,24 +73,34 @@ class Extents {
   }
   void set_hint(BlockOffset block) const;
 
-  /// Claims `count` neighbouring free extents for `owner`, those that have pages already first. Throws
-  /// OutOfSharedMemory where new pages would exceed the budget or the address space is used up.
-  std::uint64_t claim(std::uint64_t count, std::uint32_t owner) const;
+  /// Claims `count` neighbouring free extents that have pages already.
+  std::optional<std::uint64_t> claim_warm(std::uint64_t count, std::uint32_t owner) const;
+  /// Claims any. Throws OutOfSharedMemory where they, and `header_bytes` besides, would exceed the budget, or the
+  /// address space is used up: nothing is claimed then.
+  std::uint64_t claim_any(std::uint64_t count, std::uint32_t owner, std::uint64_t header_bytes) const;
 
   /// Makes a run free whose large block's header this process has turned to kUnused. Repeatable.
   void release_run(std::uint64_t head, bool punch) const;
   void release_one(std::uint64_t index, ExtentState expected, bool punch) const;
+  /// The same for the free large block of this run, if it still is one, in the name of `slot`.
+  bool release_free_run(std::uint64_t head, std::uint32_t slot, bool punch) const;
+  /// Gives idle extents back to the system, the last ones first, until at most `keep` are left.
+  void punch_idle(std::uint64_t keep, std::uint32_t slot) const;
+
+  /// Looks through the whole table, and sets the session's counters right.
+  ExtentCount recount() const;
+  void note_idle(std::int64_t change) const { layout().extents_idle.fetch_add(change); }
 
   /// Bytes of pages that the heap's file has now.
-  void set_file(int descriptor) { file_ = descriptor; }
   std::uint64_t resident() const;
 
  private:
-  std::optional<std::uint64_t> try_claim(std::uint64_t count, std::uint32_t owner, bool cold_too) const;
-  void check_budget(std::uint64_t new_extents) const;
+  enum class From { kWarm, kAny };
+  std::optional<std::uint64_t> try_claim(std::uint64_t count, std::uint32_t owner, From from) const;
+  void check_budget(std::uint64_t more_bytes, std::uint64_t asked) const;
 
   std::byte* base_;
-  int file_ = -1;
+  int file_;
 };
 
 }  // namespace shoal

@@ -15,7 +15,7 @@ namespace shoal {
 ///   | SessionLayout | process table | extent table | free hints | block headers | data |
 struct SessionLayout {
   static constexpr std::uint64_t kMagic = 0x316c616f6873'0a0dull;  // "shoal1" and a line end
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
 
   std::uint64_t magic;
   std::uint32_t version;
@@ -29,8 +29,13 @@ struct SessionLayout {
   std::uint64_t extent_count;
   std::int32_t root_pid;
   std::uint32_t reserved;
-  alignas(64) std::atomic<std::uint64_t> extents_touched;    // no extent at or past this index was ever used
+  alignas(64) std::atomic<std::uint64_t> extents_touched;  // no extent at or past this index was ever used
+  // These four are for decisions that may be a little off: a process can die between a change and its being
+  // counted. They are set right after every death, and before memory is refused (Extents::recount).
   alignas(64) std::atomic<std::uint64_t> extents_committed;  // extents that may have pages
+  std::atomic<std::int64_t> extents_idle;                    // of these: in no use at the moment
+  std::atomic<std::uint64_t> extents_peak;                   // most that were ever committed
+  std::atomic<std::uint64_t> header_bytes;                   // of the blocks of extents of small ones
   alignas(64) std::atomic<std::uint64_t> deaths;             // processes reclaimed after a death, ever
 };
 
@@ -53,7 +58,9 @@ struct ProcessRecord {
   std::atomic<std::uint32_t> children;  // how many it has started so far
   /// Tag of the dead process that it is giving back at this moment: whoever reclaims this one goes on with that.
   std::atomic<std::uint32_t> reclaiming;
-  std::uint8_t reserved[52];
+  /// Times that another process freed a large block of this one's: then it looks at its hints.
+  std::atomic<std::uint32_t> remote_frees;
+  std::uint8_t reserved[48];
 
   static std::uint64_t dead_by(ProcessTag reclaimer) { return kDead | std::uint64_t(reclaimer.word()) << 32; }
 };
@@ -77,7 +84,8 @@ struct ExtentRecord {
 
   std::atomic<std::uint64_t> state;
   std::atomic<std::uint64_t> hint_summary[8];  // one bit for each 64-bit word of the extent's free hints
-  std::uint8_t reserved[56];
+  std::atomic<std::uint32_t> used;             // kSmall: blocks from this index on were never handed out
+  std::uint8_t reserved[52];
 };
 
 static_assert(sizeof(ExtentRecord) == 128);

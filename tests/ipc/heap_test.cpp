@@ -28,11 +28,7 @@ bool is_filled(const Hold& hold, int byte) {
   return true;
 }
 
-Extents extents() {
-  Extents table(Session::current().base());
-  table.set_file(Session::current().descriptors().memory);
-  return table;
-}
+const Extents& extents() { return Session::current().heap().extents(); }
 
 }  // namespace
 
@@ -243,7 +239,7 @@ TEST_CASE("heap: killed at any marked point, a process leaves no bytes behind an
   }
   common.release();
   CHECK(heap_bytes_in_use() == before);
-  auto table = extents();
+  const Extents& table = extents();
   for (std::uint64_t i = 0; i < table.touched(); ++i)
     CHECK(ExtentState{table.record(i).state.load()}.use() != ExtentRecord::kClaimed);
 }

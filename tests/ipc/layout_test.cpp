@@ -53,12 +53,14 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
                FIELD(SessionLayout, hints), FIELD(SessionLayout, headers), FIELD(SessionLayout, data),
                FIELD(SessionLayout, extent_count), FIELD(SessionLayout, root_pid),
                FIELD(SessionLayout, extents_touched), FIELD(SessionLayout, extents_committed),
-               FIELD(SessionLayout, deaths)});
+               FIELD(SessionLayout, extents_idle), FIELD(SessionLayout, extents_peak),
+               FIELD(SessionLayout, header_bytes), FIELD(SessionLayout, deaths)});
   CHECK(documented("heap.md", "ProcessRecord") == Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation),
                                                          FIELD(ProcessRecord, pid), FIELD(ProcessRecord, start_time),
                                                          FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
                                                          FIELD(ProcessRecord, name)});
-  CHECK(documented("heap.md", "ExtentRecord") == Fields{FIELD(ExtentRecord, state), FIELD(ExtentRecord, hint_summary)});
+  CHECK(documented("heap.md", "ExtentRecord") ==
+        Fields{FIELD(ExtentRecord, state), FIELD(ExtentRecord, hint_summary), FIELD(ExtentRecord, used)});
   CHECK(documented("heap.md", "BlockHeader") == Fields{FIELD(BlockHeader, state), FIELD(BlockHeader, size),
                                                        FIELD(BlockHeader, payload), FIELD(BlockHeader, overflow),
                                                        FIELD(BlockHeader, type), FIELD(BlockHeader, holds)});

@@ -1,0 +1,83 @@
+// What this process has in the shared heap to allocate from: its extents, and which of their blocks are free.
+#pragma once
+
+#include <shoal/ipc/heap/extents.h>
+#include <shoal/ipc/heap/size_class.h>
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace shoal {
+
+/// A block that is free and this process's to make live, and where its bytes are.
+struct FreeBlock {
+  BlockOffset block;
+  std::uint64_t payload = 0;
+};
+
+/// Process-local. Only the owner of an extent allocates in it, so nothing here needs a lock that another process could
+/// die with; `mutex` is for the threads of this one, and is held by the caller of everything but the functions that
+/// say otherwise. Blocks in the lists are *probably* free: their state says whether they are. Owned by the Heap. When
+/// this process dies its extents are taken over or given back; see Heap::reclaim_extents.
+class BlockCache {
+ public:
+  BlockCache(std::byte* base, int file) : extents_(base, file) {}
+
+  std::mutex mutex;
+  const Extents& extents() const { return extents_; }
+
+  FreeBlock take_small(std::uint32_t size_class);
+  FreeBlock take_large(std::uint64_t run);
+
+  /// A block of this process's own is free. `extent` is the state of the extent that it lies in.
+  void put(BlockOffset block, ExtentState extent) noexcept;
+
+  /// Gives idle extents back to the system until the session has at most `keep` of them.
+  void trim(std::uint64_t keep);
+
+  /// Gives back what is above the high-water mark, if anything is. One look at two counters if not. Called without the
+  /// mutex.
+  void trim_above_mark();
+  /// Idle extents that a session with this many committed ones keeps: SHOAL_KEEP_IDLE bytes (512 MiB), or an eighth of
+  /// what is committed where that is more.
+  static std::uint64_t idle_mark(std::uint64_t committed);
+
+ private:
+  struct Small {
+    std::vector<BlockOffset> free;       // freed by this process, last one first: still in its CPU's cache
+    std::vector<std::uint64_t> extents;  // owned by this process
+    std::size_t next_to_collect = 0;
+    std::size_t freed_since_sweep = 0;
+    std::uint64_t fresh_extent = 0;
+    std::uint32_t fresh_next = 0, fresh_end = 0;  // blocks of it that were never handed out
+  };
+  struct Large {
+    std::vector<std::uint64_t> heads;  // owned by this process
+    std::vector<std::uint64_t> free;
+  };
+
+  void put_small(BlockOffset block, std::uint32_t size_class);
+  void refill(std::uint32_t size_class);
+  bool collect_hints(std::uint64_t extent, std::uint32_t size_class);
+  bool adopt_orphan(std::uint32_t size_class);
+  void sweep(std::uint32_t size_class);
+  bool release_if_empty(std::uint64_t extent, std::uint32_t size_class);
+  void release_empty_orphans();
+
+  bool take_head(std::uint64_t head, std::uint64_t run);
+  bool owns_head(std::uint64_t head, std::uint64_t run) const;
+  bool collect_large();
+  bool free_up(std::uint64_t count);
+
+  std::uint64_t claim(std::uint64_t count, std::uint64_t header_bytes);
+
+  Extents extents_;
+  std::array<Small, SizeClass::kSmallCount> small_;
+  std::unordered_map<std::uint64_t, Large> large_;  // by run length
+  std::uint32_t seen_remote_frees_ = 0;
+};
+
+}  // namespace shoal

@@ -1,0 +1,150 @@
+// The part of BlockCache for blocks that are runs of extents, and for where extents come from and go.
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/heap/block_cache.h>
+#include <shoal/ipc/heap/budget.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/session.h>
+
+#include <cstdlib>
+#include <new>
+
+namespace shoal {
+
+bool BlockCache::owns_head(std::uint64_t head, std::uint64_t run) const {
+  return extents_.state(head).word ==
+         ExtentState::make(ExtentRecord::kHead, Session::current().self().slot(), 0, run).word;
+}
+
+bool BlockCache::take_head(std::uint64_t head, std::uint64_t run) {
+  BlockHeader& block = extents_.memory().header(extents_.header(head, 0));
+  std::uint64_t seen = block.state.load(std::memory_order_acquire);
+  // Another process may have trimmed the run away, and the extent be somebody else's by now. Looked at after `seen`:
+  // were it given away later than this line, the state would change, and the CAS fail.
+  if (BlockHeader::kind(seen) != BlockHeader::kFree || !owns_head(head, run)) return false;
+  std::uint64_t closing = BlockHeader::with(seen, BlockHeader::kClosing, Session::current().self().slot());
+  return block.state.compare_exchange_strong(seen, closing, std::memory_order_acq_rel);
+}
+
+FreeBlock BlockCache::take_large(std::uint64_t run) {
+  Large& large = large_[run];
+  do {
+    while (!large.free.empty()) {
+      std::uint64_t head = large.free.back();
+      large.free.pop_back();
+      if (!take_head(head, run)) continue;
+      extents_.note_idle(-std::int64_t(run));
+      return {extents_.header(head, 0), extents_.data(head)};
+    }
+  } while (collect_large());
+  if (large.heads.size() == large.heads.capacity())
+    std::erase_if(large.heads, [&](std::uint64_t head) { return !owns_head(head, run); });
+  large.heads.reserve(large.heads.size() + 1);
+  const std::uint32_t owner = Session::current().self().slot();
+  const std::uint64_t head = claim(run, 0);
+  SHOAL_KILL_POINT("heap.large.claimed");
+  extents_.record(head).state = ExtentState::make(ExtentRecord::kHead, owner, 0, run).word;
+  for (std::uint64_t distance = 1; distance < run; ++distance)
+    extents_.record(head + distance).state = ExtentState::make(ExtentRecord::kTail, owner, 0, distance).word;
+  SHOAL_KILL_POINT("heap.large.marked");
+  large.heads.push_back(head);
+  return {extents_.header(head, 0), extents_.data(head)};
+}
+
+void BlockCache::put(BlockOffset block, ExtentState extent) noexcept {
+  try {
+    if (extent.use() == ExtentRecord::kSmall)
+      put_small(block, extent.size_class());
+    else
+      large_[extent.run()].free.push_back(extents_.extent_of(block));
+  } catch (const std::bad_alloc&) {
+    // Out of private memory: a hint does as well.
+    extents_.set_hint(block);
+    extents_.process(extent.owner()).remote_frees.fetch_add(1);
+  }
+}
+
+bool BlockCache::collect_large() {
+  // Bumped after the hint is set: one that is not seen here is seen at the next call.
+  std::uint32_t frees = extents_.process(Session::current().self().slot()).remote_frees.load();
+  if (frees == seen_remote_frees_) return false;
+  seen_remote_frees_ = frees;
+  for (auto& [run, large] : large_) {
+    std::erase_if(large.heads, [&, run = run](std::uint64_t head) { return !owns_head(head, run); });
+    for (std::uint64_t head : large.heads)
+      if (extents_.record(head).hint_summary[0].exchange(0) != 0 && extents_.hints(head)[0].exchange(0) != 0)
+        large.free.push_back(head);
+  }
+  return true;
+}
+
+bool BlockCache::free_up(std::uint64_t count) {
+  const std::uint32_t slot = Session::current().self().slot();
+  std::uint64_t best = 0, best_run = ~0ull, idle = 0;
+  for (std::uint64_t i = 0, end = extents_.touched(); i < end; ++i) {
+    ExtentState seen = extents_.state(i);
+    idle += seen.use() == ExtentRecord::kWarm;
+    if (seen.use() != ExtentRecord::kHead || extents_.kind(i, 0) != BlockHeader::kFree) continue;
+    idle += seen.run();
+    if (seen.run() >= count && seen.run() < best_run) best = i, best_run = seen.run();
+  }
+  if (best_run != ~0ull) return extents_.release_free_run(best, slot, false);
+  if (idle < count) return false;
+  // No single one is long enough, but some may be neighbours.
+  for (std::uint64_t i = 0, end = extents_.touched(); i < end; ++i)
+    if (extents_.state(i).use() == ExtentRecord::kHead) extents_.release_free_run(i, slot, false);
+  return true;
+}
+
+std::uint64_t BlockCache::claim(std::uint64_t count, std::uint64_t header_bytes) {
+  const std::uint32_t owner = Session::current().self().slot();
+  // Case 1: free extents that have pages.
+  if (auto found = extents_.claim_warm(count, owner)) return *found;
+  // Case 2: extents of small blocks that are all free by now.
+  for (std::uint32_t size_class = 0; size_class < SizeClass::kSmallCount; ++size_class) {
+    Small& small = small_[size_class];
+    for (std::uint64_t extent : small.extents) collect_hints(extent, size_class);
+    if (small.freed_since_sweep >= SizeClass::blocks(size_class) && small.freed_since_sweep >= small.free.size() / 8)
+      sweep(size_class);
+  }
+  if (auto found = extents_.claim_warm(count, owner)) return *found;
+  // Case 3: large blocks that are free, whoever keeps them.
+  if (extents_.layout().extents_idle.load() >= std::int64_t(count) && free_up(count))
+    if (auto found = extents_.claim_warm(count, owner)) return *found;
+  // Case 4: fresh ones; over the budget, after all that is idle has gone back.
+  try {
+    return extents_.claim_any(count, owner, header_bytes);
+  } catch (const OutOfSharedMemory&) {
+    extents_.punch_idle(0, owner);
+    return extents_.claim_any(count, owner, header_bytes);
+  }
+}
+
+void BlockCache::trim(std::uint64_t keep) {
+  for (std::uint32_t size_class = 0; size_class < SizeClass::kSmallCount; ++size_class) {
+    for (std::uint64_t extent : small_[size_class].extents) collect_hints(extent, size_class);
+    if (!small_[size_class].extents.empty()) sweep(size_class);
+  }
+  release_empty_orphans();
+  extents_.punch_idle(keep, Session::current().self().slot());
+}
+
+std::uint64_t BlockCache::idle_mark(std::uint64_t committed) {
+  static const std::uint64_t least = [] {
+    const char* setting = std::getenv("SHOAL_KEEP_IDLE");
+    return (setting ? parse_bytes(setting, "SHOAL_KEEP_IDLE") : 512u << 20) / kExtentBytes;
+  }();
+  return std::max(least, committed / 8);
+}
+
+void BlockCache::trim_above_mark() {
+  const SessionLayout& layout = extents_.layout();
+  const std::int64_t idle = layout.extents_idle.load();
+  if (idle <= std::int64_t(idle_mark(layout.extents_committed.load()))) return;
+  // The counters may be wrong; this sets them right, so that it is not done in vain a second time.
+  const ExtentCount count = extents_.recount();
+  const std::uint64_t mark = idle_mark(count.committed);
+  // A quarter below the mark, so that the next free does not find it exceeded again.
+  if (count.idle > mark) extents_.punch_idle(mark - mark / 4, Session::current().self().slot());
+}
+
+}  // namespace shoal

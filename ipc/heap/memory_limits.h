@@ -1,0 +1,35 @@
+// What the kernel says is left of memory: of the machine's, and of the cgroup's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace shoal {
+
+/// Reads the kernel's files below `root`: "" is this machine, a test brings a folder with a /proc and a
+/// /sys/fs/cgroup of its own. Plain value; any thread of any process; nothing is kept between calls, since limits
+/// change while a program runs.
+class MemoryLimits {
+ public:
+  explicit MemoryLimits(std::string root = "") : root_(std::move(root)) {}
+
+  /// MemAvailable of /proc/meminfo: what can be taken without pushing anything out but page cache.
+  std::optional<std::uint64_t> machine_left() const;
+
+  /// The least that any cgroup from this process's up to the root has left, in version 2 or 1, whichever the memory
+  /// controller is mounted in. Nothing where none of them has a limit.
+  std::optional<std::uint64_t> cgroup_left() const;
+
+ private:
+  /// One mounted cgroup hierarchy: where, and which part of the hierarchy that is.
+  struct Mount {
+    std::string point, part;
+  };
+  std::optional<Mount> find_mount(bool version_2) const;
+  std::optional<std::uint64_t> least_left(const Mount& mount, const std::string& path, bool version_2) const;
+
+  std::string root_;
+};
+
+}  // namespace shoal
