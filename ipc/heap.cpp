@@ -1,6 +1,7 @@
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap/block_cache.h>
 #include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/pipe/end.h>
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/session.h>
 
@@ -93,6 +94,7 @@ void Heap::finish_close(BlockOffset block) noexcept {
   SHOAL_KILL_POINT("heap.close.start");
   BlockHeader& header = memory_.header(block);
   if (header.type == BlockType::kRing) Ring::drain(*this, block);
+  if (header.type == BlockType::kPipeEnd) pipe_end::close(*this, block);
   // Chunks are freed before they are unlinked, so a repetition finds them; what it finds may be
   // somebody else's by then, which the checks tell.
   while (std::uint64_t next = header.overflow.load()) {
@@ -237,9 +239,11 @@ std::byte* Hold::data() const noexcept { return Session::current().heap().memory
 
 std::size_t Hold::size() const noexcept { return Session::current().heap().memory().header(ref_.block).size; }
 
-Hold Hold::share() const {
+Hold Hold::share() const { return share_of(ref_.block); }
+
+Hold Hold::share_of(BlockOffset block) {
   Session& session = Session::current();
-  return Hold(session.heap().add_hold(ref_.block, session.self().word()));
+  return Hold(session.heap().add_hold(block, session.self().word()));
 }
 
 HoldRef Hold::share_in_transit() const {

@@ -44,6 +44,8 @@ class Hold {
   HoldRef into_transit() &&;
   /// A further hold on the block for a message.
   HoldRef share_in_transit() const;
+  /// A hold of this process on a block that another block keeps alive, which this process holds.
+  static Hold share_of(BlockOffset block);
   /// Takes over a hold that came in a message, or that a message not sent has to give up. The caller
   /// has validated that it names one.
   static Hold from_transit(const HoldRef& ref) noexcept;

@@ -324,10 +324,13 @@ Decoder Received::decoder() && {
   return Decoder({bytes, size_}, std::move(handles_));
 }
 
-void Ring::close() {
-  layout().closed.store(1);
-  layout().not_empty.notify_all();
-  layout().not_full.notify_all();
+void Ring::close() { close(Session::current().heap(), hold_.block()); }
+
+void Ring::close(Heap& heap, BlockOffset block) noexcept {
+  auto& layout = *reinterpret_cast<RingLayout*>(heap.memory().payload(block));
+  layout.closed.store(1);
+  layout.not_empty.notify_all();
+  layout.not_full.notify_all();
 }
 
 bool Ring::is_closed() const { return layout().closed.load() != 0; }

@@ -67,6 +67,8 @@ class Ring {
   /// What changes when a message is put, for waiting on several rings.
   EventWord& message_event() const { return layout().not_empty; }
 
+  /// Closes a ring that the caller keeps alive somehow.
+  static void close(Heap& heap, BlockOffset block) noexcept;
   /// Empties a ring that nobody holds any more. Repeatable.
   static void drain(Heap& heap, BlockOffset block) noexcept;
   /// Repairs the cells that a dead process was working on.

@@ -1,6 +1,7 @@
 // The pictures of shared structures in docs/ are what the code says.
 #include <fmt/format.h>
 #include <shoal/ipc/heap/block.h>
+#include <shoal/ipc/pipe/end.h>
 #include <shoal/ipc/ring/layout.h>
 #include <shoal/ipc/session/layout.h>
 
@@ -76,6 +77,12 @@ TEST_CASE("layout: docs/ring.md shows the ring's structures as they are") {
   CHECK(documented("ring.md", "RingCell") == Fields{FIELD(RingCell, state), FIELD(RingCell, size),
                                                     FIELD(RingCell, handles), FIELD(RingCell, flags),
                                                     FIELD(RingCell, sender), FIELD(RingCell, contents)});
+}
+
+TEST_CASE("layout: docs/ring.md shows the pipe's end as it is") {
+  CHECK(documented("ring.md", "PipeEndLayout") == Fields{FIELD(PipeEndLayout, magic), FIELD(PipeEndLayout, version),
+                                                         FIELD(PipeEndLayout, owner), FIELD(PipeEndLayout, in),
+                                                         FIELD(PipeEndLayout, out)});
 }
 
 TEST_CASE("layout: the versions that docs/ names are the code's") {

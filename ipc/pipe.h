@@ -1,0 +1,88 @@
+// Pipe<T>: two connected ends.
+#pragma once
+
+#include <shoal/ipc/codec.h>
+#include <shoal/ipc/pipe/any_connection.h>
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace shoal {
+
+/// One end of a pipe, as multiprocessing.Connection. A handle: a copy is the same end, also in another
+/// process (connections are encodable). Threads and processes: any, at once; messages come in the order
+/// in which they were sent. When nobody has the other end any more, because all closed it, let go of it or
+/// died, recv() gets what was sent and then throws EndOfFile, and send() throws BrokenPipe.
+template <class T>
+class Connection : public AnyConnection {
+ public:
+  /// Waits for room. Throws BrokenPipe, OutOfSharedMemory, and what encoding throws.
+  void send(const T& value) const { send_until(value, Deadline::never()); }
+  /// The same; TimeoutError after `timeout`.
+  void send(const T& value, std::chrono::nanoseconds timeout) const { send_until(value, Deadline::after(timeout)); }
+  /// False where there is no room now.
+  bool try_send(const T& value) const {
+    Encoder message;
+    encode(message, value);
+    return AnyConnection::try_send(message);
+  }
+
+  /// Waits for a value. Throws EndOfFile, DecodeError.
+  T recv() const { return *recv_until(Deadline::never(), "recv"); }
+  /// The same; TimeoutError after `timeout`.
+  T recv(std::chrono::nanoseconds timeout) const {
+    std::optional<T> value = recv_until(Deadline::after(timeout), "recv");
+    if (!value) throw TimeoutError("Connection::recv: timed out");
+    return std::move(*value);
+  }
+  /// Nothing where there is no value now.
+  std::optional<T> try_recv() const { return recv_until(Deadline::now(), "try_recv"); }
+
+ private:
+  template <class U>
+  friend struct Pipe;
+  friend struct Codec<Connection>;
+  explicit Connection(Hold end) : AnyConnection(std::move(end), schema_of<T>()) {}
+
+  void send_until(const T& value, Deadline deadline) const {
+    Encoder message;
+    encode(message, value);
+    AnyConnection::send(message, deadline, "send");
+  }
+  std::optional<T> recv_until(Deadline deadline, const char* operation) const {
+    Received message;
+    if (!receive(message, deadline, operation)) return std::nullopt;
+    Decoder decoder = std::move(message).decoder();
+    std::optional<T> value(decode<T>(decoder));
+    decoder.finish();
+    return value;
+  }
+};
+
+/// Two ends: what is sent at one is received at the other. `auto [mine, theirs] = shoal::Pipe<int>();`
+/// Let go of the end that goes to another process, or the end of file never comes.
+template <class T>
+struct Pipe {
+  Connection<T> first;   ///< where options.duplex is false: only receives
+  Connection<T> second;  ///< where options.duplex is false: only sends
+
+  explicit Pipe(const PipeOptions& options = {}) : Pipe(AnyConnection::make(options, schema_of<T>())) {}
+
+ private:
+  explicit Pipe(std::pair<Hold, Hold> ends) : first(std::move(ends.first)), second(std::move(ends.second)) {}
+};
+
+template <class T>
+struct Codec<Connection<T>> {
+  static constexpr std::uint64_t schema() { return schema_hash("shoal::Connection", schema_of<T>()); }
+  static void encode(Encoder& encoder, const Connection<T>& connection) {
+    encoder.write(encoder.add(connection.end()));
+  }
+  static Connection<T> decode(Decoder& decoder) {
+    return Connection<T>(decoder.handle(decoder.read<std::uint32_t>()).share());
+  }
+};
+
+}  // namespace shoal

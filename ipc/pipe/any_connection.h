@@ -1,0 +1,86 @@
+// One end of a pipe, whatever the type of its messages.
+#pragma once
+
+#include <shoal/ipc/deadline.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/ring.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+
+/// The other end of the pipe is gone, and all that it had sent is received.
+class EndOfFile : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The other end of the pipe is gone: nobody would receive what is sent.
+class BrokenPipe : public Error {
+ public:
+  using Error::Error;
+};
+
+struct PipeOptions {
+  bool duplex = true;             ///< false: `first` only receives, `second` only sends
+  std::size_t capacity = 64;      ///< messages in each direction, 1 to 16,777,215
+  std::size_t byte_capacity = 0;  ///< bytes in each direction, as QueueOptions; 0: no limit
+};
+
+/// What is the same for every Connection<T>: see there.
+class AnyConnection {
+ public:
+  bool readable() const;  ///< whether this end can receive at all
+  bool writable() const;  ///< whether this end can send at all
+
+  /// Waits until recv() would not: a message is there, or the end of file. False after `timeout`.
+  bool poll(std::chrono::nanoseconds timeout = {}) const { return poll_until(Deadline::after(timeout)); }
+
+  /// This process gives up this end, for all copies of this handle. When all processes that had it did, or
+  /// died, the other end is told.
+  void close() noexcept;
+  bool closed() const noexcept;
+
+  /// A descriptor that is readable while recv() would not wait, for poll(), epoll and event loops. It is
+  /// an eventfd of this process, owned by the connection: do not read it, do not close it. The first call
+  /// starts a thread of shoal's own that watches for all connections of the process.
+  int fileno() const;
+
+ protected:
+  struct Core;
+  AnyConnection() = default;
+  explicit AnyConnection(Hold end, std::uint64_t schema);
+  static std::pair<Hold, Hold> make(const PipeOptions& options, std::uint64_t schema);
+
+  void send(Encoder& message, Deadline deadline, const char* operation) const;
+  bool try_send(Encoder& message) const;
+  bool receive(Received& message, Deadline deadline, const char* operation) const;
+  bool poll_until(Deadline deadline) const;
+  const Hold& end() const;
+
+ private:
+  template <class T>
+  friend struct Pipe;
+  friend std::vector<std::size_t> wait(std::span<const AnyConnection> connections, Deadline deadline);
+  friend class ReadinessWatch;
+  Core& core(const char* operation) const;
+  std::shared_ptr<Core> core_;
+};
+
+/// Waits until at least one of them is ready (see poll()). Returns the indices of those that are; none
+/// after `timeout`, or without connections. As multiprocessing.connection.wait.
+std::vector<std::size_t> wait(std::span<const AnyConnection> connections, Deadline deadline);
+inline std::vector<std::size_t> wait(std::span<const AnyConnection> connections) {
+  return wait(connections, Deadline::never());
+}
+inline std::vector<std::size_t> wait(std::span<const AnyConnection> connections, std::chrono::nanoseconds timeout) {
+  return wait(connections, Deadline::after(timeout));
+}
+
+}  // namespace shoal

@@ -1,0 +1,28 @@
+// What the handles of one connection share in one process. Not for users.
+#pragma once
+
+#include <shoal/ipc/fd.h>
+#include <shoal/ipc/pipe/any_connection.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+namespace shoal {
+
+/// The end is given up under the mutex; the rings stay for as long as somebody in this process may be using
+/// them: they are closed by then, so that nobody waits.
+struct AnyConnection::Core {
+  std::mutex mutex;
+  Hold end;
+  std::atomic<bool> closed{false};
+  std::optional<Ring> in, out;
+
+  // Of the ReadinessWatch, under its mutex.
+  std::atomic<bool> watched{false};
+  Fd ready;
+  std::uint32_t fork_count = 0;  // of the process that `ready` belongs to
+  bool signaled = false;         // `ready` is readable
+};
+
+}  // namespace shoal

@@ -1,0 +1,92 @@
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/pipe/readiness.h>
+#include <shoal/ipc/service_thread.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/sync/wait_any.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+namespace shoal {
+
+ReadinessWatch& ReadinessWatch::current() {
+  static std::mutex mutex;
+  static ReadinessWatch* instance = nullptr;
+  static pid_t process = 0;
+  std::lock_guard lock(mutex);
+  if (process != ::getpid()) {
+    instance = new ReadinessWatch;  // a parent's has a thread that is not here
+    process = ::getpid();
+    instance->start();
+  }
+  return *instance;
+}
+
+void ReadinessWatch::start() {
+  start_service_thread([this] { serve(); });
+}
+
+int ReadinessWatch::descriptor(const std::shared_ptr<Core>& core) {
+  std::lock_guard lock(mutex_);
+  const std::uint32_t fork_count = Session::current().fork_count();
+  if (core->ready && core->fork_count == fork_count) return core->ready.get();
+  Fd fresh(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fresh) throw SystemError("making an eventfd for a connection", errno, "raise the limit of descriptors");
+  core->ready = std::move(fresh);
+  core->fork_count = fork_count;
+  core->signaled = false;
+  watched_.push_back(core);
+  core->watched = true;
+  update(*core);
+  changed_.notify_all();
+  return core->ready.get();
+}
+
+void ReadinessWatch::look_again(Core& core) {
+  std::lock_guard lock(mutex_);
+  if (core.fork_count != Session::current().fork_count()) return;
+  update(core);
+  changed_.notify_all();
+}
+
+/// Makes the descriptor say what is. A message that comes after the look is seen by the thread.
+void ReadinessWatch::update(Core& core) {
+  const bool ready = core.closed || core.in->is_ready();
+  if (ready == core.signaled) return;
+  std::uint64_t one = 1;
+  // An eventfd that is written once and read once never blocks or fails.
+  ssize_t done = ready ? ::write(core.ready.get(), &one, sizeof one) : ::read(core.ready.get(), &one, sizeof one);
+  core.signaled = done == sizeof one ? ready : core.signaled;
+}
+
+void ReadinessWatch::serve() {
+  std::vector<PreparedEvent> events;
+  for (;;) {
+    events.clear();
+    events.push_back({&changed_, changed_.prepare()});
+    {
+      std::lock_guard lock(mutex_);
+      std::erase_if(watched_, [&](const std::weak_ptr<Core>& weak) {
+        auto core = weak.lock();
+        if (!core) return true;
+        if (core->signaled) return false;  // until it is received from
+        EventWord& event = core->in->message_event();
+        events.push_back({&event, event.prepare()});
+        update(*core);
+        return false;
+      });
+    }
+    // A ring that is gone meanwhile is still mapped memory. The slice: end of file by a death that nobody else
+    // notices.
+    sleep_on_any(events, kLivenessSlice);
+    for (std::size_t i = 1; i < events.size(); ++i) events[i].event->leave();
+    std::lock_guard lock(mutex_);
+    for (auto& weak : watched_)
+      if (auto core = weak.lock(); core && !core->signaled)
+        Session::current().reclaim_dead_holders(core->in->hold().block());
+  }
+}
+
+}  // namespace shoal

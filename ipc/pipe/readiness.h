@@ -1,0 +1,36 @@
+// Descriptors that become readable when a connection has something to receive. Not for users.
+#pragma once
+
+#include <shoal/ipc/pipe/core.h>
+#include <shoal/ipc/sync/event_word.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace shoal {
+
+/// One thread of this process that sleeps on the rings of all connections whose descriptor was asked for,
+/// and writes to their eventfds. The sending process knows nothing of it and pays nothing for it. There
+/// is one a process, never destroyed; a forked child makes its own. Threads: any.
+class ReadinessWatch {
+ public:
+  using Core = AnyConnection::Core;
+
+  static ReadinessWatch& current();
+  /// The connection's descriptor; makes it at the first call.
+  int descriptor(const std::shared_ptr<Core>& core);
+  /// Something was received from a watched connection, or it was closed.
+  void look_again(Core& core);
+
+ private:
+  void start();
+  void serve();
+  void update(Core& core);
+
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Core>> watched_;  // weak: a connection that is let go must close at once
+  EventWord changed_;                         // something was added, or has to be looked at again
+};
+
+}  // namespace shoal

@@ -1,0 +1,17 @@
+// Threads that shoal keeps for itself.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+
+namespace shoal {
+
+/// Starts a thread that lasts as long as this process, with all signals blocked: those are for the
+/// program's own threads. A forked child has none of them.
+void start_service_thread(std::function<void()> work);
+
+/// Whether this is one of them: for those who count threads that a fork would lose.
+bool is_service_thread(pid_t thread) noexcept;
+
+}  // namespace shoal
