@@ -5,9 +5,13 @@
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
+#include <shoal/ipc/joinable_queue.h>
 #include <shoal/ipc/lock.h>
+#include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/shared_bytes.h>
+#include <shoal/ipc/simple_queue.h>
 #include <shoal/runtime/current_process.h>
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/init.h>
