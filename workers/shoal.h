@@ -3,6 +3,7 @@
 
 #include <shoal/ipc/barrier.h>
 #include <shoal/ipc/codec.h>
+#include <shoal/ipc/descriptor.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/joinable_queue.h>

@@ -1,0 +1,232 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <shoal/ipc/descriptor/offers.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/service_thread.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/layout.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <new>
+
+namespace shoal {
+namespace {
+
+using Secret = std::uint64_t[2];
+
+DescriptorOffers* instance = nullptr;
+std::mutex instance_mutex;
+
+/// In the abstract name space: no file is left behind by whoever is killed. Other users may connect, too; without
+/// the secret they get nothing.
+std::pair<sockaddr_un, socklen_t> address_of(ProcessTag process) {
+  struct stat memory{};
+  ::fstat(Session::current().descriptors().memory, &memory);  // its inode names the session on this machine
+  std::string name = fmt::format("shoal-{:x}-{:x}-{:08x}", memory.st_dev, memory.st_ino, process.word());
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  return {address, socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+}
+
+Fd make_socket(const char* what_for) {
+  Fd made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!made)
+    throw SystemError(fmt::format("making a socket for {}", what_for), errno, "raise the limit of descriptors");
+  return made;
+}
+
+bool wait_readable(int descriptor, int timeout_ms) {
+  pollfd entry{descriptor, POLLIN, 0};
+  return ::poll(&entry, 1, timeout_ms) == 1;
+}
+
+/// One byte, 1 with a descriptor and 0 without.
+void send_descriptor(int connection, int descriptor) {
+  char found = descriptor >= 0;
+  iovec bytes{&found, 1};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
+  if (found) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  }
+  ::sendmsg(connection, &message, MSG_NOSIGNAL);  // a receiver that is gone needs nothing
+}
+
+Fd receive_descriptor(int connection) {
+  char found = 0;
+  iovec bytes{&found, 1};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (::recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != 1 || !found) return {};
+  int descriptor = -1;
+  if (cmsghdr* header = CMSG_FIRSTHDR(&message); header && header->cmsg_type == SCM_RIGHTS)
+    std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+  else  // the byte came and the descriptor did not: there was no room for it in this process's table
+    throw SystemError("receiving a descriptor", EMFILE, "raise the limit of descriptors (ulimit -n)");
+  return Fd(descriptor);
+}
+
+}  // namespace
+
+DescriptorOffers& DescriptorOffers::current() {
+  std::lock_guard lock(instance_mutex);
+  if (instance) return *instance;
+  static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+    // The child's copies of the duplicates are closed; the rest is its parent's, threads and locks included.
+    if (instance) {
+      for (Offer& offer : instance->offers_) offer.duplicate.reset();
+      instance->first_offer_.reset();
+    }
+    instance = nullptr;
+    new (&instance_mutex) std::mutex;
+  });
+  (void)registered;
+  auto* made = new DescriptorOffers;
+  try {
+    made->start();
+  } catch (...) {
+    delete made;
+    throw;
+  }
+  return *(instance = made);
+}
+
+void DescriptorOffers::start() {
+  first_offer_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!first_offer_) throw SystemError("making an eventfd", errno, "raise the limit of descriptors (ulimit -n)");
+  Fd listener = make_socket("descriptors in messages");
+  auto [address, length] = address_of(Session::current().self());
+  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(listener.get(), 64) != 0)
+    throw SystemError("listening for processes that fetch descriptors", errno);
+  start_service_thread([this, listener = std::make_shared<Fd>(std::move(listener))] { serve(std::move(*listener)); });
+}
+
+void DescriptorOffers::serve(Fd listener) {
+  constexpr int kForgetEvery = 1000, kForever = -1;  // ms
+  bool some_left = false;
+  for (;;) {
+    pollfd entries[] = {{listener.get(), POLLIN, 0}, {first_offer_.get(), POLLIN, 0}};
+    ::poll(entries, 2, some_left ? kForgetEvery : kForever);
+    std::uint64_t count;
+    if (entries[1].revents != 0 && ::read(first_offer_.get(), &count, sizeof count) < 0) continue;
+    if (entries[0].revents != 0) {
+      Fd connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (connection) answer(connection.get());
+    }
+    some_left = forget_fetched();
+  }
+}
+
+void DescriptorOffers::answer(int connection) {
+  constexpr int kPatience = 1000;  // ms: one that connects and says nothing must not keep the others waiting
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
+  if (peer.uid != ::geteuid() && peer.uid != 0) return;
+  Secret secret{};
+  if (!wait_readable(connection, kPatience) || ::recv(connection, secret, sizeof secret, 0) != sizeof secret) return;
+  Fd duplicate = duplicate_for(secret);
+  send_descriptor(connection, duplicate.get());
+}
+
+Fd DescriptorOffers::duplicate_for(const Secret& secret) {
+  std::lock_guard lock(mutex_);
+  for (const Offer& offer : offers_) {
+    auto& layout = *reinterpret_cast<const DescriptorOfferLayout*>(offer.block.data());
+    if (std::memcmp(layout.secret, secret, sizeof secret) == 0)
+      return Fd(::fcntl(offer.duplicate.get(), F_DUPFD_CLOEXEC, 0));
+  }
+  return {};
+}
+
+/// An offer whose only hold is the table's is in no message any more. False where none is left.
+bool DescriptorOffers::forget_fetched() {
+  const BlockMemory memory = Session::current().heap().memory();
+  std::lock_guard lock(mutex_);
+  std::erase_if(offers_, [&](const Offer& offer) {
+    int holds = 0;
+    memory.for_each_hold(offer.block.block(), [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
+      holds += hold.load(std::memory_order_acquire) != 0;
+      return holds < 2;
+    });
+    return holds < 2;
+  });
+  return !offers_.empty();
+}
+
+std::uint32_t DescriptorOffers::offer(int descriptor, Encoder& message) {
+  Offer offer{Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), allocate_shared(sizeof(DescriptorOfferLayout))};
+  if (!offer.duplicate)
+    throw SystemError(fmt::format("duplicating descriptor {} to send it", descriptor), errno,
+                      "raise the limit of descriptors (ulimit -n)");
+  auto* layout = new (offer.block.data()) DescriptorOfferLayout{};
+  layout->magic = DescriptorOfferLayout::kMagic;
+  layout->version = DescriptorOfferLayout::kVersion;
+  layout->sender = Session::current().self().word();
+  if (::getrandom(layout->secret, sizeof layout->secret, 0) != sizeof layout->secret)
+    throw SystemError("drawing a random number", errno);
+  const std::uint32_t handle = message.add(offer.block);  // first: an offer that nobody else holds is forgotten
+  std::lock_guard lock(mutex_);
+  offers_.push_back(std::move(offer));
+  std::uint64_t one = 1;
+  if (::write(first_offer_.get(), &one, sizeof one) != sizeof one)
+    throw SystemError("waking the thread that hands out descriptors", errno);
+  return handle;
+}
+
+Fd DescriptorOffers::fetch(const Hold& offer) {
+  if (offer.size() != sizeof(DescriptorOfferLayout)) throw DecodeError("this block of shared memory is no descriptor");
+  auto& layout = *reinterpret_cast<const DescriptorOfferLayout*>(offer.data());
+  if (layout.magic != DescriptorOfferLayout::kMagic || layout.version != DescriptorOfferLayout::kVersion)
+    throw DecodeError("this block of shared memory is no descriptor of this version");
+  Session& session = Session::current();
+  const ProcessTag sender = ProcessTag::from_word(layout.sender);
+  if (sender == session.self()) {
+    Fd own = current().duplicate_for(layout.secret);
+    if (!own) throw SystemError("duplicating a descriptor sent by this process", errno);
+    return own;
+  }
+  auto gone = [&] {
+    return PeerDied(fmt::format("the process that sent a descriptor (pid {}) ended before it was received",
+                                session.record(sender.slot()).pid.load()));
+  };
+  Fd connection = make_socket("fetching a descriptor");
+  auto [address, length] = address_of(sender);
+  if (::connect(connection.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) throw gone();
+  ::send(connection.get(), layout.secret, sizeof layout.secret, MSG_NOSIGNAL);
+  SHOAL_KILL_POINT("descriptor.fetch.asked");
+  constexpr int kPatience = 30'000;  // ms: the sender is stopped, or as good as
+  if (!wait_readable(connection.get(), kPatience))
+    throw TimeoutError(fmt::format("the process that sent a descriptor (pid {}) does not answer",
+                                   session.record(sender.slot()).pid.load()));
+  Fd received = receive_descriptor(connection.get());
+  if (!received) throw gone();
+  return received;
+}
+
+}  // namespace shoal

@@ -1,0 +1,59 @@
+// Descriptors that this process has sent and nobody has fetched yet. Not for users.
+#pragma once
+
+#include <shoal/ipc/codec/encoder.h>
+#include <shoal/ipc/fd.h>
+#include <shoal/ipc/heap.h>
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace shoal {
+
+/// In shared memory, in a block of its own that travels with the message: whoever has it may fetch the
+/// descriptor from the process named, by the secret.
+struct DescriptorOfferLayout {
+  static constexpr std::uint32_t kMagic = 0x63736564;  // "desc"
+  static constexpr std::uint32_t kVersion = 1;
+
+  std::uint32_t magic;
+  std::uint32_t version;
+  std::uint32_t sender;  // ProcessTag
+  std::uint32_t reserved;
+  std::uint64_t secret[2];
+};
+
+static_assert(sizeof(DescriptorOfferLayout) == 32);
+
+/// A table of duplicates, and a thread that hands them out over a Unix socket. There is no way to put a
+/// descriptor into shared memory, and pidfd_getfd() is forbidden between processes that do not descend
+/// from each other on many systems: so the receiver asks the sender. One a process, never destroyed; a
+/// forked child closes its copies and has its own. Threads: any.
+class DescriptorOffers {
+ public:
+  static DescriptorOffers& current();
+
+  /// Makes an offer and lets it travel with the message; returns the handle's index. Keeps a duplicate for
+  /// as long as anyone else has the offer.
+  std::uint32_t offer(int descriptor, Encoder& message);
+  /// Throws PeerDied where the sender is gone, DecodeError where the block is no offer.
+  static Fd fetch(const Hold& offer);
+
+ private:
+  struct Offer {
+    Fd duplicate;
+    Hold block;
+  };
+  void start();
+  void serve(Fd listener);
+  void answer(int connection);
+  bool forget_fetched();
+  Fd duplicate_for(const std::uint64_t (&secret)[2]);
+
+  Fd first_offer_;  // an eventfd: there is something to be forgotten one day
+  std::mutex mutex_;
+  std::vector<Offer> offers_;
+};
+
+}  // namespace shoal

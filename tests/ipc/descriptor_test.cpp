@@ -1,0 +1,201 @@
+// Descriptors in messages. Each test is in processes of its own: the thread that hands out descriptors stays as
+// long as its process.
+#include <fcntl.h>
+#include <shoal/ipc/descriptor.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/pipe.h>
+#include <shoal/ipc/queue.h>
+#include <shoal/ipc/session.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iterator>
+#include <thread>
+
+#include "tests/support/catch.h"
+#include "tests/support/forked.h"
+#include "tests/support/guard.h"
+
+using namespace shoal;
+using namespace std::chrono_literals;
+using shoal::test::Forked;
+
+namespace {
+
+std::pair<Fd, Fd> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("pipe2", errno);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+void require(bool condition, const char* what) {
+  if (!condition) throw Error(what);
+}
+
+std::size_t open_descriptors() {
+  return std::size_t(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+}  // namespace
+
+TEST_CASE("descriptor: what one process opened, another one writes to") {
+  Pipe<Descriptor> pipe;
+  Queue<int> done(1);
+  Forked sender([&] {
+    pipe.second.close();
+    auto [in, out] = make_pipe();
+    pipe.first.send(Descriptor(std::move(out)));
+    char text[6]{};
+    require(::read(in.get(), text, 5) == 5, "nothing came through the descriptor");
+    require(std::string(text) == "hello", "something else came through the descriptor");
+    require(::read(in.get(), text, 5) == 0, "a duplicate of the descriptor is open still");
+    done.put(1);
+  });
+  Forked receiver([&] {
+    pipe.first.close();
+    Descriptor got = pipe.second.recv();
+    require(::fcntl(got.get(), F_GETFD) == FD_CLOEXEC, "the descriptor is not CLOEXEC");
+    require(::write(got.get(), "hello", 5) == 5, "the descriptor cannot be written to");
+  });
+  CHECK(receiver.join() == 0);
+  CHECK(done.get() == 1);
+  CHECK(sender.join() == 0);
+}
+
+TEST_CASE("descriptor: many in one message and among other values, to the sender itself too") {
+  Forked child([] {
+    struct Files {
+      std::string name;
+      std::vector<Descriptor> open;
+    };
+    Queue<Files> queue(1);
+    auto [in, out] = make_pipe();
+    const Descriptor reading(std::move(in)), writing(std::move(out));
+    queue.put({"both", {reading, writing, Descriptor::duplicate_of(writing.get())}});
+    Files got = queue.get();
+    require(got.name == "both" && got.open.size() == 3, "the message is another one");
+    require(::write(got.open[2].get(), "x", 1) == 1, "not writable");
+    char byte;
+    require(::read(got.open[0].get(), &byte, 1) == 1 && byte == 'x', "not readable");
+  });
+  CHECK(child.join() == 0);
+}
+
+TEST_CASE("descriptor: an empty or a closed one is refused before anything is sent") {
+  Forked child([] {
+    Queue<Descriptor> queue(1);
+    try {
+      queue.put(Descriptor());
+      throw Error("sent");
+    } catch (const std::invalid_argument&) {
+    }
+    try {
+      Descriptor::duplicate_of(4000);
+      throw Error("duplicated");
+    } catch (const SystemError& error) {
+      require(error.error_number() == EBADF, "another errno");
+    }
+    require(queue.empty(), "not empty");
+  });
+  CHECK(child.join() == 0);
+}
+
+TEST_CASE("descriptor: if its sender is dead it is PeerDied, with the sender's pid") {
+  Queue<Descriptor> queue(1);
+  pid_t sender_pid = 0;
+  {
+    Forked sender([&] {
+      queue.put(Descriptor::duplicate_of(0));
+      ::kill(::getpid(), SIGKILL);
+    });
+    sender_pid = sender.pid();
+    sender.join();
+  }
+  CHECK_THROWS_WITH(queue.get(), ContainsSubstring("pid " + std::to_string(sender_pid)));
+}
+
+TEST_CASE("descriptor: a sender that waits for its receiver is stopped and goes on: the descriptor arrives") {
+  Queue<Descriptor> queue(1);
+  Queue<int> received(1);
+  Forked sender([&] {
+    queue.put(Descriptor::duplicate_of(0));
+    ::kill(::getpid(), SIGSTOP);
+    received.get();
+  });
+  Forked receiver([&] {
+    require(bool(queue.get()), "nothing");
+    received.put(1);
+  });
+  int status;
+  REQUIRE(::waitpid(sender.pid(), &status, WUNTRACED) == sender.pid());
+  sender.signal(SIGCONT);
+  CHECK(receiver.join() == 0);
+  CHECK(sender.join() == 0);
+}
+
+TEST_CASE("descriptor: those that are never received are closed when their message is gone") {
+  Forked child([] {
+    {
+      Queue<Descriptor> warm_up(1);
+      warm_up.put(Descriptor::duplicate_of(0));
+      warm_up.get();
+    }
+    std::size_t before = 0;
+    {
+      Queue<Descriptor> queue(20);
+      before = open_descriptors();
+      for (int i = 0; i < 20; ++i) queue.put(Descriptor::duplicate_of(0));
+      require(open_descriptors() >= before + 19, "no duplicates");  // the warm-up's may be gone meanwhile
+    }
+    while (open_descriptors() > before) std::this_thread::yield();  // the watchdog ends it if this never comes
+  });
+  CHECK(child.join() == 0);
+}
+
+TEST_CASE("descriptor: a receiver killed while it asks harms nobody") {
+  Queue<Descriptor> queue(4);
+  Queue<int> go_on(1);
+  Forked sender([&] {
+    for (int i = 0; i < 2; ++i) queue.put(Descriptor::duplicate_of(0));
+    go_on.get();
+  });
+  {
+    Forked victim([&] {
+      kill_at("descriptor.fetch.asked");
+      queue.get();
+    });
+    CHECK(victim.join() == -SIGKILL);
+  }
+  Forked receiver([&] { require(bool(queue.get()), "nothing"); });
+  CHECK(receiver.join() == 0);
+  go_on.put(1);
+  CHECK(sender.join() == 0);
+}
+
+TEST_CASE("descriptor: with no descriptor left, the receiver says so") {
+  Queue<Descriptor> queue(1);
+  Queue<int> received(1);
+  Forked sender([&] {
+    queue.put(Descriptor::duplicate_of(0));
+    received.get();
+  });
+  Forked receiver([&] {
+    rlimit limit{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    int last = -1;
+    for (int fresh; (fresh = ::dup(0)) >= 0;) last = fresh;
+    ::close(last);  // for the socket
+    try {
+      queue.get();
+      throw Error("received");
+    } catch (const SystemError& error) {
+      require(error.error_number() == EMFILE, "another errno");
+    }
+  });
+  CHECK(receiver.join() == 0);
+  received.put(1);
+  CHECK(sender.join() == 0);
+}
