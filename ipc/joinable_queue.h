@@ -37,7 +37,10 @@ class JoinableQueue : public Queue<T> {
 
 template <class T>
 struct Codec<JoinableQueue<T>> {
-  static constexpr std::uint64_t schema() { return schema_hash("shoal::JoinableQueue", schema_of<T>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("shoal::JoinableQueue", schema_of<T, Outer...>());
+  }
   static void encode(Encoder& encoder, const JoinableQueue<T>& queue) { Codec<Queue<T>>::encode(encoder, queue); }
   static JoinableQueue<T> decode(Decoder& decoder) { return JoinableQueue<T>(Codec<Queue<T>>::decode(decoder)); }
 };

@@ -76,7 +76,10 @@ struct Pipe {
 
 template <class T>
 struct Codec<Connection<T>> {
-  static constexpr std::uint64_t schema() { return schema_hash("shoal::Connection", schema_of<T>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("shoal::Connection", schema_of<T, Outer...>());
+  }
   static void encode(Encoder& encoder, const Connection<T>& connection) {
     encoder.write(encoder.add(connection.end()));
   }

@@ -115,7 +115,10 @@ class Queue {
 template <class T>
 struct Codec<Queue<T>> {
   static constexpr std::uint32_t kNoTasks = ~0u;
-  static constexpr std::uint64_t schema() { return schema_hash("shoal::Queue", schema_of<T>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("shoal::Queue", schema_of<T, Outer...>());
+  }
   static void encode(Encoder& encoder, const Queue<T>& queue) {
     encoder.write(encoder.add(queue.ring_->hold()));
     encoder.write(queue.tasks_ ? encoder.add(queue.tasks_->hold()) : kNoTasks);

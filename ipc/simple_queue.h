@@ -27,7 +27,10 @@ class SimpleQueue {
 
 template <class T>
 struct Codec<SimpleQueue<T>> {
-  static constexpr std::uint64_t schema() { return schema_hash("shoal::SimpleQueue", schema_of<T>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("shoal::SimpleQueue", schema_of<T, Outer...>());
+  }
   static void encode(Encoder& encoder, const SimpleQueue<T>& queue) { shoal::encode(encoder, queue.queue_); }
   static SimpleQueue<T> decode(Decoder& decoder) { return SimpleQueue<T>(shoal::decode<Queue<T>>(decoder)); }
 };

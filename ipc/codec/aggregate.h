@@ -10,8 +10,8 @@
 
 namespace shoal {
 
-/// Structs without constructors, bases or private members, of at most 40 members. Arrays
-/// inside (`int a[3]`) are not among them: std::array is.
+/// Structs without constructors, bases, bit-fields or private members, of at most 40 members. C arrays inside
+/// (`char name[16]`) may have up to 512 elements together.
 template <class T>
 concept PlainAggregate = std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_polymorphic_v<T> &&
                          !requires { std::tuple_size<T>::value; };
@@ -24,16 +24,37 @@ struct MemberNotEncodable {
                 "give Member a shoal::Codec, or leave it out");
 };
 
+/// A C array, as a member of an aggregate only: no function can return one.
+template <class T, std::size_t N>
+struct Codec<T[N]> {
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("array", schema_of<T, Outer...>(), std::uint64_t(N));
+  }
+  static void encode(Encoder& encoder, const T (&value)[N]) {
+    for (const T& element : value) shoal::encode(encoder, element);
+  }
+  static void decode_into(Decoder& decoder, T (&value)[N]) {
+    Decoder::Level level(decoder);
+    for (T& element : value)
+      if constexpr (std::is_array_v<T>)
+        Codec<T>::decode_into(decoder, element);
+      else
+        element = shoal::decode<T>(decoder);
+  }
+};
+
 template <PlainAggregate T>
 struct Codec<T> {
   static constexpr std::size_t kMembers = kMembersOf<T>;
   template <std::size_t I>
   using Member = MemberOf<I, T>;
 
+  template <class... Outer>
   static constexpr std::uint64_t schema() {
     return for_members([]<std::size_t... I>(std::index_sequence<I...>) {
       (void(sizeof(MemberNotEncodable<T, Member<I>, I>)), ...);
-      return schema_hash("aggregate", schema_of<Member<I>>()...);
+      return schema_hash("aggregate", schema_of<Member<I>, Outer...>()...);
     });
   }
   static void encode(Encoder& encoder, const T& value) {
@@ -45,11 +66,28 @@ struct Codec<T> {
   }
   static T decode(Decoder& decoder) {
     return for_members([&]<std::size_t... I>(std::index_sequence<I...>) {
-      return T{shoal::decode<Member<I>>(decoder)...};  // braces: evaluated in order
+      if constexpr ((std::is_array_v<Member<I>> || ...)) {
+        static_assert(std::is_default_constructible_v<T>,
+                      "shoal: an aggregate with a C array among its members is made first and filled then: all its "
+                      "members need a default. Or use std::array");
+        T value{};
+        const auto members = members_of(value);
+        (decode_member<Member<I>>(decoder, std::get<I>(members)), ...);
+        return value;
+      } else {
+        return T{shoal::decode<Member<I>>(decoder)...};  // braces: evaluated in order
+      }
     });
   }
 
  private:
+  template <class M>
+  static void decode_member(Decoder& decoder, M& member) {
+    if constexpr (std::is_array_v<M>)
+      Codec<M>::decode_into(decoder, member);
+    else
+      member = shoal::decode<M>(decoder);
+  }
   template <class Body>
   static constexpr decltype(auto) for_members(Body&& body) {
     return body(std::make_index_sequence<kMembers>());

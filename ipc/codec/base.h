@@ -5,7 +5,10 @@
 #include <shoal/ipc/codec/encoder.h>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -16,7 +19,8 @@ namespace shoal {
 ///   static void encode(Encoder&, const T&);
 ///   static T decode(Decoder&);
 /// There are ones for arithmetic types, enums, std types (std_types.h), plain aggregates (aggregate.h),
-/// shoal's handles, and, with tensors/, for at::Tensor.
+/// shoal's handles, and, with tensors/, for at::Tensor. One of a template over types that may lead back to where they
+/// came from (a tree's children) is `template <class... Outer> schema()` and asks schema_of<Element, Outer...>().
 template <class T>
 struct Codec {
   static constexpr bool kMissing = true;
@@ -44,29 +48,79 @@ struct NotEncodable {
                 "shoal: this type (T above) cannot cross between processes: give it a shoal::Codec<T>, or make it "
                 "a plain aggregate of encodable members");
 };
-
-/// Hash of what a T looks like in a message; two types of the same hash can be told apart by nothing.
 template <class T>
-constexpr std::uint64_t schema_of() {
-  if constexpr (Encodable<T>)
-    return Codec<std::remove_cv_t<T>>::schema();
-  else
-    return sizeof(NotEncodable<T>);
+struct NotEncodable<T*> {
+  static_assert(sizeof(T*) == 0,
+                "shoal: a pointer (to T above) means nothing in another process: send the value, or own it by "
+                "std::unique_ptr");
+};
+template <class T>
+struct NotEncodable<std::shared_ptr<T>> {
+  static_assert(sizeof(std::shared_ptr<T>) == 0,
+                "shoal: a std::shared_ptr (of T above) cannot cross between processes, since what it shares would not "
+                "be shared: send a std::unique_ptr or the value; to share memory, a tensor or a shoal::Array");
+};
+template <class C, class Traits>
+struct NotEncodable<std::basic_string_view<C, Traits>> {
+  static_assert(sizeof(C) == 0,
+                "shoal: a std::string_view cannot cross between processes, since nobody there owns the text: send a "
+                "std::string");
+};
+template <class T, std::size_t N>
+struct NotEncodable<std::span<T, N>> {
+  static_assert(sizeof(T*) == 0,
+                "shoal: a std::span (of T above) cannot cross between processes, since nobody there owns the "
+                "elements: send a std::vector, a std::array or a tensor");
+};
+
+namespace codec_detail {
+
+template <class T, class... Outer>
+constexpr bool is_one_of() {
+  return (std::is_same_v<T, Outer> || ...);
+}
+/// Distance to the innermost of the types that surround T which is T itself.
+template <class T, class... Outer>
+constexpr std::uint64_t levels_up() {
+  std::uint64_t level = 0, found = 0;
+  ((++level, found = std::is_same_v<T, Outer> ? level : found), ...);
+  return level - found;
 }
 
+}  // namespace codec_detail
+
+/// Hash of what a T looks like in a message; two types of the same hash can be told apart by nothing. Outer: the types
+/// that are being described and have a T inside. One that comes again is described by how far up it is.
+template <class T, class... Outer>
+constexpr std::uint64_t schema_of() {
+  using Type = std::remove_cv_t<T>;
+  if constexpr (codec_detail::is_one_of<Type, Outer...>())
+    return schema_hash("again", codec_detail::levels_up<Type, Outer...>());
+  else if constexpr (requires { Codec<Type>::template schema<Outer..., Type>(); })
+    return Codec<Type>::template schema<Outer..., Type>();
+  else if constexpr (Encodable<Type>)
+    return Codec<Type>::schema();
+  else
+    return sizeof(NotEncodable<Type>);
+}
+
+/// Throws std::invalid_argument for a value that is nested too deep, and what T's codec throws.
 template <class T>
 void encode(Encoder& encoder, const T& value) {
-  if constexpr (Encodable<T>)
-    Codec<T>::encode(encoder, value);
-  else
+  if constexpr (Encodable<T>) {
+    Encoder::Level level(encoder);
+    Codec<std::remove_cv_t<T>>::encode(encoder, value);
+  } else {
     (void)sizeof(NotEncodable<T>);
+  }
 }
 
+/// Throws DecodeError.
 template <class T>
 T decode(Decoder& decoder) {
   if constexpr (Encodable<T>) {
     Decoder::Level level(decoder);
-    return Codec<T>::decode(decoder);
+    return Codec<std::remove_cv_t<T>>::decode(decoder);
   } else {
     (void)sizeof(NotEncodable<T>);
   }

@@ -1,15 +1,11 @@
 #include <fmt/format.h>
 #include <shoal/ipc/codec/decoder.h>
 
-#include <algorithm>
-
 namespace shoal {
 
 std::size_t Decoder::read_count(std::size_t least) {
-  // Elements of no bytes at all (std::monostate) exist; more than a million of them is no message.
-  constexpr std::size_t kMostEmpty = 1u << 20;
   auto count = read<std::uint64_t>();
-  std::size_t most = least == 0 ? std::max(left(), kMostEmpty) : left() / least;
+  std::size_t most = left() / least;
   if (count > most) throw DecodeError(fmt::format("{} elements announced where at most {} fit", count, most));
   return count;
 }
@@ -41,6 +37,6 @@ void Decoder::fail_short(std::size_t size) const {
   throw DecodeError(fmt::format("the message ends: {} bytes wanted, {} left", size, bytes_.size()));
 }
 
-void Decoder::fail_deep() { throw DecodeError(fmt::format("values nested deeper than {} levels", kDeepest)); }
+void Decoder::fail_deep() { throw DecodeError(fmt::format("values nested deeper than {} levels", kDeepestNesting)); }
 
 }  // namespace shoal

@@ -1,6 +1,7 @@
 // Reads values from bytes that it does not trust.
 #pragma once
 
+#include <shoal/ipc/codec/encoder.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 
@@ -19,8 +20,6 @@ class Decoder {
  public:
   using Handles = boost::container::small_vector<Hold, 4>;
 
-  static constexpr int kDeepest = 64;  // nesting of values
-
   /// `bytes` must stay valid while the decoder lives.
   Decoder(std::span<const std::byte> bytes, Handles&& handles) : bytes_(bytes), handles_(std::move(handles)) {}
 
@@ -37,7 +36,8 @@ class Decoder {
     std::memcpy(&value, read(sizeof(T)).data(), sizeof(T));
     return value;
   }
-  /// A count of elements of which each takes at least `least` bytes (0: only bounded by sanity).
+  /// A count of elements of which each takes at least `least` bytes, 1 or more: never more than are there, so that
+  /// nothing is allocated for a count alone.
   std::size_t read_count(std::size_t least);
   std::size_t left() const { return bytes_.size(); }
 
@@ -56,9 +56,12 @@ class Decoder {
   class Level {
    public:
     explicit Level(Decoder& decoder) : decoder_(decoder) {
-      if (++decoder_.depth_ > kDeepest) decoder_.fail_deep();
+      if (decoder_.depth_ >= kDeepestNesting) fail_deep();
+      ++decoder_.depth_;
     }
     ~Level() { --decoder_.depth_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
 
    private:
     Decoder& decoder_;

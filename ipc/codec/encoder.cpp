@@ -1,6 +1,8 @@
+#include <fmt/format.h>
 #include <shoal/ipc/codec/encoder.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace shoal {
 
@@ -50,6 +52,13 @@ Hold& Encoder::in_block() {
   }
   if (!handles_.empty()) std::memcpy(data_ + handles_at(size_), handles_.data(), handles_.size() * sizeof(HoldRef));
   return block_;
+}
+
+void Encoder::fail_deep() {
+  throw std::invalid_argument(
+      fmt::format("a value nested deeper than {} levels cannot be encoded: send a long list or a deep tree as a "
+                  "std::vector of nodes that refer to each other by index",
+                  kDeepestNesting));
 }
 
 }  // namespace shoal

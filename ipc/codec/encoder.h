@@ -11,6 +11,10 @@
 
 namespace shoal {
 
+/// Values inside values, as std::vector<std::string> is two deep. Each level of a value that contains its own type
+/// takes some of the stack of those that encode, decode and destroy it.
+inline constexpr int kDeepestNesting = 256;
+
 /// A message being written: bytes, and holds on blocks of the heap that travel with it (handles).
 /// Handles are in transit from the moment they are added; an Encoder that is destroyed before its
 /// message was sent gives them up. More than a few bytes are written to a block of the heap at once, so
@@ -52,7 +56,24 @@ class Encoder {
   /// The message was sent: its handles are no longer this object's.
   void sent() noexcept { handles_.clear(); }
 
+  /// Guards one level of nesting: what no Decoder would read is refused here, at the sender.
+  class Level {
+   public:
+    explicit Level(Encoder& encoder) : encoder_(encoder) {
+      if (encoder_.depth_ >= kDeepestNesting) fail_deep();
+      ++encoder_.depth_;
+    }
+    ~Level() { --encoder_.depth_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    Encoder& encoder_;
+  };
+
  private:
+  [[noreturn]] static void fail_deep();
+
   static constexpr std::size_t kPrivateBytes = 256;
   void grow(std::size_t needed);
 
@@ -61,6 +82,7 @@ class Encoder {
   std::size_t capacity_ = kPrivateBytes;
   Hold block_;
   boost::container::small_vector<HoldRef, 4> handles_;
+  int depth_ = 0;
   std::byte private_[kPrivateBytes];
 };
 

@@ -35,19 +35,67 @@ constexpr bool can_be_made_from(std::index_sequence<I...>) {
 }
 
 inline constexpr std::size_t kMost = 40;
+/// Initializers, of which a C array takes one for each element.
+inline constexpr std::size_t kMostInitializers = 512;
 
 /// The longest list of initializers. Counted from below: with members that have no default the short lists do not
 /// fit either, and asking from above, as Boost.PFR does then, takes minutes and gigabytes for a type of some hundred
-/// bytes.
-template <class T, std::size_t N = 0, bool kFitted = false>
+/// bytes. A chain of types, as below: compilers allow longer ones than of calls.
+template <class T, std::size_t N = 0, bool kFitted = false,
+          bool kFits = can_be_made_from<T>(std::make_index_sequence<N>())>
+struct Initializers : Initializers<T, N + 1, kFits> {};
+template <class T, std::size_t N>
+struct Initializers<T, N, true, false> : std::integral_constant<std::size_t, N - 1> {};
+template <class T, std::size_t N>
+  requires(N > kMost)
+struct Initializers<T, N, false, false> : std::integral_constant<std::size_t, 0> {};
+template <class T, std::size_t N, bool kFitted>
+  requires(N > kMostInitializers)
+struct Initializers<T, N, kFitted, true> : std::integral_constant<std::size_t, N> {};
+
+template <class T, std::size_t... Before, std::size_t... After>
+constexpr bool fits_nothing(std::index_sequence<Before...>, std::index_sequence<After...>) {
+  return requires { T{(void(Before), Any<T>())..., {}, (void(After), Any<T>())...}; };
+}
+template <class T, std::size_t... Before, std::size_t... After>
+constexpr bool fits_two(std::index_sequence<Before...>, std::index_sequence<After...>) {
+  return requires { T{(void(Before), Any<T>())..., {Any<T>(), Any<T>()}, (void(After), Any<T>())...}; };
+}
+
+/// Whether the member at kAt, with two initializers in braces of its own, leaves room for kAfter others.
+template <class T, std::size_t kAt, std::size_t kAfter>
+constexpr bool kLeavesRoom = fits_two<T>(std::make_index_sequence<kAt>(), std::make_index_sequence<kAfter>());
+
+/// How many of the N initializers the member takes that starts with initializer kAt: a C array takes those that follow
+/// as well where it has no braces of its own. A member that takes one leaves room for all others, whatever is in its
+/// braces. kAfter: how many may follow, tried from the most.
+template <class T, std::size_t N, std::size_t kAt, std::size_t kAfter, bool kLeaves = kLeavesRoom<T, kAt, kAfter>>
+struct InitializersAt : InitializersAt<T, N, kAt, kAfter - 1> {};
+template <class T, std::size_t N, std::size_t kAt, std::size_t kAfter>
+struct InitializersAt<T, N, kAt, kAfter, true> : std::integral_constant<std::size_t, N - kAt - kAfter> {};
+template <class T, std::size_t N, std::size_t kAt>
+struct InitializersAt<T, N, kAt, 0, false> : std::integral_constant<std::size_t, 1> {};
+
+template <class T, std::size_t N, std::size_t kAt = 0, std::size_t kSoFar = 0>
+constexpr std::size_t count_members() {
+  if constexpr (kAt >= N || kSoFar > kMost) {
+    return kSoFar;
+  } else {
+    constexpr std::size_t kAfter = N - kAt - 1;
+    if constexpr (fits_nothing<T>(std::make_index_sequence<kAt>(), std::make_index_sequence<kAfter>()))
+      return count_members<T, N, kAt + 1, kSoFar + 1>();
+    else
+      return count_members<T, N, kAt + InitializersAt<T, N, kAt, kAfter>::value, kSoFar + 1>();
+  }
+}
+
+template <class T>
 constexpr std::size_t count() {
-  constexpr bool kFits = can_be_made_from<T>(std::make_index_sequence<N>());
-  if constexpr (kFitted && !kFits)
-    return N - 1;
-  else if constexpr (N <= kMost)
-    return count<T, N + 1, kFits>();
-  else
-    return kFits ? N : 0;
+  constexpr std::size_t kInitializers = Initializers<T>::value;
+  static_assert(kInitializers <= kMostInitializers,
+                "shoal: an aggregate with more than 512 members and elements of C arrays: use std::array");
+  if constexpr (kInitializers <= kMostInitializers) return count_members<T, kInitializers>();
+  return 0;
 }
 
 }  // namespace members_detail

@@ -7,6 +7,7 @@
 #include <bitset>
 #include <chrono>
 #include <complex>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <list>
@@ -24,9 +25,14 @@
 
 namespace shoal {
 
-/// Types whose bytes are their value: copied as they lie, whole arrays of them at once.
+/// Types whose bytes are their value, whatever the bytes: copied as they lie, whole arrays of them at once.
 template <class T>
 constexpr bool kBytesAreValue = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+template <class T>
+  requires(std::is_enum_v<T>)
+constexpr bool kBytesAreValue<T> = kBytesAreValue<std::underlying_type_t<T>>;
+template <class T>
+constexpr bool kBytesAreValue<std::complex<T>> = kBytesAreValue<T>;
 
 template <class T>
   requires(std::is_arithmetic_v<T>)
@@ -54,7 +60,10 @@ template <class T>
   requires(std::is_enum_v<T>)
 struct Codec<T> {
   using Number = std::underlying_type_t<T>;
-  static constexpr std::uint64_t schema() { return schema_hash("enum", schema_of<Number>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("enum", schema_of<Number, Outer...>());
+  }
   static void encode(Encoder& encoder, T value) { encoder.write(static_cast<Number>(value)); }
   static T decode(Decoder& decoder) { return static_cast<T>(shoal::decode<Number>(decoder)); }
 };
@@ -68,20 +77,12 @@ struct Codec<std::monostate> {
 
 template <class T>
 struct Codec<std::complex<T>> {
-  static constexpr std::uint64_t schema() { return schema_hash("complex", schema_of<T>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("complex", schema_of<T, Outer...>());
+  }
   static void encode(Encoder& encoder, const std::complex<T>& value) { encoder.write(value); }
   static std::complex<T> decode(Decoder& decoder) { return decoder.read<std::complex<T>>(); }
-};
-
-template <std::size_t N>
-struct Codec<std::bitset<N>> {
-  static constexpr std::uint64_t schema() { return schema_hash("bitset", std::uint64_t(N)); }
-  static void encode(Encoder& encoder, const std::bitset<N>& value) { shoal::encode(encoder, value.to_string()); }
-  static std::bitset<N> decode(Decoder& decoder) {
-    std::string digits = shoal::decode<std::string>(decoder);
-    if (digits.size() != N || digits.find_first_not_of("01") != std::string::npos) throw DecodeError("not a bitset");
-    return std::bitset<N>(digits);
-  }
 };
 
 template <class Rep, class Period>
@@ -96,7 +97,10 @@ struct Codec<std::chrono::duration<Rep, Period>> {
 
 template <class Clock, class Duration>
 struct Codec<std::chrono::time_point<Clock, Duration>> {
-  static constexpr std::uint64_t schema() { return schema_hash("time_point", schema_of<Duration>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("time_point", schema_of<Duration, Outer...>());
+  }
   static void encode(Encoder& encoder, std::chrono::time_point<Clock, Duration> value) {
     shoal::encode(encoder, value.time_since_epoch());
   }
@@ -114,18 +118,52 @@ struct Codec<std::filesystem::path> {
 
 namespace codec_detail {
 
-template <class Sequence>
+/// An element that takes no bytes (an empty struct) is given one, so that a count never promises more elements than
+/// there are bytes.
+template <class Element>
+void encode_element(Encoder& encoder, const Element& element) {
+  std::size_t before = encoder.bytes().size();
+  shoal::encode<Element>(encoder, element);
+  if (encoder.bytes().size() == before) encoder.write(std::uint8_t(0));
+}
+template <class Element>
+Element decode_element(Decoder& decoder) {
+  std::size_t before = decoder.left();
+  Element element = shoal::decode<Element>(decoder);
+  if (decoder.left() == before) (void)decoder.read(1);
+  return element;
+}
+
+template <class Sequence, class Element = typename Sequence::value_type>
 void encode_elements(Encoder& encoder, const Sequence& sequence) {
   encoder.write(std::uint64_t(sequence.size()));
-  for (const auto& element : sequence) shoal::encode<typename Sequence::value_type>(encoder, element);
+  for (const auto& element : sequence) encode_element<Element>(encoder, element);
 }
 
 template <class Sequence, class Element = typename Sequence::value_type>
 Sequence decode_elements(Decoder& decoder) {
   Sequence result;
-  for (std::size_t left = decoder.read_count(0); left != 0; --left)
-    result.insert(result.end(), shoal::decode<Element>(decoder));
+  for (std::size_t left = decoder.read_count(1); left != 0; --left)
+    result.insert(result.end(), decode_element<Element>(decoder));
   return result;
+}
+
+/// Eight bits to a byte, the first in the lowest place; those past the last are 0.
+template <class Bits>
+void encode_bits(Encoder& encoder, const Bits& bits) {
+  for (std::size_t i = 0; i < bits.size(); i += 8) {
+    std::uint8_t byte = 0;
+    for (std::size_t bit = 0; bit < 8 && i + bit < bits.size(); ++bit) byte |= std::uint8_t(bits[i + bit] << bit);
+    encoder.write(byte);
+  }
+}
+template <class Bits>
+void decode_bits(Decoder& decoder, Bits& bits) {
+  for (std::size_t i = 0; i < bits.size(); i += 8) {
+    auto byte = decoder.read<std::uint8_t>();
+    if (bits.size() - i < 8 && byte >> (bits.size() - i) != 0) throw DecodeError("bits past the last one");
+    for (std::size_t bit = 0; bit < 8 && i + bit < bits.size(); ++bit) bits[i + bit] = (byte >> bit & 1) != 0;
+  }
 }
 
 /// Sequences whose elements lie side by side and are their bytes.
@@ -158,9 +196,39 @@ struct Codec<std::basic_string<C>> {
   }
 };
 
+template <std::size_t N>
+struct Codec<std::bitset<N>> {
+  static constexpr std::uint64_t schema() { return schema_hash("bitset", std::uint64_t(N)); }
+  static void encode(Encoder& encoder, const std::bitset<N>& value) { codec_detail::encode_bits(encoder, value); }
+  static std::bitset<N> decode(Decoder& decoder) {
+    std::bitset<N> result;
+    codec_detail::decode_bits(decoder, result);
+    return result;
+  }
+};
+
+template <>
+struct Codec<std::vector<bool>> {
+  static constexpr std::uint64_t schema() { return schema_hash("bits"); }
+  static void encode(Encoder& encoder, const std::vector<bool>& value) {
+    encoder.write(std::uint64_t(value.size()));
+    codec_detail::encode_bits(encoder, value);
+  }
+  static std::vector<bool> decode(Decoder& decoder) {
+    auto size = decoder.read<std::uint64_t>();
+    if (size / 8 > decoder.left()) throw DecodeError("more bits announced than there are");
+    std::vector<bool> result(size);
+    codec_detail::decode_bits(decoder, result);
+    return result;
+  }
+};
+
 template <class T>
 struct Codec<std::vector<T>> {
-  static constexpr std::uint64_t schema() { return schema_hash("sequence", schema_of<T>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("sequence", schema_of<T, Outer...>());
+  }
   static void encode(Encoder& encoder, const std::vector<T>& value) {
     if constexpr (kBytesAreValue<T>)
       codec_detail::encode_bytes(encoder, value);
@@ -178,11 +246,11 @@ struct Codec<std::vector<T>> {
 /// Sequences, sets and maps, element by element.
 template <class C, class Element = typename C::value_type>
 struct ElementwiseCodec {
-  static constexpr std::uint64_t schema() { return schema_hash("sequence", schema_of<Element>()); }
-  static void encode(Encoder& encoder, const C& value) {
-    encoder.write(std::uint64_t(value.size()));
-    for (const auto& element : value) shoal::encode<Element>(encoder, element);
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("sequence", schema_of<Element, Outer...>());
   }
+  static void encode(Encoder& encoder, const C& value) { codec_detail::encode_elements<C, Element>(encoder, value); }
   static C decode(Decoder& decoder) { return codec_detail::decode_elements<C, Element>(decoder); }
 };
 
@@ -196,6 +264,8 @@ template <class T, class L>
 struct Codec<std::multiset<T, L>> : ElementwiseCodec<std::multiset<T, L>> {};
 template <class T, class H, class E>
 struct Codec<std::unordered_set<T, H, E>> : ElementwiseCodec<std::unordered_set<T, H, E>> {};
+template <class T, class H, class E>
+struct Codec<std::unordered_multiset<T, H, E>> : ElementwiseCodec<std::unordered_multiset<T, H, E>> {};
 template <class K, class V, class L>
 struct Codec<std::map<K, V, L>> : ElementwiseCodec<std::map<K, V, L>, std::pair<K, V>> {};
 template <class K, class V, class L>
@@ -203,22 +273,45 @@ struct Codec<std::multimap<K, V, L>> : ElementwiseCodec<std::multimap<K, V, L>, 
 template <class K, class V, class H, class E>
 struct Codec<std::unordered_map<K, V, H, E>> : ElementwiseCodec<std::unordered_map<K, V, H, E>, std::pair<K, V>> {};
 
+template <class K, class V, class H, class E>
+struct Codec<std::unordered_multimap<K, V, H, E>>
+    : ElementwiseCodec<std::unordered_multimap<K, V, H, E>, std::pair<K, V>> {};
+
 template <class T, std::size_t N>
 struct Codec<std::array<T, N>> {
-  static constexpr std::uint64_t schema() { return schema_hash("array", schema_of<T>(), std::uint64_t(N)); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("array", schema_of<T, Outer...>(), std::uint64_t(N));
+  }
   static void encode(Encoder& encoder, const std::array<T, N>& value) {
-    for (const T& element : value) shoal::encode(encoder, element);
+    if constexpr (kBytesAreValue<T>)
+      encoder.write(value.data(), N * sizeof(T));
+    else
+      for (const T& element : value) shoal::encode(encoder, element);
   }
   static std::array<T, N> decode(Decoder& decoder) {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return std::array<T, N>{(void(I), shoal::decode<T>(decoder))...};
-    }(std::make_index_sequence<N>());
+    if constexpr (kBytesAreValue<T>) {
+      std::array<T, N> result;
+      if (N != 0) std::memcpy(result.data(), decoder.read(N * sizeof(T)).data(), N * sizeof(T));
+      return result;
+    } else if constexpr (std::is_default_constructible_v<T> && std::is_move_assignable_v<T>) {
+      std::array<T, N> result;
+      for (T& element : result) element = shoal::decode<T>(decoder);
+      return result;
+    } else {
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return std::array<T, N>{(void(I), shoal::decode<T>(decoder))...};
+      }(std::make_index_sequence<N>());
+    }
   }
 };
 
 template <class A, class B>
 struct Codec<std::pair<A, B>> {
-  static constexpr std::uint64_t schema() { return schema_hash("tuple", schema_of<A>(), schema_of<B>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("tuple", schema_of<A, Outer...>(), schema_of<B, Outer...>());
+  }
   static void encode(Encoder& encoder, const std::pair<A, B>& value) {
     shoal::encode<std::remove_cv_t<A>>(encoder, value.first);
     shoal::encode<B>(encoder, value.second);
@@ -230,7 +323,10 @@ struct Codec<std::pair<A, B>> {
 
 template <class... T>
 struct Codec<std::tuple<T...>> {
-  static constexpr std::uint64_t schema() { return schema_hash("tuple", schema_of<T>()...); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("tuple", schema_of<T, Outer...>()...);
+  }
   static void encode(Encoder& encoder, const std::tuple<T...>& value) {
     std::apply([&](const T&... element) { (shoal::encode(encoder, element), ...); }, value);
   }
@@ -239,7 +335,10 @@ struct Codec<std::tuple<T...>> {
 
 template <class T>
 struct Codec<std::optional<T>> {
-  static constexpr std::uint64_t schema() { return schema_hash("optional", schema_of<T>()); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("optional", schema_of<T, Outer...>());
+  }
   static void encode(Encoder& encoder, const std::optional<T>& value) {
     shoal::encode(encoder, value.has_value());
     if (value) shoal::encode(encoder, *value);
@@ -252,7 +351,10 @@ struct Codec<std::optional<T>> {
 
 template <class... T>
 struct Codec<std::variant<T...>> {
-  static constexpr std::uint64_t schema() { return schema_hash("variant", schema_of<T>()...); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("variant", schema_of<T, Outer...>()...);
+  }
   static void encode(Encoder& encoder, const std::variant<T...>& value) {
     if (value.valueless_by_exception()) throw std::invalid_argument("a variant without a value cannot be encoded");
     encoder.write(std::uint32_t(value.index()));
@@ -273,11 +375,13 @@ struct Codec<std::variant<T...>> {
   }
 };
 
-/// Owned, possibly absent, possibly of the type that is being defined: the hash does not look inside,
-/// since it would never end for a tree.
+/// Owned, possibly absent, possibly of the type that is being defined.
 template <class T>
 struct Codec<std::unique_ptr<T>> {
-  static constexpr std::uint64_t schema() { return schema_hash("unique_ptr"); }
+  template <class... Outer>
+  static constexpr std::uint64_t schema() {
+    return schema_hash("unique_ptr", schema_of<T, Outer...>());
+  }
   static void encode(Encoder& encoder, const std::unique_ptr<T>& value) {
     shoal::encode(encoder, value != nullptr);
     if (value) shoal::encode(encoder, *value);
