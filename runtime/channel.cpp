@@ -1,5 +1,4 @@
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/session.h>
 #include <shoal/runtime/channel.h>
 
 namespace shoal {
@@ -12,12 +11,6 @@ constexpr std::uint64_t kSchema = schema_hash("shoal::Channel", schema_of<StartH
 Channel Channel::create() { return Channel(Ring::create(2, kSchema)); }
 
 Channel Channel::adopt(const HoldRef& lent) { return Channel(Ring::open(Hold::from_transit(lent), kSchema)); }
-
-void Channel::take_back(const HoldRef& lent) noexcept {
-  Session& session = Session::current();
-  // Only the child could have changed the word, and it is dead: nobody changes it between these lines.
-  if (session.heap().is_hold(lent, session.self().transit_word())) Hold::from_transit(lent).release();
-}
 
 void Channel::send(Encoder& message) {
   if (ring_.put(message, Deadline::now()) != RingStatus::kDone)

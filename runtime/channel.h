@@ -3,11 +3,13 @@
 
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/ring.h>
+#include <shoal/runtime/failure.h>
 #include <shoal/runtime/image_function.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shoal {
 
@@ -23,8 +25,8 @@ struct StartHeader {
 
 /// Of a child whose function threw.
 struct FailureReport {
-  std::int64_t time = 0;  // steady clock, the same in all processes: tells which failure was first
-  std::string type, message;
+  std::int64_t time = 0;                 // steady clock, the same in all processes: tells which failure was first
+  std::vector<ExceptionSummary> raised;  // and what is nested in it, outermost first
 };
 
 /// First byte of every message.
@@ -42,9 +44,6 @@ class Channel {
 
   /// A hold for the child to adopt.
   HoldRef lend() const { return ring_.hold().share_in_transit(); }
-  /// In the parent, when the child has ended or could not be started: gives the hold up if the child did
-  /// not adopt it. (One that it did adopt is given up with all else that the child had.)
-  static void take_back(const HoldRef& lent) noexcept;
 
   /// A message begins.
   static void begin(Encoder& encoder, ChannelMessage kind) { encoder.write(kind); }

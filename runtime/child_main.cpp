@@ -1,7 +1,11 @@
 #include <cxxabi.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_main.h>
+#include <shoal/runtime/crash/handler.h>
+#include <shoal/runtime/crash/stderr_tail.h>
+#include <shoal/runtime/crash/traced_call.h>
 #include <shoal/runtime/current_process.h>
 #include <shoal/runtime/descendants.h>
 #include <shoal/runtime/hooks.h>
@@ -9,35 +13,44 @@
 
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <iostream>
 
 namespace shoal {
 namespace {
 
-FailureReport describe_current_exception() {
-  FailureReport report;
-  report.time = std::chrono::steady_clock::now().time_since_epoch().count();
+ExceptionSummary describe_foreign_exception() {
+  int status = 0;
+  const char* mangled = abi::__cxa_current_exception_type()->name();
+  char* name = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+  ExceptionSummary summary{status == 0 ? name : mangled, "(not derived from std::exception)"};
+  std::free(name);
+  return summary;
+}
+
+/// The exception that is being handled, and those nested in it.
+void describe_current_exception(std::vector<ExceptionSummary>& raised) {
+  constexpr std::size_t kDeepest = 32;
   try {
     throw;
   } catch (const std::exception& error) {
-    report.type = type_name(error);
-    report.message = describe(error);
+    raised.push_back({type_name(error), describe(error)});
+    if (raised.size() == kDeepest) return;
+    try {
+      std::rethrow_if_nested(error);
+    } catch (...) {
+      describe_current_exception(raised);
+    }
   } catch (...) {
-    int status = 0;
-    const char* mangled = abi::__cxa_current_exception_type()->name();
-    char* name = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
-    report.type = status == 0 ? name : mangled;
-    report.message = "(not derived from std::exception)";
-    std::free(name);
+    raised.push_back(describe_foreign_exception());
   }
-  return report;
 }
 
 void report_failure(Channel& channel, const FailureReport& report, const StartHeader& header) {
   if (header.prints_failure)
     std::fprintf(stderr, "shoal: process '%s' (pid %d) raised %s: %s\n", header.name.c_str(), int(::getpid()),
-                 report.type.c_str(), report.message.c_str());
+                 report.raised.front().type.c_str(), report.raised.front().message.c_str());
   Encoder message;
   Channel::begin(message, ChannelMessage::kFailure);
   encode(message, report);
@@ -64,26 +77,42 @@ void become(const StartHeader& header) {
 /// What the start methods differ in: how the call and what the child shall know of itself get here.
 using Prepare = std::function<std::unique_ptr<PreparedCall>(Channel&, StartHeader&)>;
 
-void make_call(Channel& channel, StartHeader& header, const Prepare& prepare) {
+void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, CrashRecord& record) {
   std::unique_ptr<PreparedCall> call = prepare(channel, header);
   become(header);
   Encoder result;
   Channel::begin(result, ChannelMessage::kResult);
+  record.phase = ChildPhase::kInFunction;
   call->call(header.rank, result);
   call.reset();  // the arguments let go of what they hold before anyone can see the result
   channel.send(result);
 }
 
-[[noreturn]] void run(const HoldRef& lent, ProcessTag parent, StartHeader header, const Prepare& prepare) {
+[[noreturn]] void run(const ChildBlocks& lent, ProcessTag parent, StartHeader header, const Prepare& prepare) {
   int code = 0;
   try {
     note_parent(parent);
-    Channel channel = Channel::adopt(lent);
+    SHOAL_KILL_POINT("child.slot_taken");
+    CrashRecord& record = adopt_crash_record(lent.crash_record);
+    SHOAL_KILL_POINT("child.record_adopted");
+    record.phase = ChildPhase::kStarting;
+    install_crash_handler(record);
+    keep_stderr_tail(record);
+    SHOAL_KILL_POINT("child.watched");
+    Channel channel = Channel::adopt(lent.channel);
+    SHOAL_KILL_POINT("child.channel_adopted");
     try {
-      make_call(channel, header, prepare);
+      traced_call([&] { make_call(channel, header, prepare, record); });
+      record.phase = ChildPhase::kReturned;
     } catch (...) {
       code = 1;
-      report_failure(channel, describe_current_exception(), header);
+      record.phase = ChildPhase::kReturned;
+      FailureReport report{std::chrono::steady_clock::now().time_since_epoch().count(), {}};
+      describe_current_exception(report.raised);
+      // First of all there, where it arrives whatever comes: the heap may be full.
+      note_exception(report.raised.front().type, report.raised.front().message);
+      SHOAL_KILL_POINT("child.noted");
+      report_failure(channel, report, header);
     }
   } catch (const std::exception& error) {
     // Not even the report got through: no memory, or a channel that is none.
@@ -91,12 +120,13 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare) {
                  int(::getpid()), error.what());
     code = 1;
   }
+  SHOAL_KILL_POINT("child.reported");
   leave(code);
 }
 
 }  // namespace
 
-void run_started_child(const HoldRef& lent, ProcessTag parent) noexcept {
+void run_started_child(const ChildBlocks& lent, ProcessTag parent) noexcept {
   run(lent, parent, {}, [](Channel& channel, StartHeader& header) {
     std::optional<Received> message = channel.receive();
     if (!message) throw Error("a started process found no start message");
@@ -108,7 +138,7 @@ void run_started_child(const HoldRef& lent, ProcessTag parent) noexcept {
   });
 }
 
-void run_forked_child(const HoldRef& lent, const StartHeader& header, Task& task, Fd ready) noexcept {
+void run_forked_child(const ChildBlocks& lent, const StartHeader& header, Task& task, Fd ready) noexcept {
   run(lent, Session::current().forked_from(), header, [&](Channel&, StartHeader&) {
     Session::current().adopt_inherited_holds();
     // Whether the parent reads it or is dead makes no difference here.

@@ -4,16 +4,17 @@
 #include <shoal/ipc/fd.h>
 #include <shoal/ipc/process_tag.h>
 #include <shoal/runtime/channel.h>
+#include <shoal/runtime/child_blocks.h>
 #include <shoal/runtime/task.h>
 
 namespace shoal {
 
 /// In a process of the session that was started by exec or by the fork server: takes the start message
 /// from the channel, makes the call, reports, and leaves.
-[[noreturn]] void run_started_child(const HoldRef& lent, ProcessTag parent) noexcept;
+[[noreturn]] void run_started_child(const ChildBlocks& lent, ProcessTag parent) noexcept;
 
 /// In a process forked off the one that asks for the call. `ready` is written to when the parent may go
 /// on: when the handles that came with the fork are this process's own.
-[[noreturn]] void run_forked_child(const HoldRef& lent, const StartHeader& header, Task& task, Fd ready) noexcept;
+[[noreturn]] void run_forked_child(const ChildBlocks& lent, const StartHeader& header, Task& task, Fd ready) noexcept;
 
 }  // namespace shoal

@@ -2,6 +2,7 @@
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_process.h>
 #include <shoal/runtime/cpu_share.h>
+#include <shoal/runtime/crash/oom_kills.h>
 #include <shoal/runtime/descendants.h>
 #include <shoal/runtime/fork_self.h>
 #include <shoal/runtime/fork_server_protocol.h>
@@ -30,6 +31,7 @@ void ChildProcess::begin_start() {
   StartHeader header{
       settings_.name, settings_.rank, settings_.nprocs, settings_.num_threads, settings_.prints_failure, {}, {}};
   channel_ = Channel::create();
+  record_ = CrashRecordBlock::create();
   if (!forks) {
     header.entry = name_function(reinterpret_cast<AnyFunction>(task_->entry()));
     if (AnyFunction function = task_->function()) header.function = name_function(function);
@@ -39,7 +41,8 @@ void ChildProcess::begin_start() {
     task_->encode_arguments(message);
     channel_->send(message);
   }
-  lent_ = channel_->lend();
+  lent_ = {channel_->lend(), record_->lend()};
+  watch_oom_kills();
   note_child_started();
   try {
     switch (settings_.start_method) {
@@ -69,11 +72,16 @@ void ChildProcess::begin_start() {
         break;
     }
   } catch (...) {
-    Channel::take_back(lent_);
-    channel_.reset();
+    abandon_start();
     throw;
   }
   started_ = true;
+}
+
+void ChildProcess::abandon_start() noexcept {
+  lent_.take_back();
+  channel_.reset();
+  record_.reset();
 }
 
 void ChildProcess::finish_start() {
@@ -81,8 +89,7 @@ void ChildProcess::finish_start() {
   try {
     process_ = ForkServerClient::instance().await(*std::exchange(pending_, std::nullopt));
   } catch (...) {
-    Channel::take_back(lent_);
-    channel_.reset();
+    abandon_start();
     throw;
   }
   started_ = true;
@@ -140,7 +147,7 @@ void ChildProcess::collect(Deadline deadline) {
   }
   // Before its report is looked for: what it was writing when it died becomes no message.
   clean_up_after(process_.pid);
-  Channel::take_back(lent_);
+  lent_.take_back();
   try {
     read_report();
   } catch (const std::exception&) {
@@ -149,6 +156,8 @@ void ChildProcess::collect(Deadline deadline) {
   channel_.reset();
   if (status_.unknown && result_) status_ = {};
   if (status_.unknown && report_) status_ = {.code = 1};
+  judge();
+  record_.reset();
   ended_ = true;
 }
 
@@ -162,21 +171,35 @@ void ChildProcess::read_report() {
   result_.reset();  // else it is the start message: the child died before it took it
 }
 
-void ChildProcess::signal(int number) noexcept {
-  if (started_ && !ended_ && is_mine()) send_signal(process_.process, number);
+void ChildProcess::judge() {
+  auto facts = std::make_shared<FailureFacts>();
+  facts->who = {settings_.name, settings_.rank, process_.pid, settings_.start_method};
+  facts->status = status_;
+  facts->crash = record_->read();
+  if (report_) {
+    facts->raised = report_->raised;
+  } else if (facts->crash.kind == CrashKind::kException && facts->crash.phase == ChildPhase::kReturned) {
+    facts->raised = {{facts->crash.type, facts->crash.message}};  // the report did not get through
+  } else if (status_.succeeded() && (result_ || !task_->returns_value())) {
+    return;  // exit(0) says that all is well, but does not make a result
+  }
+  facts->oom_killed = status_.signal == SIGKILL && !ended_here_ && oom_killer_was_here();
+  failure_ = make_failure(std::move(facts));
 }
 
-std::exception_ptr ChildProcess::failure() const {
-  ProcessIdentity who{settings_.name, settings_.rank, process_.pid};
-  if (report_) return std::make_exception_ptr(ProcessRaised(who, report_->type, report_->message));
-  // exit(0) says that all is well, but does not make a result.
-  if (status_.succeeded() && (result_ || !task_->returns_value())) return nullptr;
-  return std::make_exception_ptr(ProcessExited(who, status_));
+void ChildProcess::signal(int number) noexcept {
+  if (!started_ || ended_ || !is_mine() || is_readable(process_.process.get())) return;
+  if (number == SIGKILL || number == SIGTERM) ended_here_ = true;
+  send_signal(process_.process, number);
+}
+
+bool ChildProcess::failed_by_itself() const {
+  return failure_ && !(ended_here_ && (status_.signal == SIGTERM || status_.signal == SIGKILL));
 }
 
 std::pair<int, std::int64_t> ChildProcess::failure_order() const {
   // A process that was killed says nothing, and others then raise because it is gone.
-  if (!report_) return {status_.signal != 0 ? 0 : 1, 0};
+  if (!report_) return {status_.signal != 0 ? 0 : 1, failure_->time()};
   return {2, report_->time};
 }
 

@@ -3,6 +3,7 @@
 
 #include <shoal/ipc/deadline.h>
 #include <shoal/runtime/channel.h>
+#include <shoal/runtime/crash/record.h>
 #include <shoal/runtime/exec_self.h>
 #include <shoal/runtime/exit_status.h>
 #include <shoal/runtime/failure.h>
@@ -61,8 +62,10 @@ class ChildProcess {
 
   /// These are for after the end.
   const ExitStatus& status() const { return status_; }
-  /// Nothing where it did what it was started for.
-  std::exception_ptr failure() const;
+  /// Null where it did what it was started for.
+  std::shared_ptr<const ProcessFailed> failure() const { return failure_; }
+  /// It failed, and not because this process ended it.
+  bool failed_by_itself() const;
   /// Of several failed children, the one whose value is smallest is the likeliest cause of the others.
   std::pair<int, std::int64_t> failure_order() const;
   /// The encoded result. To be read once.
@@ -71,22 +74,26 @@ class ChildProcess {
   bool is_mine() const;
 
  private:
+  void abandon_start() noexcept;
   void check_started(const char* operation) const;
   void collect(Deadline deadline);
   void read_report();
+  void judge();
 
   ChildSettings settings_;
   std::shared_ptr<Task> task_;
   const pid_t owner_;
   std::optional<Channel> channel_;
-  HoldRef lent_;  // the child's hold on the channel
+  std::optional<CrashRecordBlock> record_;
+  ChildBlocks lent_;
   std::optional<PendingFork> pending_;
   StartedProcess process_;
-  std::atomic<bool> started_{false}, ended_{false};
+  std::atomic<bool> started_{false}, ended_{false}, ended_here_{false};
 
   std::mutex mutex_;  // of what follows, until ended_
   ExitStatus status_;
   std::optional<FailureReport> report_;
+  std::shared_ptr<const ProcessFailed> failure_;
   std::optional<Received> message_;  // where result_ reads
   std::optional<Decoder> result_;
 };

@@ -1,6 +1,8 @@
 #include <shoal/runtime/context.h>
 #include <shoal/runtime/pidfd.h>
 
+#include <algorithm>
+
 namespace shoal {
 
 ContextHandle::ContextHandle(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period)
@@ -37,15 +39,27 @@ bool ContextHandle::State::join(Deadline deadline) {
 void ContextHandle::State::check_failures() {
   std::lock_guard lock(mutex);
   if (!failure) {
-    const ChildProcess* first = nullptr;
+    auto failed = [&] {
+      std::vector<const ChildProcess*> found;
+      for (auto& child : children)
+        if (child->has_ended() && child->failed_by_itself()) found.push_back(child.get());
+      std::stable_sort(found.begin(), found.end(), [](const ChildProcess* a, const ChildProcess* b) {
+        return a->failure_order() < b->failure_order();
+      });
+      return found;
+    };
+    if (failed().empty()) return;
+    // The first that was seen need not be the first that died: all that are dead by now are looked at.
     for (auto& child : children)
-      if (child->has_ended() && child->failure() && (!first || child->failure_order() < first->failure_order()))
-        first = child.get();
-    if (!first) return;
-    failure = first->failure();
+      if (is_readable(child->sentinel())) child->wait(Deadline::never());
+    const auto first = failed();
     end_processes(children, grace_period);
+    LaterFailures later;
+    for (const ChildProcess* child : failed())
+      if (child != first.front()) later.push_back(child->failure());
+    failure = make_root_cause(*first.front()->failure(), std::move(later));
   }
-  std::rethrow_exception(failure);
+  throw_failure(*failure);
 }
 
 }  // namespace shoal

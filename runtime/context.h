@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <type_traits>
@@ -35,9 +34,10 @@ class ContextHandle {
   /// In rank order.
   std::vector<pid_t> pids() const;
 
- protected:
   /// Starts them all, or throws and leaves none.
   ContextHandle(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period);
+
+ protected:
   const std::vector<std::unique_ptr<ChildProcess>>& children() const { return state_->children; }
 
  private:
@@ -45,7 +45,7 @@ class ContextHandle {
     std::vector<std::unique_ptr<ChildProcess>> children;
     std::chrono::nanoseconds grace_period;
     std::mutex mutex;  // of failure, and of ending the others
-    std::exception_ptr failure;
+    std::shared_ptr<const ProcessFailed> failure;
 
     ~State() { end_processes(children, grace_period); }
     bool join(Deadline deadline);
@@ -58,14 +58,14 @@ class ContextHandle {
 template <class R>
 class ProcessContext : public ContextHandle {
  public:
-  ProcessContext(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period)
-      : ContextHandle(std::move(children), grace_period) {}
+  using ContextHandle::ContextHandle;
 
   /// What the ranks have returned, in rank order; joins them first. From one thread.
- const std::vector<R>& results() & requires(!std::is_void_v<R>) { return take(); } std::vector<R> results() &&
-     requires(!std::is_void_v<R>) { return std::move(take()); }
+  const std::vector<R>& results() & { return take(); }
+  std::vector<R> results() && { return std::move(take()); }
 
-     private : auto& take() {
+ private:
+  std::vector<R>& take() {
     join();
     if (results_.empty())
       for (auto& child : children()) {
@@ -74,8 +74,14 @@ class ProcessContext : public ContextHandle {
       }
     return results_;
   }
-  struct Nothing {};
-  std::vector<std::conditional_t<std::is_void_v<R>, Nothing, R>> results_;
+  std::vector<R> results_;
+};
+
+/// Of a function that returns nothing.
+template <>
+class ProcessContext<void> : public ContextHandle {
+ public:
+  using ContextHandle::ContextHandle;
 };
 
 }  // namespace shoal

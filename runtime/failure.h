@@ -2,11 +2,16 @@
 #pragma once
 
 #include <shoal/ipc/error.h>
+#include <shoal/runtime/crash/record.h>
+#include <shoal/runtime/crash/symbols.h>
 #include <shoal/runtime/exit_status.h>
+#include <shoal/runtime/options.h>
 #include <sys/types.h>
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shoal {
 
@@ -15,44 +20,93 @@ struct ProcessIdentity {
   std::string name;
   int rank = -1;  // -1: none
   pid_t pid = 0;
+  StartMethod start_method = StartMethod::forkserver;
 };
 
-/// A started process did not do what it was started for. The message names it and says why.
+/// Type and text of an exception in another process.
+struct ExceptionSummary {
+  std::string type, message;
+};
+
+/// All that the parent of a failed process knows.
+struct FailureFacts {
+  ProcessIdentity who;
+  ExitStatus status;
+  /// What its function threw: the outermost one, then those nested in it (std::throw_with_nested).
+  std::vector<ExceptionSummary> raised;
+  CrashReport crash;
+  bool oom_killed = false;
+};
+
+/// A started process did not do what it was started for. what() is one line: which process, and why; report() is
+/// everything. A copy is the same failure. Threads: any.
 class ProcessFailed : public Error {
  public:
-  const std::string& name() const noexcept { return who_.name; }
-  int rank() const noexcept { return who_.rank; }  ///< -1: it had none
-  pid_t pid() const noexcept { return who_.pid; }
+  const std::string& name() const noexcept;
+  int rank() const noexcept;  ///< -1: it had none
+  pid_t pid() const noexcept;
+  StartMethod start_method() const noexcept;
+
+  /// The signal that ended it, 0 and "" for none.
+  int signal() const noexcept;
+  std::string signal_name() const;
+  /// Of an exception that it threw, or that ended it in std::terminate; empty where there was none.
+  const std::string& exception_type() const noexcept;
+  const std::string& exception_message() const noexcept;
+  /// What that exception was thrown because of (std::throw_with_nested), outermost first.
+  const std::vector<ExceptionSummary>& nested() const noexcept { return nested_; }
+  /// Where it threw or crashed, innermost call first. Empty where it could not tell (SIGKILL, exit). The names
+  /// are looked up at each call, in the files of the program and its libraries: milliseconds.
+  std::vector<StackFrame> stack_trace() const;
+  /// The last 4 KiB that it wrote to stderr, std::cerr and std::clog.
+  const std::string& stderr_tail() const noexcept;
+  /// Ended by SIGKILL while the kernel counted an OOM kill in this cgroup.
+  bool oom_killed() const noexcept;
+
+  /// Of processes started together: failures seen after this one, the root cause. Those that were ended
+  /// because of it are none.
+  const std::vector<std::shared_ptr<const ProcessFailed>>& later_failures() const noexcept { return later_; }
+
+  /// When it threw or crashed, in nanoseconds of the steady clock; 0: it could not tell.
+  std::int64_t time() const noexcept;
+
+  /// For people: what(), nested exceptions, stack, the end of stderr, later failures; several lines.
+  std::string report() const;
 
  protected:
-  ProcessFailed(ProcessIdentity who, const std::string& what_happened);
+  ProcessFailed(std::shared_ptr<const FailureFacts> facts, const std::string& what_happened,
+                std::vector<std::shared_ptr<const ProcessFailed>> later);
+  const FailureFacts& facts() const { return *facts_; }
+  friend std::shared_ptr<const ProcessFailed> make_root_cause(const ProcessFailed& failure,
+                                                              std::vector<std::shared_ptr<const ProcessFailed>> later);
 
  private:
-  ProcessIdentity who_;
+  std::shared_ptr<const FailureFacts> facts_;
+  std::string type_, message_;
+  std::vector<ExceptionSummary> nested_;
+  std::vector<std::shared_ptr<const ProcessFailed>> later_;
 };
+
+using LaterFailures = std::vector<std::shared_ptr<const ProcessFailed>>;
 
 /// Its function threw.
 class ProcessRaised : public ProcessFailed {
  public:
-  ProcessRaised(ProcessIdentity who, std::string exception_type, std::string exception_message);
-  const std::string& exception_type() const noexcept { return type_; }
-  const std::string& exception_message() const noexcept { return message_; }
-
- private:
-  std::string type_, message_;
+  explicit ProcessRaised(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
 };
 
 /// It was ended by a signal, or exited otherwise than by returning from its function.
 class ProcessExited : public ProcessFailed {
  public:
-  ProcessExited(ProcessIdentity who, ExitStatus status);
+  explicit ProcessExited(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
   /// Nothing where a signal ended it.
   std::optional<int> exit_code() const noexcept;
-  int signal() const noexcept { return status_.signal; }  ///< 0: none
-  std::string signal_name() const { return status_.signal ? shoal::signal_name(status_.signal) : ""; }
-
- private:
-  ExitStatus status_;
 };
+
+/// The exception for these facts: ProcessRaised where something was thrown, else ProcessExited.
+std::shared_ptr<const ProcessFailed> make_failure(std::shared_ptr<const FailureFacts> facts);
+/// The same failure as the cause of others.
+std::shared_ptr<const ProcessFailed> make_root_cause(const ProcessFailed& failure, LaterFailures later);
+[[noreturn]] void throw_failure(const ProcessFailed& failure);
 
 }  // namespace shoal

@@ -35,7 +35,7 @@ void check_fork_is_safe(OtherThreads others) {
 
 }  // namespace
 
-StartedProcess fork_self(const HoldRef& channel, const StartHeader& header, Task& task, OtherThreads others) {
+StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, Task& task, OtherThreads others) {
   check_fork_is_safe(others);
   // What is buffered would come out twice.
   std::cout.flush();
@@ -57,7 +57,7 @@ StartedProcess fork_self(const HoldRef& channel, const StartHeader& header, Task
     ::signal(SIGINT, SIG_IGN);  // as with the other methods: Ctrl-C is the parent's to handle
     ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     ready.reset();
-    run_forked_child(channel, header, task, std::move(tell));
+    run_forked_child(blocks, header, task, std::move(tell));
   });
   if (started.pid < 0)
     throw SystemError("forking this process", error,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shoal/runtime/channel.h>
+#include <shoal/runtime/child_blocks.h>
 #include <shoal/runtime/exec_self.h>
 #include <shoal/runtime/task.h>
 
@@ -13,6 +14,6 @@ enum class OtherThreads { kRefuse, kLose };
 /// to the originals later, makes the task's call and never returns. Refuses, before forking, with an
 /// Error that names the cause: other threads run (unless kLose), or a layer above objects (CUDA).
 /// Called from any thread; the child then has that one's stack only if it is the main one.
-StartedProcess fork_self(const HoldRef& channel, const StartHeader& header, Task& task, OtherThreads others);
+StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, Task& task, OtherThreads others);
 
 }  // namespace shoal

@@ -14,6 +14,18 @@
 #include <algorithm>
 
 namespace shoal {
+namespace {
+
+/// Ctrl-C and a process group's SIGTERM are for those that use the server: it ends with its parent. Blocked and not
+/// ignored, so that one sent to a child that was forked just now waits until it is the child's again.
+void set_terminate_blocked(bool blocked) {
+  sigset_t terminate;
+  sigemptyset(&terminate);
+  sigaddset(&terminate, SIGTERM);
+  ::sigprocmask(blocked ? SIG_BLOCK : SIG_UNBLOCK, &terminate, nullptr);
+}
+
+}  // namespace
 
 ForkServer::ForkServer(Fd requests, Fd ask) : requests_(std::move(requests)), ask_(std::move(ask)) {
   // Three a child: more than programs usually need.
@@ -94,14 +106,13 @@ void ForkServer::become_child(const ForkRequest& request) {
   children_.clear();
   requests_.reset();
   ForkServerClient::inherit(std::move(ask_), ::getppid());
-  ::signal(SIGTERM, SIG_DFL);
+  set_terminate_blocked(false);
   ::setrlimit(RLIMIT_NOFILE, &descriptor_limit_);
-  run_started_child(request.channel, ProcessTag::from_word(request.parent_tag));
+  run_started_child(request.blocks, ProcessTag::from_word(request.parent_tag));
 }
 
 void run_fork_server(const StartTicket& ticket) {
-  // Ctrl-C and a process group's SIGTERM are for those that use the server: it ends with its parent.
-  ::signal(SIGTERM, SIG_IGN);
+  set_terminate_blocked(true);
   Session::current().describe_self("fork server", -1);
   hooks::run_preloads();
   ForkServer(Fd(ticket.served), Fd(ticket.requests)).serve();

@@ -61,12 +61,12 @@ void ForkServerClient::start() {
   owner_ = ::getpid();
 }
 
-PendingFork ForkServerClient::request(const HoldRef& channel) {
+PendingFork ForkServerClient::request(const ChildBlocks& blocks) {
   SocketPair replies = make_socket_pair();
   Fd self = open_pidfd(::getpid());
   ForkRequest request;
   request.parent_tag = Session::current().self().word();
-  request.channel = channel;
+  request.blocks = blocks;
   const int carried[] = {replies.second.get(), self.get()};
   std::lock_guard lock(mutex_);
   if (!socket_) start();

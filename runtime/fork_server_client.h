@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shoal/ipc/fd.h>
-#include <shoal/ipc/heap/block.h>
+#include <shoal/runtime/child_blocks.h>
 #include <shoal/runtime/exec_self.h>
 
 #include <mutex>
@@ -35,7 +35,7 @@ class ForkServerClient {
 
   pid_t ensure_started();
   /// Sends a request.
-  PendingFork request(const HoldRef& channel);
+  PendingFork request(const ChildBlocks& blocks);
   /// Waits for the first reply. Throws Error where the server could not fork, or is dead.
   StartedProcess await(PendingFork pending);
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shoal/ipc/fd.h>
-#include <shoal/ipc/heap/block.h>
+#include <shoal/runtime/child_blocks.h>
 #include <shoal/runtime/exit_status.h>
 #include <sys/types.h>
 
@@ -18,7 +18,7 @@ struct ForkRequest {
   static constexpr std::uint32_t kMagic = 0x6b726f66;  // "fork"
   std::uint32_t magic = kMagic;
   std::uint32_t parent_tag = 0;  // ProcessTag of the asking process
-  HoldRef channel;               // in transit
+  ChildBlocks blocks;
 };
 
 /// First reply; carries the child's pidfd where there is a child.

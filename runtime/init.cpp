@@ -25,7 +25,7 @@ std::atomic<bool> initialized{false};
   Session::join({ticket.memory, ticket.liveness});
   if (ticket.role == StartTicket::Role::kForkServer) run_fork_server(ticket);
   if (ticket.requests >= 0) ForkServerClient::inherit(Fd(ticket.requests), ticket.fork_server);
-  run_started_child(ticket.channel, ProcessTag::from_word(ticket.parent_tag));
+  run_started_child(ticket.blocks, ProcessTag::from_word(ticket.parent_tag));
 }
 
 }  // namespace

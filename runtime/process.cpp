@@ -39,7 +39,7 @@ void ProcessHandle::kill() { child().signal(SIGKILL); }
 
 ChildProcess& ProcessHandle::check_succeeded() {
   join();
-  if (auto failure = child().failure()) std::rethrow_exception(failure);
+  if (auto failure = child().failure()) throw_failure(*failure);
   return child();
 }
 

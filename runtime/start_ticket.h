@@ -1,7 +1,7 @@
 // What a process needs to find its parent's session and its own channel.
 #pragma once
 
-#include <shoal/ipc/heap/block.h>
+#include <shoal/runtime/child_blocks.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct StartTicket {
   int memory = -1, liveness = -1;  // the session's descriptors
   int requests = -1;               // socket to the fork server, -1 if there is none yet
   pid_t fork_server = 0;
-  int served = -1;  // kForkServer: the end of that socket which it reads
-  HoldRef channel;  // kChild: in transit
+  int served = -1;     // kForkServer: the end of that socket which it reads
+  ChildBlocks blocks;  // kChild
 
   std::string to_argument() const;
   /// Nothing where the argument is an ordinary one of the user's. Throws Error where it is a ticket, but a

@@ -2,6 +2,7 @@
 
 #include "tests/support/guard.h"
 
+#include <shoal/ipc/session/liveness.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/pidfd.h>
 #include <shoal/runtime/spawn.h>
@@ -34,6 +35,11 @@ bool all_end(const std::vector<Fd>& processes) {
     if (!wait_readable({&descriptor, 1}, deadline)) return false;
   }
   return true;
+}
+
+void wait_until_dead(const std::vector<pid_t>& pids) {
+  for (pid_t pid : pids)
+    while (process_start_time(pid) != 0) std::this_thread::yield();
 }
 
 void wait_until_stopped(pid_t pid) {

@@ -16,6 +16,8 @@ std::vector<Fd> watch(const std::vector<pid_t>& pids);
 /// True when all have ended within two seconds, which is what shoal promises for those whose parent died.
 bool all_end(const std::vector<Fd>& processes);
 
+/// Blocks until all have ended, without waiting for them.
+void wait_until_dead(const std::vector<pid_t>& pids);
 /// Blocks until the process is stopped by a signal.
 void wait_until_stopped(pid_t pid);
 

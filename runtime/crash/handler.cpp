@@ -1,0 +1,153 @@
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <shoal/ipc/error.h>
+#include <shoal/runtime/crash/handler.h>
+#include <shoal/runtime/crash/stack.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <typeinfo>
+
+namespace shoal {
+namespace {
+
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP};
+
+// Of this process; read by signal handlers, so set before those are installed.
+CrashRecord* record = nullptr;
+pid_t owner = 0;
+struct sigaction actions_before[NSIG];
+std::terminate_handler terminate_before = nullptr;
+alignas(64) char alternate_stack[64 << 10];
+
+/// glibc's last words ("free(): invalid pointer", a failed assertion), which it writes past stdio.
+struct AbortMessage {
+  unsigned size;
+  char text[];
+};
+AbortMessage* const* abort_message = nullptr;
+
+template <std::size_t kSize>
+void copy_text(char (&to)[kSize], const char* text, std::size_t length) {
+  length = std::min(length, kSize - 1);
+  std::memcpy(to, text, length);
+  to[length] = '\0';
+}
+
+/// False where another thread is writing: two ends of one process are not told.
+bool claim(CrashRecord& to) {
+  std::uint32_t nobody = 0;
+  const auto self = std::uint32_t(::gettid());
+  // The same thread again: an earlier exception or a fault that a handler has mended.
+  return to.writer.compare_exchange_strong(nobody, self) || nobody == self;
+}
+
+void note_time(CrashRecord& to) {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  to.time = now.tv_sec * 1'000'000'000ll + now.tv_nsec;
+}
+
+/// Whoever was there before this handler decides what comes of it.
+void pass_on(int signal, siginfo_t* info, void* context) {
+  const struct sigaction& before = actions_before[signal];
+  if (before.sa_flags & SA_SIGINFO) {
+    before.sa_sigaction(signal, info, context);
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(signal);
+  } else {
+    struct sigaction plain{};
+    plain.sa_handler = before.sa_handler;
+    ::sigaction(signal, &plain, nullptr);
+    // A fault repeats itself; what was sent has to be sent again, and arrives when this handler returns.
+    if (info->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), ::gettid(), signal);
+  }
+}
+
+void on_crash(int signal, siginfo_t* info, void* context) {
+  const int error = errno;
+  if (owner == ::getpid() && claim(*record)) {
+    CrashRecord& to = *record;
+    to.signal = signal;
+    // The abort at the end of std::terminate: that has told already.
+    if (signal != SIGABRT || to.kind.load() != CrashKind::kTerminate) {
+      to.code = info->si_code;
+      to.address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+      to.type[0] = to.message[0] = '\0';
+      if (signal == SIGABRT && abort_message && *abort_message)
+        copy_text(to.message, (*abort_message)->text, ::strnlen((*abort_message)->text, sizeof to.message));
+      note_time(to);
+      to.kind = CrashKind::kSignal;
+      note_stack(to, context);
+    }
+  }
+  pass_on(signal, info, context);
+  errno = error;
+}
+
+/// May allocate, as the language's own handler does: this is no signal handler.
+void on_terminate() {
+  if (owner == ::getpid() && claim(*record)) {
+    CrashRecord& to = *record;
+    note_time(to);
+    to.type[0] = to.message[0] = '\0';
+    to.kind = CrashKind::kTerminate;
+    note_stack(to, nullptr);
+    if (std::current_exception()) {
+      try {
+        throw;
+      } catch (const std::exception& error) {
+        note_exception(type_name(error), describe(error));
+      } catch (...) {
+        note_exception(abi::__cxa_current_exception_type()->name(), "");
+      }
+      to.kind = CrashKind::kTerminate;
+    }
+  }
+  if (terminate_before) terminate_before();
+  std::abort();
+}
+
+}  // namespace
+
+CrashRecord* own_crash_record() noexcept { return owner == ::getpid() ? record : nullptr; }
+
+void note_exception(const std::string& type, const std::string& message) noexcept {
+  if (owner != ::getpid() || !claim(*record)) return;
+  copy_text(record->type, type.data(), type.size());
+  copy_text(record->message, message.data(), message.size());
+  note_time(*record);
+  record->kind = CrashKind::kException;
+}
+
+void install_crash_handler(CrashRecord& own) {
+  const bool again = record != nullptr;  // in a fork of a process that has the handlers
+  owner = 0;
+  record = &own;
+  owner = ::getpid();
+  if (!again) abort_message = static_cast<AbortMessage* const*>(::dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE"));
+  stack_t stack{};
+  if (::sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {
+    stack = {};
+    stack.ss_sp = alternate_stack;
+    stack.ss_size = sizeof alternate_stack;
+    ::sigaltstack(&stack, nullptr);
+  }
+  for (int signal : kSignals) {
+    struct sigaction action{};
+    action.sa_sigaction = &on_crash;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    struct sigaction before;
+    ::sigaction(signal, &action, &before);
+    if (!(before.sa_flags & SA_SIGINFO) || before.sa_sigaction != &on_crash) actions_before[signal] = before;
+  }
+  if (auto before = std::set_terminate(&on_terminate); before != &on_terminate) terminate_before = before;
+}
+
+}  // namespace shoal

@@ -1,0 +1,34 @@
+// Whether the kernel's OOM killer was at work.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace shoal {
+
+/// A counter of the kernel's that grows when its OOM killer ends a process of this process's cgroup (v2:
+/// memory.events, v1: memory.oom_control), or of the machine where the cgroup has none (/proc/vmstat).
+class OomKills {
+ public:
+  /// Finds the counter of this process's cgroup.
+  static OomKills of_this_cgroup();
+  /// A given file with a line "oom_kill N".
+  explicit OomKills(std::string file) : file_(std::move(file)) { (void)have_grown(); }
+
+  /// Whether it has grown since the last call. False where it cannot be read. One thread at a time.
+  bool have_grown();
+  const std::string& file() const { return file_; }
+
+ private:
+  std::string file_;
+  std::optional<std::uint64_t> seen_;
+};
+
+/// Noted before this process starts its first child.
+void watch_oom_kills();
+/// Of a child that was killed by a SIGKILL which this process did not send: whether the counter has grown since.
+/// Threads: any.
+bool oom_killer_was_here();
+
+}  // namespace shoal

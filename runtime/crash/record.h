@@ -1,0 +1,103 @@
+// What a started process leaves behind about its end, in memory that its parent made before the start.
+#pragma once
+
+#include <shoal/ipc/heap.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shoal {
+
+/// How far a started process had come.
+enum class ChildPhase : std::uint32_t {
+  kMade = 0,        // it is on its way to shoal::init: nothing of the program's own has run but static initializers
+  kStarting = 1,    // it is part of the session and reads its arguments
+  kInFunction = 2,  // the user's function runs
+  kReturned = 3,    // that has returned or thrown
+};
+
+enum class CrashKind : std::uint32_t { kNone = 0, kException = 1, kTerminate = 2, kSignal = 3 };
+
+/// In shared memory, one a child, held by parent and child. Written by the child alone, also from its signal
+/// handlers, with plain stores and no lock; read by the parent alone, when the child has ended. A crashing child
+/// may have scribbled here: the reader believes no count and no text. Nothing is cleared but the head: counts say
+/// what is there.
+struct CrashRecord {
+  static constexpr std::uint64_t kMagic = 0x6873617263'0a0dull;  // "crash" and a line end
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kMostFrames = 64, kMostImages = 16;
+  static constexpr std::uint32_t kNoImage = ~0u;
+  static constexpr std::size_t kTailBytes = 4096;
+
+  /// A program or library that a frame lies in.
+  struct Image {
+    std::uint64_t begin, end;  // where it is mapped
+    std::uint64_t bias;        // address in the process minus address in the file
+    std::uint32_t build_id_size;
+    std::uint8_t build_id[36];
+    char path[192];
+  };
+  struct Frame {
+    std::uint64_t address;  // in the process
+    std::uint32_t image;    // index, kNoImage where it lies in none or was not looked for
+    std::uint32_t reserved;
+  };
+
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::atomic<ChildPhase> phase;
+  std::atomic<CrashKind> kind;
+  std::atomic<std::uint32_t> writer;  // thread that describes its crash here; 0: none
+  std::int32_t signal;                // 0: none
+  std::int32_t code;                  // si_code
+  std::uint64_t address;              // si_addr
+  std::int64_t time;                  // of the steady clock
+  std::atomic<std::uint32_t> frame_count, image_count;
+  std::atomic<std::uint64_t> tail_written;  // bytes ever written to standard error; the last ones are in `tail`
+  char type[192];
+  char message[1024];
+  Frame frames[kMostFrames];
+  Image images[kMostImages];
+  char tail[kTailBytes];
+};
+
+static_assert(sizeof(CrashRecord::Image) == 256 && sizeof(CrashRecord::Frame) == 16);
+static_assert(offsetof(CrashRecord, type) == 64 && sizeof(CrashRecord) == 64 + 192 + 1024 + 1024 + 4096 + 4096);
+
+/// The place of one call, as it can be looked up in any process: offset (as the linker counts) in an image.
+struct CodePlace {
+  std::string image;                   // path; empty: in none
+  std::vector<std::uint8_t> build_id;  // empty: it has none
+  std::uint64_t offset = 0;            // the address itself where there is no image
+};
+
+/// A record as its reader has it.
+struct CrashReport {
+  ChildPhase phase = ChildPhase::kMade;
+  CrashKind kind = CrashKind::kNone;
+  int signal = 0, code = 0;
+  std::uint64_t address = 0;
+  std::int64_t time = 0;
+  std::string type, message, stderr_tail;
+  std::vector<CodePlace> frames;
+};
+
+/// The parent's hold on a record. Made before the start; one thread at a time.
+class CrashRecordBlock {
+ public:
+  static CrashRecordBlock create();
+  HoldRef lend() const { return hold_.share_in_transit(); }
+  CrashReport read() const;
+
+ private:
+  explicit CrashRecordBlock(Hold hold) : hold_(std::move(hold)) {}
+  Hold hold_;
+};
+
+/// In the child: the record that the parent lent. It is held until the process ends.
+CrashRecord& adopt_crash_record(const HoldRef& lent);
+
+}  // namespace shoal

@@ -1,0 +1,102 @@
+#include <errno.h>
+#include <shoal/runtime/crash/stderr_tail.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iostream>
+#include <mutex>
+#include <new>
+#include <streambuf>
+
+namespace shoal {
+namespace {
+
+// Of this process.
+CrashRecord* record = nullptr;
+std::mutex mutex;  // of the tail; a fork makes it anew
+
+void keep(const char* text, std::size_t size) {
+  std::lock_guard lock(mutex);
+  std::uint64_t at = record->tail_written.load();
+  const std::uint64_t end = at + size;
+  if (size > CrashRecord::kTailBytes) {
+    text += size - CrashRecord::kTailBytes;
+    at = end - CrashRecord::kTailBytes;
+  }
+  while (at < end) {
+    const std::size_t place = at % CrashRecord::kTailBytes;
+    const std::size_t part = std::min<std::uint64_t>(end - at, CrashRecord::kTailBytes - place);
+    std::memcpy(record->tail + place, text, part);
+    text += part;
+    at += part;
+  }
+  record->tail_written = end;
+}
+
+/// Between a C++ stream and the buffer that it had.
+class KeepingBuffer : public std::streambuf {
+ public:
+  explicit KeepingBuffer(std::streambuf* to) : to_(to) {}
+
+ private:
+  int_type overflow(int_type character) override {
+    if (traits_type::eq_int_type(character, traits_type::eof())) return traits_type::not_eof(character);
+    const char one = traits_type::to_char_type(character);
+    keep(&one, 1);
+    return to_->sputc(one);
+  }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    keep(text, std::size_t(size));
+    return to_->sputn(text, size);
+  }
+  int sync() override { return to_->pubsync(); }
+
+  std::streambuf* to_;
+};
+
+ssize_t write_and_keep(void*, const char* text, std::size_t size) {
+  keep(text, size);
+  std::size_t written = 0;
+  while (written < size) {
+    const ssize_t got = ::write(STDERR_FILENO, text + written, size - written);
+    if (got >= 0)
+      written += std::size_t(got);
+    else if (errno != EINTR)
+      return 0;  // an error, to stdio
+  }
+  return ssize_t(size);
+}
+
+/// In glibc `stderr` is a variable, made to be set. The stream set here says as the original did that it is
+/// descriptor 2 (fileno, isatty), and can be reopened.
+void replace_c_stream() {
+#ifdef __GLIBC__
+  constexpr int kHasDescriptor = 0x2000;  // _IO_IS_FILEBUF: what fileno() and freopen() ask for
+  cookie_io_functions_t functions{};
+  functions.write = &write_and_keep;
+  FILE* stream = ::fopencookie(nullptr, "w", functions);
+  if (!stream) return;
+  ::setvbuf(stream, nullptr, _IONBF, 0);
+  stream->_fileno = STDERR_FILENO;
+  stream->_flags |= kHasDescriptor;
+  stream->_wide_data = nullptr;  // it has none, and freopen() takes any other value for some
+  stderr = stream;
+#endif
+}
+
+}  // namespace
+
+void keep_stderr_tail(CrashRecord& own) {
+  new (&mutex) std::mutex;  // a thread that the fork lost may have had it
+  const bool again = record != nullptr;
+  record = &own;
+  if (again) return;
+  replace_c_stream();
+  // The streams may outlive any order of destruction.
+  for (std::ostream* stream : {static_cast<std::ostream*>(&std::cerr), static_cast<std::ostream*>(&std::clog)})
+    stream->rdbuf(new KeepingBuffer(stream->rdbuf()));
+}
+
+}  // namespace shoal

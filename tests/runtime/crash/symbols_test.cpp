@@ -1,0 +1,77 @@
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <shoal/ipc/fd.h>
+#include <shoal/runtime/crash/symbols.h>
+#include <shoal/runtime/image_function.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+
+#include "tests/support/catch.h"
+
+namespace shoal {
+
+__attribute__((noinline)) int function_with_a_name(int x) {
+  asm volatile("");
+  return x + 1;
+}
+
+namespace {
+
+template <class F>
+CodePlace place_of(F* function, std::uint64_t inside = 0) {
+  const ImageFunction name = name_function(reinterpret_cast<AnyFunction>(function));
+  CodePlace place{name.image, {}, name.offset + inside};
+  for (std::size_t i = 0; i < name.build_id.size(); i += 2)
+    place.build_id.push_back(std::uint8_t(std::stoi(name.build_id.substr(i, 2), nullptr, 16)));
+  if (place.image.empty()) place.image = "/nowhere/this/program";  // as if its file were gone
+  return place;
+}
+
+TEST_CASE("symbols: functions of the program and of libraries are found by build id and offset") {
+  const auto frames = symbolize({place_of(&function_with_a_name, 1), place_of(&std::abort, 1)});
+  REQUIRE(frames.size() == 2);
+  CHECK(frames[0].function == "shoal::function_with_a_name(int)");
+  CHECK(frames[1].function == "abort");
+  CHECK_THAT(frames[1].text(), StartsWith("abort in /") && ContainsSubstring("libc"));
+}
+
+TEST_CASE("symbols: another build's file is not asked, and what is in no image is its address") {
+  CodePlace other = place_of(&function_with_a_name);
+  other.build_id[0] ^= 1;
+  const auto frames = symbolize({other, CodePlace{"", {}, 0x1234}, CodePlace{"/etc/passwd", {1, 2, 3}, 5}});
+  REQUIRE(frames.size() == 3);
+  for (const auto& frame : frames) CHECK(frame.function.empty());
+  CHECK(frames[1].text() == "0x1234");
+  CHECK(frames[2].text() == "/etc/passwd+0x5");
+}
+
+TEST_CASE("symbols: a file whose bytes are damaged gives no name or some, and no more harm") {
+  std::ifstream program("/proc/self/exe", std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(program)), {});
+  CodePlace place = place_of(&function_with_a_name);
+  char path[] = "/tmp/shoal-damaged-XXXXXX";
+  Fd file(::mkstemp(path));
+  REQUIRE(file);
+  place.image = path;
+  std::mt19937 random(7);
+  for (int round = 0; round < 30; ++round) {
+    // The head, the section table and a cut: where all positions come from.
+    std::string damaged = whole.substr(0, round % 3 == 0 ? random() % whole.size() : whole.size());
+    for (int i = 0; i < 20 && damaged.size() > 64; ++i) {
+      const std::size_t near_end = damaged.size() - 1 - random() % std::min<std::size_t>(damaged.size(), 3000);
+      damaged[round % 2 == 0 ? 16 + random() % 48 : near_end] = char(random());
+    }
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << damaged;
+    CHECK(symbolize({place}).size() == 1);
+  }
+  ::unlink(path);
+}
+
+}  // namespace
+}  // namespace shoal
