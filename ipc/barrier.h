@@ -3,35 +3,40 @@
 
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/deadline.h>
-#include <shoal/ipc/heap.h>
 #include <shoal/ipc/sync/event_word.h>
+#include <shoal/ipc/sync/shared_part.h>
 
 #include <atomic>
-#include <memory>
+#include <chrono>
+#include <functional>
 
 namespace shoal {
 
-/// The barrier cannot be met any more: a party died, gave up waiting, or called abort().
+/// The barrier cannot be met any more: a party died or gave up waiting, its action failed, or somebody
+/// called abort() or reset().
 class BrokenBarrier : public Error {
  public:
   using Error::Error;
 };
 
-/// In shared memory, in a block of type kBarrier.
+/// In shared memory, in a block of type kBarrier. Pictured in docs/sync.md.
 struct BarrierLayout {
   static constexpr std::uint32_t kMagic = 0x72726162;  // "barr"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
+  static constexpr const char* kName = "barrier";
   static constexpr std::uint64_t kBroken = 1;
-
-  std::uint32_t magic;
-  std::uint32_t version;
   static constexpr std::uint64_t kLastWasReset = 2;
 
-  std::uint32_t parties;
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t parties = 0;
   EventWord event;
   /// bit 0 broken   bit 1 the round before was reset   bits 2..31 arrived   bits 32..63 round.
-  /// One word, so that it changes all at once.
-  std::atomic<std::uint64_t> state;
+  /// One word, so that it changes all at once. All parties arrived: the last one runs its action.
+  std::atomic<std::uint64_t> state{0};
+  std::atomic<std::uint32_t> shared{0};  // 1: several processes had it since it was made or reset
+  std::uint32_t reserved = 0;
+  std::int64_t timeout = 0;  // of each wait that names none, in ns; INT64_MAX: none
 
   void break_it() {
     state.fetch_or(kBroken);
@@ -39,43 +44,55 @@ struct BarrierLayout {
   }
 };
 
-static_assert(sizeof(BarrierLayout) == 24);
+static_assert(sizeof(BarrierLayout) == 40);
 
 /// Where `parties` threads of any processes wait for each other, again and again, as
-/// multiprocessing.Barrier. A handle: a copy is the same barrier, also in another process. Where a
-/// process that holds the barrier dies otherwise than by leaving, or a wait times out, the
-/// barrier breaks: all waits, now and later, end with BrokenBarrier until reset().
+/// multiprocessing.Barrier. A handle: a copy is the same barrier, also in another process.
+///
+/// It breaks where a process that has it dies otherwise than by leaving, where all other processes that had
+/// it are gone, where a wait times out, its action throws, or abort() is called: all waits, now and later,
+/// end with BrokenBarrier until reset().
 class Barrier {
  public:
-  /// 1 to 4095 parties; std::invalid_argument otherwise.
-  explicit Barrier(int parties);
+  static constexpr std::chrono::nanoseconds kNever = std::chrono::nanoseconds::max();
 
-  /// Waits for the others. Returns 0 to parties-1: the order of arrival. Throws BrokenBarrier.
-  int wait() { return wait_until(Deadline::never()); }
-  /// The same; breaks the barrier and throws TimeoutError after `timeout`.
-  int wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
+  /// 1 to 4095 parties; std::invalid_argument otherwise. `timeout` is that of each wait that names none.
+  explicit Barrier(int parties, std::chrono::nanoseconds timeout = kNever);
+
+  /// Waits for the others. Returns 0 to parties-1: the order of arrival. Throws BrokenBarrier, also after the
+  /// barrier's timeout.
+  int wait() { return wait_until({}, default_deadline()); }
+  int wait(std::chrono::nanoseconds timeout) { return wait_until({}, Deadline::after(timeout)); }
+  /// The same; the last one to arrive runs its `action` before any of them goes on. What the action throws is
+  /// thrown to that one, and breaks the barrier. All parties of a round should bring the same action.
+  int wait(const std::function<void()>& action) { return wait_until(action, default_deadline()); }
+  int wait(const std::function<void()>& action, std::chrono::nanoseconds timeout) {
+    return wait_until(action, Deadline::after(timeout));
+  }
 
   void abort();  ///< breaks it
   void reset();  ///< makes it whole, for a new round; those waiting get BrokenBarrier
   bool broken() const;
-  int parties() const;
+  int parties() const { return int(part_->parties); }
   int n_waiting() const;
 
  private:
   friend struct Codec<Barrier>;
-  explicit Barrier(Hold hold);
-  int wait_until(Deadline deadline);
-  BarrierLayout& layout() const { return *layout_; }
+  explicit Barrier(SharedPart<BarrierLayout> part) : part_(std::move(part)) {}
+  Deadline default_deadline() const { return Deadline::after(std::chrono::nanoseconds(part_->timeout)); }
+  int wait_until(const std::function<void()>& action, Deadline deadline);
+  void run(const std::function<void()>& action, std::uint64_t full);
+  void wait_for_round(std::uint64_t round, Deadline deadline);
+  void look_after_others();
 
-  std::shared_ptr<Hold> hold_;
-  BarrierLayout* layout_;
+  SharedPart<BarrierLayout> part_;
 };
 
 template <>
 struct Codec<Barrier> {
   static constexpr std::uint64_t schema() { return schema_hash("shoal::Barrier"); }
-  static void encode(Encoder& encoder, const Barrier& barrier) { encoder.write(encoder.add(*barrier.hold_)); }
-  static Barrier decode(Decoder& decoder);
+  static void encode(Encoder& encoder, const Barrier& barrier) { barrier.part_.encode(encoder); }
+  static Barrier decode(Decoder& decoder) { return Barrier(SharedPart<BarrierLayout>::decode(decoder)); }
 };
 
 }  // namespace shoal

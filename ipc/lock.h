@@ -3,36 +3,36 @@
 
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/deadline.h>
-#include <shoal/ipc/heap.h>
+#include <shoal/ipc/sync/lock_word.h>
+#include <shoal/ipc/sync/shared_part.h>
 
-#include <atomic>
 #include <chrono>
-#include <memory>
 #include <optional>
 
 namespace shoal {
 
-/// In shared memory, in a block of its own.
+/// In shared memory, in a block of its own. Pictured in docs/sync.md.
 struct LockLayout {
   static constexpr std::uint32_t kMagic = 0x6b636f6c;  // "lock"
-  static constexpr std::uint32_t kVersion = 1;
-  static constexpr std::uint32_t kWaiters = ProcessTag::kTransit;  // the tag's spare bit: somebody may sleep
+  static constexpr std::uint32_t kVersion = 2;
+  static constexpr const char* kName = "lock";
 
-  std::uint32_t magic;
-  std::uint32_t version;
-  std::atomic<std::uint32_t> word;    // 0 free, else the holder's tag, with kWaiters or without
-  std::atomic<std::uint32_t> deaths;  // holders that died with it
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  LockWord lock;
 };
 
-static_assert(sizeof(LockLayout) == 16);
+static_assert(sizeof(LockLayout) == 20);
 
 /// Mutual exclusion between any threads of any processes, as multiprocessing.Lock. A handle: a copy is
 /// the same lock, also in another process. A std lockable: std::unique_lock and std::scoped_lock work.
-/// Not recursive, not fair. Where its holder dies, the next one gets it within some 0.1 s and is told:
-/// what the lock protects may be half-changed.
+/// Not recursive: see RLock. A newcomer may overtake those that sleep, but not for more than some
+/// milliseconds. Held by a process: any thread of it may unlock it. Where its holder dies, the next one
+/// gets it and is told: what the lock protects may be half-changed. Only its end takes it from a
+/// holder: from a stopped one nobody does.
 class Lock {
  public:
-  Lock();
+  Lock() : part_(SharedPart<LockLayout>::create(BlockType::kBytes)) {}
 
   /// Waits for the lock. Returns true where the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }
@@ -45,26 +45,30 @@ class Lock {
   void unlock();
 
   /// As lock(); nothing where the deadline passes first.
-  std::optional<bool> lock_until(Deadline deadline);
+  std::optional<bool> lock_until(Deadline deadline) { return part_->lock.lock_until(deadline); }
+
+  // Python's names.
+  bool acquire() { return lock(), true; }
+  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< false: not in time
+  void release() { unlock(); }
 
   /// Holders that ever died with it.
-  std::uint32_t owner_deaths() const;
+  std::uint32_t owner_deaths() const { return part_->lock.deaths.load(); }
+  /// Whether this process holds it.
+  bool is_own() const { return part_->lock.is_own(); }
 
  private:
   friend struct Codec<Lock>;
-  explicit Lock(Hold hold);
-  std::optional<bool> lock_slowly(Deadline deadline);
-  LockLayout& layout() const { return *layout_; }
+  explicit Lock(SharedPart<LockLayout> part) : part_(std::move(part)) {}
 
-  std::shared_ptr<Hold> hold_;
-  LockLayout* layout_;
+  SharedPart<LockLayout> part_;
 };
 
 template <>
 struct Codec<Lock> {
   static constexpr std::uint64_t schema() { return schema_hash("shoal::Lock"); }
-  static void encode(Encoder& encoder, const Lock& lock) { encoder.write(encoder.add(*lock.hold_)); }
-  static Lock decode(Decoder& decoder);
+  static void encode(Encoder& encoder, const Lock& lock) { lock.part_.encode(encoder); }
+  static Lock decode(Decoder& decoder) { return Lock(SharedPart<LockLayout>::decode(decoder)); }
 };
 
 }  // namespace shoal

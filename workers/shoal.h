@@ -1,18 +1,24 @@
 // All of shoal. Single headers compile faster: <shoal/ipc/queue.h>, <shoal/runtime/spawn.h>, ...
 #pragma once
 
+#include <shoal/ipc/array.h>
 #include <shoal/ipc/barrier.h>
 #include <shoal/ipc/codec.h>
+#include <shoal/ipc/condition.h>
 #include <shoal/ipc/descriptor.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/event.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/joinable_queue.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
+#include <shoal/ipc/rlock.h>
+#include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/shared_bytes.h>
 #include <shoal/ipc/simple_queue.h>
+#include <shoal/ipc/value.h>
 #include <shoal/runtime/current_process.h>
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/init.h>

@@ -16,7 +16,16 @@ struct BlockOffset {
 };
 
 /// What a block holds, for the survivor that has to empty it.
-enum class BlockType : std::uint32_t { kBytes = 0, kHoldChunk = 1, kRing = 2, kBarrier = 3, kPipeEnd = 4 };
+enum class BlockType : std::uint32_t {
+  kBytes = 0,
+  kHoldChunk = 1,
+  kRing = 2,
+  kBarrier = 3,
+  kPipeEnd = 4,
+  kSemaphore = 5,
+  kEvent = 6,
+  kCondition = 7,
+};
 
 /// In shared memory. Every hold on the block is a word that names its owner (ProcessTag); the block
 /// lives while any such word is not zero.

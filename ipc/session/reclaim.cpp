@@ -1,9 +1,12 @@
 // Giving back what a dead process had. Every step is either an atomic step from a state that names the
 // dead process, or repeatable: so any survivor may run it, twice, or be killed half-way.
 #include <shoal/ipc/barrier.h>
+#include <shoal/ipc/condition.h>
+#include <shoal/ipc/event.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/ring.h>
+#include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
 
@@ -36,22 +39,40 @@ bool is_linked_chunk(const BlockMemory& memory, BlockOffset block) {
   return false;
 }
 
+template <class Layout>
+Layout& payload_as(const BlockMemory& memory, BlockOffset block) {
+  return *reinterpret_cast<Layout*>(memory.payload(block));
+}
+
+/// What a dead process had of the thing in this block comes back. Its hold still keeps the block, so that it is what
+/// its type says; called again, there is nothing left to do.
+void recover(const BlockMemory& memory, BlockOffset block, const BlockHeader& header, ProcessTag dead) {
+  if (header.type == BlockType::kSemaphore) payload_as<SemaphoreLayout>(memory, block).recover(dead);
+  if (header.type == BlockType::kCondition) payload_as<ConditionLayout>(memory, block).recover(dead);
+}
+
 /// A holder of this block crashed: those that wait on it look up.
 void tell_others(const BlockMemory& memory, BlockOffset block, const BlockHeader& header) {
   if (header.type == BlockType::kRing) {
-    auto* ring = reinterpret_cast<RingLayout*>(memory.payload(block));
-    ring->crashes.fetch_add(1);
-    ring->not_empty.notify_all();
-    ring->not_full.notify_all();
+    auto& ring = payload_as<RingLayout>(memory, block);
+    ring.crashes.fetch_add(1);
+    ring.not_empty.notify_all();
+    ring.not_full.notify_all();
   } else if (header.type == BlockType::kBarrier) {
-    reinterpret_cast<BarrierLayout*>(memory.payload(block))->break_it();
+    payload_as<BarrierLayout>(memory, block).break_it();
+  } else if (header.type == BlockType::kSemaphore) {
+    payload_as<SemaphoreLayout>(memory, block).crashes.fetch_add(1);
+  } else if (header.type == BlockType::kEvent) {
+    payload_as<EventLayout>(memory, block).crashes.fetch_add(1);
+  } else if (header.type == BlockType::kCondition) {
+    payload_as<ConditionLayout>(memory, block).crashes.fetch_add(1);
   }
 }
 
 void give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTag dead, bool crashed,
                    const HoldSet& committed) {
   const BlockMemory memory = heap.memory();
-  bool told = false;
+  bool recovered = false, told = false;
   memory.for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
     std::uint32_t word = hold.load(std::memory_order_acquire);
     if (ProcessTag::from_word(word) != dead) return true;
@@ -62,6 +83,8 @@ void give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTa
       hold.store(ProcessTag(ExtentRecord::kOrphan, 1).word());
       return true;
     }
+    if (!recovered) recover(memory, block, header, dead);
+    recovered = true;
     if (crashed && !in_transit && !told) {
       tell_others(memory, block, header);
       told = true;

@@ -1,9 +1,17 @@
 // The pictures of shared structures in docs/ are what the code says.
 #include <fmt/format.h>
+#include <shoal/ipc/array.h>
+#include <shoal/ipc/barrier.h>
+#include <shoal/ipc/condition.h>
+#include <shoal/ipc/event.h>
 #include <shoal/ipc/heap/block.h>
+#include <shoal/ipc/lock.h>
 #include <shoal/ipc/pipe/end.h>
 #include <shoal/ipc/ring/layout.h>
+#include <shoal/ipc/rlock.h>
+#include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/value.h>
 
 #include <filesystem>
 #include <fstream>
@@ -85,8 +93,47 @@ TEST_CASE("layout: docs/ring.md shows the pipe's end as it is") {
                                                          FIELD(PipeEndLayout, out)});
 }
 
+TEST_CASE("layout: docs/sync.md shows locks and their kin as they are") {
+  using Value = ValueLayout<double>;
+  using Waiter = ConditionLayout::Waiter;
+  CHECK(documented("sync.md", "LockWord") ==
+        Fields{FIELD(LockWord, word), FIELD(LockWord, hungry), FIELD(LockWord, deaths)});
+  CHECK(documented("sync.md", "LockLayout") ==
+        Fields{FIELD(LockLayout, magic), FIELD(LockLayout, version), FIELD(LockLayout, lock)});
+  CHECK(documented("sync.md", "RLockLayout") == Fields{FIELD(RLockLayout, magic), FIELD(RLockLayout, version),
+                                                       FIELD(RLockLayout, lock), FIELD(RLockLayout, depth),
+                                                       FIELD(RLockLayout, owner)});
+  CHECK(documented("sync.md", "SemaphoreLayout") ==
+        Fields{FIELD(SemaphoreLayout, magic), FIELD(SemaphoreLayout, version), FIELD(SemaphoreLayout, bound),
+               FIELD(SemaphoreLayout, crashes), FIELD(SemaphoreLayout, state), FIELD(SemaphoreLayout, used),
+               FIELD(SemaphoreLayout, event), FIELD(SemaphoreLayout, ledger)});
+  CHECK(documented("sync.md", "EventLayout") == Fields{FIELD(EventLayout, magic), FIELD(EventLayout, version),
+                                                       FIELD(EventLayout, crashes), FIELD(EventLayout, changed),
+                                                       FIELD(EventLayout, state)});
+  CHECK(documented("sync.md", "ConditionLayout") ==
+        Fields{FIELD(ConditionLayout, magic), FIELD(ConditionLayout, version), FIELD(ConditionLayout, crashes),
+               FIELD(ConditionLayout, last_ticket), FIELD(ConditionLayout, used), FIELD(ConditionLayout, waiters)});
+  CHECK(documented("sync.md", "Waiter") == Fields{FIELD(Waiter, word), FIELD(Waiter, ticket)});
+  CHECK(documented("sync.md", "BarrierLayout") == Fields{FIELD(BarrierLayout, magic), FIELD(BarrierLayout, version),
+                                                         FIELD(BarrierLayout, parties), FIELD(BarrierLayout, event),
+                                                         FIELD(BarrierLayout, state), FIELD(BarrierLayout, shared),
+                                                         FIELD(BarrierLayout, timeout)});
+  CHECK(documented("sync.md", "ValueLayout") ==
+        Fields{FIELD(Value, magic), FIELD(Value, version), FIELD(Value, current), FIELD(Value, copies)});
+  CHECK(documented("sync.md", "ArrayLayout") == Fields{FIELD(ArrayLayout, magic), FIELD(ArrayLayout, version),
+                                                       FIELD(ArrayLayout, type), FIELD(ArrayLayout, size)});
+}
+
 TEST_CASE("layout: the versions that docs/ names are the code's") {
   for (auto [page, heading] : {std::pair{"heap.md", fmt::format("SessionLayout (version {})", SessionLayout::kVersion)},
-                               {"ring.md", fmt::format("RingLayout (version {})", RingLayout::kVersion)}})
+                               {"ring.md", fmt::format("RingLayout (version {})", RingLayout::kVersion)},
+                               {"sync.md", fmt::format("LockLayout (version {})", LockLayout::kVersion)},
+                               {"sync.md", fmt::format("RLockLayout (version {})", RLockLayout::kVersion)},
+                               {"sync.md", fmt::format("SemaphoreLayout (version {})", SemaphoreLayout::kVersion)},
+                               {"sync.md", fmt::format("EventLayout (version {})", EventLayout::kVersion)},
+                               {"sync.md", fmt::format("ConditionLayout (version {})", ConditionLayout::kVersion)},
+                               {"sync.md", fmt::format("BarrierLayout (version {})", BarrierLayout::kVersion)},
+                               {"sync.md", fmt::format("ValueLayout (version {})", ValueLayout<int>::kVersion)},
+                               {"sync.md", fmt::format("ArrayLayout (version {})", ArrayLayout::kVersion)}})
     CHECK_FALSE(documented(page, heading).empty());
 }

@@ -1,0 +1,162 @@
+// Waiting, without the lock, for a notification of those that have it.
+#pragma once
+
+#include <shoal/ipc/codec.h>
+#include <shoal/ipc/codec/std_types.h>
+#include <shoal/ipc/deadline.h>
+#include <shoal/ipc/lock.h>
+#include <shoal/ipc/rlock.h>
+#include <shoal/ipc/sync/shared_part.h>
+
+#include <atomic>
+#include <chrono>
+#include <variant>
+
+namespace shoal {
+
+/// In shared memory, in a block of type kCondition. Pictured in docs/sync.md.
+///
+///   free(0) --wait()--> waiting(tag) --notify()--> notified(tag) --awake, with the lock--> free
+///
+/// Invariants:
+///  I1 A cell is made waiting, and notify() chooses among them, with the lock held. Every other step is one CAS, by the
+///     waiter itself or by the reclaimer of a dead one.
+///  I2 A notification is in the cell of its waiter until that one has the lock again. Whose process is dead, the
+///  reclaimer
+///     makes the cell its own (still notified), notifies another waiter, and only then frees the cell: killed in
+///     between, it leaves a notified cell of a dead process again. So none is lost; a waiter may get one too many.
+struct ConditionLayout {
+  static constexpr std::uint32_t kMagic = 0x646e6f63;  // "cond"
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr const char* kName = "condition";
+  static constexpr std::uint32_t kMostWaiters = 1021;
+
+  struct Waiter {
+    static constexpr std::uint32_t kNotified = ProcessTag::kTransit;  // the tag's spare bit
+    static constexpr std::uint32_t kSleeps = 1u << 31;
+
+    std::atomic<std::uint32_t> word{0};    // 0 free, else the waiter's tag, with kNotified or without
+    std::atomic<std::uint32_t> ticket{0};  // bits 0..30 its place in the order of waiters; bit 31 it may sleep
+  };
+
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::atomic<std::uint32_t> crashes{0};      // processes that had a handle and died otherwise than by leaving
+  std::atomic<std::uint32_t> last_ticket{0};  // changed with the lock held
+  std::atomic<std::uint32_t> used{0};         // cells ever used; changed with the lock held
+  std::uint32_t reserved = 0;
+  Waiter waiters[kMostWaiters];
+
+  /// Lets a waiter in. Null where there is no room.
+  Waiter* enter(ProcessTag self);
+  /// Notifies the one that has waited longest, of those that `may` be; false where there is none.
+  template <class May>
+  bool notify_oldest(May&& may);
+  void notify_all();
+  /// Frees the cells of a dead process; what it was notified of goes to others.
+  void recover(ProcessTag dead);
+
+ private:
+  bool notify(Waiter& waiter, std::uint32_t tag);
+};
+
+static_assert(sizeof(ConditionLayout) == 24 + 8 * 1021);
+
+/// Waiting for a notification, as multiprocessing.Condition. It goes with a Lock or an RLock, which protects
+/// what is waited for; several conditions may share one. A handle: a copy is the same condition, also in
+/// another process; it is encodable and brings its lock along. A std lockable, which is its lock:
+/// `std::unique_lock guard(condition); condition.wait_for([&] { return ready; });`
+///
+/// All of wait, wait_for, notify and notify_all need the lock held (by the caller's thread for an RLock, by
+/// its process for a Lock) and throw std::logic_error where it is not. Waits give the lock up, at whatever
+/// depth, and have it again when they end, however they end; time-outs do not count the wait for the lock.
+///
+/// A waiter that is killed takes no notification with it. Where the holder of the lock dies, whoever gets
+/// it next is told (lock() says so; after a wait, compare owner_deaths()): if it died before it had notified
+/// all that it meant to, nobody else will. A wait ends with PeerDied where a process that had the condition
+/// crashed and nobody but the caller's process has it any more.
+class Condition {
+ public:
+  Condition() : Condition(RLock()) {}
+  explicit Condition(Lock lock) : Condition(std::variant<Lock, RLock>(std::move(lock)), make()) {}
+  explicit Condition(RLock lock) : Condition(std::variant<Lock, RLock>(std::move(lock)), make()) {}
+
+  /// Waits for a notification. Returns true. Throws Error where 1021 wait already.
+  bool wait() { return wait_until(Deadline::never()); }
+  /// The same; false where none came in time.
+  bool wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
+  bool wait_until(Deadline deadline);
+
+  /// Waits until predicate(), called with the lock held, is true. Returns its value.
+  template <class Predicate>
+  bool wait_for(Predicate&& predicate) {
+    return wait_for_until(predicate, Deadline::never());
+  }
+  /// The same; false where it was not in time.
+  template <class Predicate>
+  bool wait_for(Predicate&& predicate, std::chrono::nanoseconds timeout) {
+    return wait_for_until(predicate, Deadline::after(timeout));
+  }
+
+  /// Wakes up to `count` waiters, those first that have waited longest.
+  void notify(std::size_t count = 1);
+  void notify_all();
+
+  // The lock's.
+  bool lock() {
+    return std::visit([](auto& lock) { return lock.lock(); }, lock_);
+  }
+  bool try_lock() {
+    return std::visit([](auto& lock) { return lock.try_lock(); }, lock_);
+  }
+  template <class Rep, class Period>
+  bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
+    return std::visit([&](auto& lock) { return lock.try_lock_for(timeout); }, lock_);
+  }
+  void unlock() {
+    std::visit([](auto& lock) { lock.unlock(); }, lock_);
+  }
+  bool acquire() { return lock(), true; }
+  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }
+  void release() { unlock(); }
+  std::uint32_t owner_deaths() const {
+    return std::visit([](auto& lock) { return lock.owner_deaths(); }, lock_);
+  }
+
+ private:
+  friend struct Codec<Condition>;
+  Condition(std::variant<Lock, RLock> lock, SharedPart<ConditionLayout> part)
+      : lock_(std::move(lock)), part_(std::move(part)) {}
+  static SharedPart<ConditionLayout> make() { return SharedPart<ConditionLayout>::create(BlockType::kCondition); }
+
+  void check_lock(const char* operation) const;
+  std::uint32_t unlock_all();
+  void lock_again(std::uint32_t depth);
+  bool sleep(ConditionLayout::Waiter& waiter, Deadline deadline);
+
+  template <class Predicate>
+  bool wait_for_until(Predicate& predicate, Deadline deadline) {
+    for (;;) {
+      if (predicate()) return true;
+      if (!wait_until(deadline)) return predicate();
+    }
+  }
+
+  std::variant<Lock, RLock> lock_;
+  SharedPart<ConditionLayout> part_;
+};
+
+template <>
+struct Codec<Condition> {
+  static constexpr std::uint64_t schema() { return schema_hash("shoal::Condition"); }
+  static void encode(Encoder& encoder, const Condition& condition) {
+    shoal::encode(encoder, condition.lock_);
+    condition.part_.encode(encoder);
+  }
+  static Condition decode(Decoder& decoder) {
+    auto lock = shoal::decode<std::variant<Lock, RLock>>(decoder);
+    return Condition(std::move(lock), SharedPart<ConditionLayout>::decode(decoder));
+  }
+};
+
+}  // namespace shoal

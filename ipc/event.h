@@ -1,0 +1,64 @@
+// A flag that processes wait for.
+#pragma once
+
+#include <shoal/ipc/codec.h>
+#include <shoal/ipc/deadline.h>
+#include <shoal/ipc/sync/event_word.h>
+#include <shoal/ipc/sync/shared_part.h>
+
+#include <atomic>
+#include <chrono>
+
+namespace shoal {
+
+/// In shared memory, in a block of type kEvent. Pictured in docs/sync.md.
+struct EventLayout {
+  static constexpr std::uint32_t kMagic = 0x746e7665;  // "evnt"
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr const char* kName = "event";
+  static constexpr std::uint64_t kSet = 1;
+  static constexpr std::uint64_t kOneTime = 2;
+
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died otherwise than by leaving
+  EventWord changed;
+  std::atomic<std::uint64_t> state{0};  // bit 0: it is set. Bits 1..63: how often it was set
+};
+
+static_assert(sizeof(EventLayout) == 24);
+
+/// A flag that any threads of any processes set, clear and wait for, as multiprocessing.Event. A handle: a
+/// copy is the same event, also in another process. Nobody owns it, so nobody's death leaves it in
+/// disorder. A wait ends with PeerDied where a process that had the event crashed and nobody but the
+/// caller's process has it any more.
+class Event {
+ public:
+  Event() : part_(SharedPart<EventLayout>::create(BlockType::kEvent)) {}
+
+  bool is_set() const { return part_->state.load() & EventLayout::kSet; }
+  /// Sets it. All that wait at this moment go on, even if it is cleared at once.
+  void set();
+  void clear();
+
+  /// Waits until it is set. Returns true.
+  bool wait() { return wait_until(Deadline::never()); }
+  /// The same; false where it was not set in time.
+  bool wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
+  bool wait_until(Deadline deadline);
+
+ private:
+  friend struct Codec<Event>;
+  explicit Event(SharedPart<EventLayout> part) : part_(std::move(part)) {}
+
+  SharedPart<EventLayout> part_;
+};
+
+template <>
+struct Codec<Event> {
+  static constexpr std::uint64_t schema() { return schema_hash("shoal::Event"); }
+  static void encode(Encoder& encoder, const Event& event) { event.part_.encode(encoder); }
+  static Event decode(Decoder& decoder) { return Event(SharedPart<EventLayout>::decode(decoder)); }
+};
+
+}  // namespace shoal

@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/semaphore.h>
+#include <shoal/ipc/sync/wait.h>
+
+#include <stdexcept>
+#include <vector>
+
+namespace shoal {
+namespace {
+
+std::uint32_t checked(std::size_t permits, bool bounded) {
+  // A bound of 0 is no bound in the layout, and such a semaphore could never be used.
+  const std::size_t least = bounded ? 1 : 0;
+  if (permits < least || permits > PermitState::kMost)
+    throw std::invalid_argument(fmt::format("{} of {} permits: give {} to {}",
+                                            bounded ? "BoundedSemaphore" : "Semaphore", permits, least,
+                                            PermitState::kMost));
+  return std::uint32_t(permits);
+}
+
+}  // namespace
+
+Semaphore::Semaphore(std::size_t permits) : Semaphore(permits, false) {}
+
+Semaphore::Semaphore(std::size_t permits, bool bounded)
+    : part_(SharedPart<SemaphoreLayout>::create(BlockType::kSemaphore,
+                                                [count = checked(permits, bounded), bounded](SemaphoreLayout& layout) {
+                                                  layout.state = PermitState{count}.word;
+                                                  layout.bound = bounded ? count : 0;
+                                                })) {}
+
+bool Semaphore::acquire_until(Deadline deadline) {
+  return part_->core().acquire(Session::current().self()) || acquire_slowly(deadline);
+}
+
+bool Semaphore::acquire_slowly(Deadline deadline) {
+  Session& session = Session::current();
+  const ProcessTag self = session.self();
+  SemaphoreLayout& layout = *part_;
+  // What dead processes had comes back. True where a living one has a permit that it may bring back.
+  auto some_are_out = [&] {
+    std::vector<ProcessTag> dead;
+    bool out = false;
+    layout.core().for_each_holder([&](ProcessTag holder, std::uint32_t) {
+      if (session.is_alive(holder))
+        out = true;
+      else
+        dead.push_back(holder);
+    });
+    for (ProcessTag tag : dead) {
+      session.reclaim(tag);
+      layout.core().reap(tag);  // reclaim leaves this to us where it had let its handles go
+    }
+    return out || !dead.empty();
+  };
+  // A poll of a semaphore whose permits all went with the dead would never find one: it looks as well.
+  if (deadline.passed()) {
+    some_are_out();
+    return layout.core().acquire(self);
+  }
+  auto hopeless = [&] { return !some_are_out() && left_alone(part_.block(), layout.crashes); };
+  switch (wait_until_ready(layout.event, deadline, [&] { return layout.core().acquire(self); }, hopeless)) {
+    case Waited::kTimedOut:
+      return false;
+    case Waited::kHopeless:
+      throw PeerDied("Semaphore::acquire: no permit is left, and the other processes that had the semaphore are dead");
+    case Waited::kReady:
+      break;
+  }
+  // One wake-up may stand for several permits: pass it on.
+  if (layout.core().left() > 0) layout.event.notify_one();
+  return true;
+}
+
+void Semaphore::release() {
+  SemaphoreLayout& layout = *part_;
+  if (layout.core().release(Session::current().self(), layout.bound) == PermitCore<std::atomic>::Released::kTooMany)
+    throw std::logic_error(layout.bound != 0
+                               ? fmt::format("BoundedSemaphore::release: all {} permits are there", layout.bound)
+                               : fmt::format("Semaphore::release: more than {} permits", PermitState::kMost));
+  SHOAL_KILL_POINT("semaphore.release.before_notify");
+  layout.event.notify_one();
+}
+
+void SemaphoreLayout::recover(ProcessTag dead) {
+  // Also where it had none: what it had decided may still have to be written, and those it should have woken wait.
+  core().reap(dead);
+  SHOAL_KILL_POINT("semaphore.recover.before_notify");
+  event.notify_all();
+}
+
+}  // namespace shoal

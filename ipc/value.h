@@ -1,0 +1,119 @@
+// One value in shared memory, with its lock.
+#pragma once
+
+#include <shoal/ipc/codec.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/rlock.h>
+#include <shoal/ipc/sync/shared_part.h>
+#include <shoal/ipc/sync/shared_type.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+namespace shoal {
+
+/// In shared memory, in a block of its own. Pictured in docs/sync.md. The value lies there twice; `current` says which
+/// one counts, so that a writer killed half-way leaves the old value whole.
+template <class T>
+struct ValueLayout {
+  static constexpr std::uint32_t kMagic = 0x756c6176;  // "valu"
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr const char* kName = "value";
+
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::atomic<std::uint32_t> current{0};
+  std::uint32_t reserved = 0;
+  alignas(alignof(T) > 16 ? alignof(T) : 16) unsigned char copies[2][sizeof(T)] = {};
+};
+
+/// A T that any threads of any processes read and change, as multiprocessing.Value. T is trivially copyable and has no
+/// pointers into a process's own memory. A handle: a copy is the same value, also in another process.
+///
+/// Each call takes the lock (an RLock, which get_lock() gives) and is atomic: hold the lock around several calls that
+/// belong together. A process killed inside a call leaves the old value or the new one, never a mixture.
+template <SharedType T>
+class Value {
+ public:
+  using value_type = T;
+
+  explicit Value(const T& initial = T())
+      : part_(SharedPart<ValueLayout<T>>::create(
+            BlockType::kBytes, [&](auto& layout) { shared_type::copy_in(layout.copies[0], initial); })) {}
+
+  T load() const {
+    std::scoped_lock guard(lock_);
+    return read();
+  }
+  void store(const T& value) {
+    std::scoped_lock guard(lock_);
+    write(value);
+  }
+  /// The value before.
+  T exchange(const T& value) {
+    std::scoped_lock guard(lock_);
+    T before = read();
+    write(value);
+    return before;
+  }
+  /// Replaces the value v by change(v), with the lock held. Returns the new value. Where `change` throws, the old one
+  /// stays.
+  template <class Change>
+  T update(Change&& change) {
+    std::scoped_lock guard(lock_);
+    T after = change(read());
+    write(after);
+    return after;
+  }
+  /// The value before.
+  T fetch_add(const T& amount)
+    requires std::is_arithmetic_v<T>
+  {
+    std::scoped_lock guard(lock_);
+    T before = read();
+    write(static_cast<T>(before + amount));
+    return before;
+  }
+
+  T value() const { return load(); }
+  Value& operator=(const T& value) { return store(value), *this; }
+  operator T() const { return load(); }
+
+  RLock get_lock() const { return lock_; }
+
+ private:
+  friend struct Codec<Value>;
+  Value(RLock lock, SharedPart<ValueLayout<T>> part) : lock_(std::move(lock)), part_(std::move(part)) {}
+
+  T read() const { return shared_type::copy_out<T>(part_->copies[part_->current.load(std::memory_order_acquire)]); }
+  void write(const T& value) {
+    // relaxed: with the lock held it is this thread's alone.
+    const std::uint32_t other = part_->current.load(std::memory_order_relaxed) ^ 1;
+    shared_type::copy_in(part_->copies[other], value);
+    SHOAL_KILL_POINT("value.write.copied");
+    // Release: the one who inherits the lock from a process killed after this line reads what was copied (acquire in
+    // read). Otherwise the lock's own order does it.
+    part_->current.store(other, std::memory_order_release);
+    SHOAL_KILL_POINT("value.write.done");
+  }
+
+  mutable RLock lock_;
+  SharedPart<ValueLayout<T>> part_;
+};
+
+template <class T>
+struct Codec<Value<T>> {
+  static constexpr std::uint64_t schema() { return schema_hash("shoal::Value", shared_type::hash<T>()); }
+  static void encode(Encoder& encoder, const Value<T>& value) {
+    shoal::encode(encoder, value.lock_);
+    value.part_.encode(encoder);
+  }
+  static Value<T> decode(Decoder& decoder) {
+    RLock lock = shoal::decode<RLock>(decoder);
+    return Value<T>(std::move(lock), SharedPart<ValueLayout<T>>::decode(decoder));
+  }
+};
+
+}  // namespace shoal
