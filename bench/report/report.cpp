@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <stdio.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -23,13 +23,32 @@ std::string cpu_model() {
 
 bool more_is_better(const std::string& unit) { return unit.ends_with("/s"); }
 
-std::string quoted(const std::string& text) {
+std::string shell_quoted(const std::string& text) {
   std::string result = "'";
   for (char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
   return result + "'";
 }
 
+/// How many times as good `ours` is as `theirs`.
+double times_as_good(const Figure& ours, double theirs) {
+  return more_is_better(ours.unit) ? ours.value / theirs : theirs / ours.value;
+}
+
 }  // namespace
+
+std::string json_line(const std::string& bench, const Figure& figure) {
+  nlohmann::ordered_json line;
+  line["bench"] = bench;
+  line["impl"] = figure.impl;
+  line["case"] = figure.case_name;
+  line["metric"] = figure.metric;
+  line["value"] = figure.value;
+  line["unit"] = figure.unit;
+  line["min"] = figure.min;
+  line["max"] = figure.max;
+  line["n"] = figure.n;
+  return line.dump();
+}
 
 Report::Report(std::string bench) : bench_(std::move(bench)) {
   utsname system{};
@@ -59,28 +78,47 @@ void Report::add_quantile(const std::string& impl, const std::string& case_name,
 }
 
 void Report::add(Figure figure) {
-  nlohmann::ordered_json line;
-  line["bench"] = bench_;
-  line["impl"] = figure.impl;
-  line["case"] = figure.case_name;
-  line["metric"] = figure.metric;
-  line["value"] = figure.value;
-  line["unit"] = figure.unit;
-  line["min"] = figure.min;
-  line["max"] = figure.max;
-  line["n"] = figure.n;
-  fmt::print("{}\n", line.dump());
+  fmt::print("{}\n", json_line(bench_, figure));
   ::fflush(stdout);
   figures_.push_back(std::move(figure));
 }
 
+void Report::ask(const std::string& case_name, const std::string& metric, const std::string& against, double times) {
+  asked_.push_back({case_name, metric, against, "", times});
+}
+
+void Report::ask_of_case(const std::string& case_name, const std::string& metric, const std::string& other,
+                         double times) {
+  asked_.push_back({case_name, metric, "", other, times});
+}
+
+void Report::ask_value(const std::string& case_name, const std::string& metric, double value) {
+  asked_.push_back({case_name, metric, "", "", value});
+}
+
+void Report::run_program(const std::string& name, const std::vector<std::string>& arguments,
+                         const std::string& package) {
+  std::string path = std::string(SHOAL_BENCH_PEER_PROGRAMS) + "/" + name;
+  if (::access(path.c_str(), X_OK) != 0) {
+    fmt::print("# peer {} was not built: it needs the package {}\n", name, package);
+    return;
+  }
+  std::string command = shell_quoted(path);
+  for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
+  run(name, command);
+}
+
 void Report::run_peer(const std::string& script, const std::vector<std::string>& arguments) {
   std::string command =
-      quoted(SHOAL_BENCH_PYTHON) + " " + quoted(std::string(SHOAL_BENCH_PEERS) + "/" + script + ".py");
-  for (const std::string& argument : arguments) command += " " + quoted(argument);
+      shell_quoted(SHOAL_BENCH_PYTHON) + " " + shell_quoted(std::string(SHOAL_BENCH_PEERS) + "/" + script + ".py");
+  for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
+  run(script, command);
+}
+
+void Report::run(const std::string& name, const std::string& command) {
   FILE* pipe = ::popen(command.c_str(), "r");
   if (!pipe) {
-    fmt::print("# peer {} could not be started\n", script);
+    fmt::print("# peer {} could not be started\n", name);
     return;
   }
   char* line = nullptr;
@@ -92,33 +130,69 @@ void Report::run_peer(const std::string& script, const std::vector<std::string>&
                parsed.at("min"), parsed.at("max"), parsed.at("n")});
   }
   ::free(line);
-  if (int status = ::pclose(pipe); status != 0) fmt::print("# peer {} ended with status {}\n", script, status);
+  if (int status = ::pclose(pipe); status != 0) fmt::print("# peer {} ended with status {}\n", name, status);
+}
+
+const Figure* Report::ours(const std::string& case_name, const std::string& metric) const {
+  for (const Figure& figure : figures_)
+    if (figure.case_name == case_name && figure.metric == metric && figure.impl.starts_with("shoal")) return &figure;
+  return nullptr;
 }
 
 Report::~Report() {
-  // The ratio says how much better shoal is than the row: above 1 where shoal is ahead.
-  std::map<std::string, const Figure*> ours;
-  for (const Figure& figure : figures_)
-    if (figure.impl.starts_with("shoal")) ours.emplace(figure.case_name + figure.unit + figure.metric, &figure);
+  print_figures();
+  print_asked();
+  ::fflush(stdout);
+}
+
+void Report::print_figures() const {
   std::vector<std::string> cases;
   for (const Figure& figure : figures_)
     if (std::find(cases.begin(), cases.end(), figure.case_name) == cases.end()) cases.push_back(figure.case_name);
-  fmt::print("\n{:36} {:34} {:>12} {:>12} {:>12} {:6} {:>10}\n", "case", "implementation", "median", "min", "max",
+  // The ratio says how much better shoal is than the row: above 1 where shoal is ahead.
+  fmt::print("\n{:44} {:42} {:>12} {:>12} {:>12} {:6} {:>10}\n", "case", "implementation", "median", "min", "max",
              "unit", "shoal is");
   for (const std::string& name : cases)
     for (const Figure& figure : figures_) {
       if (figure.case_name != name) continue;
-      auto found = ours.find(figure.case_name + figure.unit + figure.metric);
+      const Figure* ours = this->ours(figure.case_name, figure.metric);
       std::string ratio;
-      if (found != ours.end() && found->second != &figure) {
-        double times = figure.value / found->second->value;
-        ratio = fmt::format("{:.2f} x", more_is_better(figure.unit) ? 1 / times : times);
-      }
+      if (ours && ours != &figure && ours->unit == figure.unit)
+        ratio = fmt::format("{:.2f} x", times_as_good(*ours, figure.value));
       std::string impl = figure.metric == "median" ? figure.impl : figure.impl + " " + figure.metric;
-      fmt::print("{:36} {:34} {:12.4g} {:12.4g} {:12.4g} {:6} {:>10}\n", figure.case_name, impl, figure.value,
+      fmt::print("{:44} {:42} {:12.4g} {:12.4g} {:12.4g} {:6} {:>10}\n", figure.case_name, impl, figure.value,
                  figure.min, figure.max, figure.unit, ratio);
     }
-  ::fflush(stdout);
+}
+
+void Report::print_asked() const {
+  if (asked_.empty()) return;
+  fmt::print("\n{:44} {:42} {:>12} {:>12} {:>6}\n", "asked of shoal", "against", "asked", "got", "");
+  for (const Asked& asked : asked_) {
+    const Figure* ours = this->ours(asked.case_name, asked.metric);
+    if (!ours) continue;
+    const bool of_value = asked.impl.empty() && asked.other_case.empty();
+    if (of_value) {
+      const bool met = times_as_good(*ours, asked.least) >= 1;
+      const char* sign = more_is_better(ours->unit) ? ">=" : "<=";
+      fmt::print("{:44} {:42} {:>12} {:>12} {:>6}\n", asked.case_name + ", " + asked.metric, "",
+                 fmt::format("{} {:.4g} {}", sign, asked.least, ours->unit),
+                 fmt::format("{:.4g} {}", ours->value, ours->unit), met ? "met" : "MISSED");
+      continue;
+    }
+    const Figure* best = nullptr;
+    for (const Figure& figure : figures_) {
+      bool wanted = asked.impl.empty() ? figure.case_name == asked.other_case && figure.impl == ours->impl
+                                       : figure.case_name == asked.case_name && figure.impl.starts_with(asked.impl);
+      if (!wanted || figure.metric != asked.metric || figure.unit != ours->unit) continue;
+      if (!best || times_as_good(figure, best->value) > 1) best = &figure;
+    }
+    if (!best) continue;
+    const double got = times_as_good(*ours, best->value);
+    fmt::print("{:44} {:42} {:>12} {:>12} {:>6}\n", asked.case_name + ", " + asked.metric,
+               asked.impl.empty() ? "shoal's " + asked.other_case : best->impl, fmt::format(">= {:.3g} x", asked.least),
+               fmt::format("{:.3g} x", got), got >= asked.least ? "met" : "MISSED");
+  }
 }
 
 }  // namespace shoal::bench

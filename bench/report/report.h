@@ -18,9 +18,12 @@ struct Figure {
   std::size_t n;  // samples behind it
 };
 
+/// The figure as one JSON line, without its end.
+std::string json_line(const std::string& bench, const Figure& figure);
+
 /// Collects the figures of one benchmark program and prints them: JSON lines as they come, the machine
 /// and a warning for an unoptimized build first, the table with the ratio of each figure to shoal's of
-/// its case last. One a program, one thread.
+/// its case last, and a table of what is asked of shoal and what it got. One a program, one thread.
 class Report {
  public:
   explicit Report(std::string bench);
@@ -33,13 +36,35 @@ class Report {
                     const std::vector<double>& samples, int percent);
   void add(Figure figure);
 
+  /// What shoal's figure of this case and metric has to be: at least `times` as good as that of the implementation
+  /// whose name starts with `against`, the best of them if there are several (0.9: a tenth worse is still right).
+  void ask(const std::string& case_name, const std::string& metric, const std::string& against, double times);
+  /// The same against shoal's own figure of another case.
+  void ask_of_case(const std::string& case_name, const std::string& metric, const std::string& other, double times);
+  /// The same against a value in the figure's unit: at most that, or for rates at least.
+  void ask_value(const std::string& case_name, const std::string& metric, double value);
+
+  /// Runs the peer of this name that was built from bench/peers/NAME.cpp, and takes over the JSON lines it prints. Says
+  /// so where it is missing, because what it needs (`package`) was not there when this was configured.
+  void run_program(const std::string& name, const std::vector<std::string>& arguments, const std::string& package = "");
   /// Runs bench/peers/SCRIPT.py with the project's Python and takes over the JSON lines it prints. Says so
   /// where it cannot: a peer that is missing is no reason to measure nothing.
   void run_peer(const std::string& script, const std::vector<std::string>& arguments = {});
 
  private:
+  struct Asked {
+    std::string case_name, metric;
+    std::string impl, other_case;  // one of the two, or neither
+    double least;                  // how much better than that, or the value
+  };
+  void run(const std::string& name, const std::string& command);
+  void print_figures() const;
+  void print_asked() const;
+  const Figure* ours(const std::string& case_name, const std::string& metric) const;
+
   std::string bench_;
   std::vector<Figure> figures_;
+  std::vector<Asked> asked_;
 };
 
 /// Seconds that the call took.
