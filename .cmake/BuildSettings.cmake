@@ -29,8 +29,11 @@ function(shoal_build_settings target)
   if(SHOAL_WERROR)
     # The excepted ones come from the optimizer's guesses, also inside system headers, and differ between
     # compiler versions: they are shown, and stop no build.
-    target_compile_options(${target} PRIVATE -Werror -Wno-error=maybe-uninitialized -Wno-error=array-bounds
-      -Wno-error=stringop-overflow -Wno-error=stringop-overread -Wno-error=restrict)
+    target_compile_options(${target} PRIVATE -Werror)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${target} PRIVATE -Wno-error=maybe-uninitialized -Wno-error=array-bounds
+        -Wno-error=stringop-overflow -Wno-error=stringop-overread -Wno-error=restrict)
+    endif()
   endif()
   if(SHOAL_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${SHOAL_SANITIZE} -fno-sanitize-recover=all)

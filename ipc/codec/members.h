@@ -22,12 +22,26 @@ struct AnyLvalue {
 };
 template <class Aggregate>
 struct AnyRvalue {
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wundefined-internal"  // it is never called
+#endif
   template <class Member>
     requires(!std::is_same_v<std::remove_cv_t<Member>, Aggregate>)
   operator Member() const noexcept;
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
 };
+#ifdef __clang__
+// clang compiles the copy constructors that a list of initializers would call, and std::vector<std::unique_ptr<X>> has
+// one that says it is there and does not compile.
+template <class T>
+using Any = AnyRvalue<T>;
+#else
 template <class T>
 using Any = std::conditional_t<std::is_copy_constructible_v<T>, AnyLvalue<T>, AnyRvalue<T>>;
+#endif
 
 template <class T, std::size_t... I>
 constexpr bool can_be_made_from(std::index_sequence<I...>) {
