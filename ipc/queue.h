@@ -8,6 +8,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 
@@ -81,6 +83,13 @@ class Queue {
     requires requires(Arguments&&... arguments) { Codec<T>::loan(std::forward<Arguments>(arguments)...); }
   T loan(Arguments&&... arguments) const {
     return Codec<T>::loan(std::forward<Arguments>(arguments)...);
+  }
+  template <class... Arguments>
+    requires requires(std::initializer_list<std::int64_t> sizes, Arguments&&... arguments) {
+      Codec<T>::loan(sizes, std::forward<Arguments>(arguments)...);
+    }
+  T loan(std::initializer_list<std::int64_t> sizes, Arguments&&... arguments) const {
+    return Codec<T>::loan(sizes, std::forward<Arguments>(arguments)...);
   }
 
  private:

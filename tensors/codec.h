@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
 #include <shoal/ipc/codec.h>
 
 namespace shoal {
@@ -10,17 +11,23 @@ namespace shoal {
 ///
 /// * One that is shared already moves nothing: the receiver's tensor is the same memory.
 /// * Of any other CPU tensor the elements are copied once, straight into the heap; the sender's tensor
-///   is not changed. A view of a large private tensor moves its own elements only.
-/// * Tensors of one message that share a storage share one on the other side, if it is in the heap.
+///   is not changed. A view of less than half of a private storage moves its own elements only, a larger
+///   one the storage.
+/// * Tensors of one message that share a storage share one on the other side, if it is in the heap, or
+///   went along as a whole.
 /// * requires_grad of a leaf is kept; a tensor that is not a leaf is refused: detach() it.
 ///
-/// Strided CPU tensors of all dtypes, conjugate and negative views, and undefined ones. Others throw
-/// std::invalid_argument by name. What arrives is checked: DecodeError, never a read outside its block.
+/// All dtypes; strided, quantized (per tensor, per channel), sparse COO, CSR, CSC, BSR, BSC and nested
+/// tensors, of which the parts cross as strided ones; meta and undefined ones; conjugate and negative views.
+/// The table is in docs/tensors.md. Others throw std::invalid_argument by name. What arrives is
+/// checked, indices of sparse tensors included: DecodeError, never a read outside a block.
 template <>
 struct Codec<at::Tensor> {
-  static constexpr std::uint64_t schema() { return schema_hash("at::Tensor", std::uint64_t(1)); }
+  static constexpr std::uint64_t schema() { return schema_hash("at::Tensor", std::uint64_t(2)); }
   static void encode(Encoder& encoder, const at::Tensor& tensor);
   static at::Tensor decode(Decoder& decoder);
+  /// For Queue<at::Tensor>::loan({3, 4}, at::kFloat): as empty_shared.
+  static at::Tensor loan(at::IntArrayRef sizes, const c10::TensorOptions& options = {});
 };
 
 }  // namespace shoal

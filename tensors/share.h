@@ -11,9 +11,9 @@ namespace shoal {
 
 /// Moves the tensor's storage into the shared heap, in place, as torch's Tensor.share_memory_: every
 /// view and alias of it sees the move, and from then on a copy of the tensor in another process is the
-/// same memory. Copies the elements once; does nothing where it is shared already. The gradient, if any,
-/// is shared too. std::invalid_argument for tensors that are undefined, not on the CPU or not strided;
-/// OutOfSharedMemory. Not to be called while another thread uses the storage.
+/// same memory. Copies the elements once; does nothing where it is shared already. Of a sparse tensor the
+/// indices and values are moved. The gradient, if any, is shared too. std::invalid_argument for tensors that
+/// are undefined or not on the CPU; OutOfSharedMemory. Not to be called while another thread uses the storage.
 at::Tensor& share_memory_(at::Tensor& tensor);
 /// The same for a tensor that is not a variable of one's own: `share_memory_(module.weight)` keeps working.
 inline at::Tensor share_memory_(at::Tensor&& tensor) { return share_memory_(tensor); }

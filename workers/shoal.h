@@ -26,6 +26,7 @@
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/tensors/codec.h>
+#include <shoal/tensors/ivalue.h>
 #include <shoal/tensors/module.h>
 #include <shoal/tensors/share.h>
 #include <shoal/tensors/shared_memory_scope.h>

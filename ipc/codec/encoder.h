@@ -6,8 +6,12 @@
 #include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace shoal {
 
@@ -42,6 +46,17 @@ class Encoder {
   /// block, for the Decoder's handle().
   std::uint32_t add(Hold&& hold);
   std::uint32_t add(const Hold& hold);
+
+  /// For codecs that may meet one thing twice in a message: the handle that it was added as.
+  std::optional<std::uint32_t> find_added(const void* thing) const {
+    for (const Added& added : added_)
+      if (added.thing == thing) return added.handle;
+    return std::nullopt;
+  }
+  /// `keep` owns the thing: its address must not become another one's while the message is written.
+  void note_added(const void* thing, std::uint32_t handle, std::shared_ptr<const void> keep) {
+    added_.push_back({thing, handle, std::move(keep)});
+  }
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::span<const HoldRef> handles() const { return {handles_.data(), handles_.size()}; }
@@ -82,6 +97,12 @@ class Encoder {
   std::size_t capacity_ = kPrivateBytes;
   Hold block_;
   boost::container::small_vector<HoldRef, 4> handles_;
+  struct Added {
+    const void* thing;
+    std::uint32_t handle;
+    std::shared_ptr<const void> keep;
+  };
+  std::vector<Added> added_;
   int depth_ = 0;
   std::byte private_[kPrivateBytes];
 };

@@ -1,0 +1,63 @@
+// What is in front of every tensor in a message. Not for users.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <shoal/ipc/codec/decoder.h>
+#include <shoal/ipc/codec/encoder.h>
+
+#include <cstdint>
+#include <string>
+
+namespace shoal::tensor_codec {
+
+enum class Kind : std::uint8_t {
+  kUndefined = 0,
+  kStrided = 1,
+  kQuantizedPerTensor = 2,
+  kQuantizedPerChannel = 3,
+  kCoo = 4,
+  kCompressed = 5,  // CSR, CSC, BSR, BSC
+  kNested = 6,
+  kMeta = 7,
+};
+
+enum Flags : std::uint8_t {
+  kRequiresGrad = 1,
+  kConjugate = 2,
+  kNegative = 4,
+  kContiguous = 8,  // no strides follow
+  kCoalesced = 16,
+};
+
+/// Followed by the sizes and, unless the tensor is contiguous, the strides (int64 each), and then by what
+/// the kind has more.
+struct Header {
+  std::uint32_t handle;  // of the storage, for kinds that have one
+  std::uint8_t dtype;    // c10::ScalarType
+  std::uint8_t flags;
+  std::uint8_t dimensions;
+  Kind kind;
+  std::int64_t offset;  // in elements, from the block's start
+};
+
+static_assert(sizeof(Header) == 16);
+
+constexpr std::int64_t kMostDimensions = 64;
+
+[[noreturn]] void bad(const std::string& what);      ///< DecodeError
+[[noreturn]] void refuse(const std::string& what);   ///< std::invalid_argument
+c10::ScalarType checked_type(const Header& header);  ///< DecodeError where there is no such type
+
+void write_words(Encoder& encoder, at::IntArrayRef words);
+/// Sizes that are not negative and whose product does not overflow.
+std::vector<std::int64_t> read_sizes(Decoder& decoder, const Header& header);
+
+// Strided and quantized tensors: what has one storage.
+void encode_strided(Encoder& encoder, const at::Tensor& tensor, Header header);
+at::Tensor decode_strided(Decoder& decoder, const Header& header);
+
+// Tensors made of others.
+void encode_composed(Encoder& encoder, const at::Tensor& tensor, Header header);
+at::Tensor decode_composed(Decoder& decoder, const Header& header);
+
+}  // namespace shoal::tensor_codec
