@@ -18,9 +18,10 @@ struct StartHeader {
   std::string name;
   int rank = -1;
   int nprocs = 1;
-  int num_threads = 0;            // 0: not to be set
-  bool prints_failure = false;    // for processes whose failure nobody may ask for
-  ImageFunction entry, function;  // `function` is empty where `entry` alone says what to call
+  int num_threads = 0;                                 // 0: not to be set
+  bool prints_failure = false;                         // for processes whose failure nobody may ask for
+  StartMethod start_method = StartMethod::forkserver;  // its default, as its parent's
+  ImageFunction entry, function;                       // `function` is empty where `entry` alone says what to call
 };
 
 /// Of a child whose function threw.

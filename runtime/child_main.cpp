@@ -9,6 +9,7 @@
 #include <shoal/runtime/current_process.h>
 #include <shoal/runtime/descendants.h>
 #include <shoal/runtime/hooks.h>
+#include <shoal/runtime/process_title.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -61,6 +62,8 @@ void become(const StartHeader& header) {
   runtime_detail::set_current_process({header.name, header.rank, header.nprocs, header.num_threads});
   Session::current().describe_self(header.rank < 0 ? header.name : header.name + " " + std::to_string(header.rank),
                                    header.rank);
+  set_process_title(header.name, header.rank);
+  set_start_method(header.start_method);
   if (header.num_threads > 0) hooks::set_threads(header.num_threads);
 }
 

@@ -7,6 +7,7 @@
 #include <shoal/runtime/fork_self.h>
 #include <shoal/runtime/fork_server_protocol.h>
 #include <shoal/runtime/init.h>
+#include <shoal/runtime/lifeline.h>
 #include <shoal/runtime/pidfd.h>
 #include <shoal/runtime/start_ticket.h>
 #include <signal.h>
@@ -27,9 +28,19 @@ void ChildProcess::begin_start() {
   if (started_ || pending_)
     throw std::invalid_argument(fmt::format("process '{}' was started already: each starts once", settings_.name));
   check_initialized();
+  request_start();
+}
+
+void ChildProcess::request_start() {
   const bool forks = settings_.start_method == StartMethod::fork;
-  StartHeader header{
-      settings_.name, settings_.rank, settings_.nprocs, settings_.num_threads, settings_.prints_failure, {}, {}};
+  StartHeader header{settings_.name,
+                     settings_.rank,
+                     settings_.nprocs,
+                     settings_.num_threads,
+                     settings_.prints_failure,
+                     get_start_method(),
+                     {},
+                     {}};
   channel_ = Channel::create();
   record_ = CrashRecordBlock::create();
   if (!forks) {
@@ -49,16 +60,16 @@ void ChildProcess::begin_start() {
       case StartMethod::spawn: {
         Session::Descriptors session = Session::current().descriptors();
         ForkServerClient& client = ForkServerClient::instance();
-        StartTicket ticket{StartTicket::Role::kChild,
-                           ::getpid(),
-                           Session::current().self().word(),
-                           session.memory,
-                           session.liveness,
-                           client.socket(),
-                           client.server(),
-                           -1,
-                           lent_};
-        std::vector<int> descriptors{ticket.memory, ticket.liveness};
+        StartTicket ticket{.role = StartTicket::Role::kChild,
+                           .parent = ::getpid(),
+                           .parent_tag = Session::current().self().word(),
+                           .memory = session.memory,
+                           .liveness = session.liveness,
+                           .requests = client.socket(),
+                           .fork_server = client.server(),
+                           .lifeline = lifeline_of_this_process(),
+                           .blocks = lent_};
+        std::vector<int> descriptors{ticket.memory, ticket.liveness, ticket.lifeline};
         if (ticket.requests >= 0) descriptors.push_back(ticket.requests);
         process_ = exec_self(ticket.to_argument(), descriptors, settings_.num_threads);
         break;
@@ -85,14 +96,20 @@ void ChildProcess::abandon_start() noexcept {
 }
 
 void ChildProcess::finish_start() {
-  if (!pending_) return;
-  try {
-    process_ = ForkServerClient::instance().await(*std::exchange(pending_, std::nullopt));
-  } catch (...) {
-    abandon_start();
-    throw;
+  for (bool again = false; pending_; again = true) {
+    try {
+      process_ = ForkServerClient::instance().await(*std::exchange(pending_, std::nullopt));
+      started_ = true;
+    } catch (const ForkServerDied&) {
+      // The start message may be gone with the child that took it: once more from the beginning.
+      abandon_start();
+      if (again) throw;
+      request_start();
+    } catch (...) {
+      abandon_start();
+      throw;
+    }
   }
-  started_ = true;
 }
 
 void ChildProcess::check_started(const char* operation) const {
@@ -201,6 +218,41 @@ std::pair<int, std::int64_t> ChildProcess::failure_order() const {
   // A process that was killed says nothing, and others then raise because it is gone.
   if (!report_) return {status_.signal != 0 ? 0 : 1, failure_->time()};
   return {2, report_->time};
+}
+
+void OrderlyWait::look_for_stop(std::span<const std::unique_ptr<ChildProcess>> children,
+                                std::chrono::nanoseconds grace_period) {
+  const int requests = stop_requests() - requests_before_;
+  if (requests == 0) return;
+  std::lock_guard lock(mutex_);
+  if (!patience_) {
+    patience_ = Deadline::after(grace_period);
+    for (auto& child : children) {
+      child->signal(SIGTERM);
+      child->signal(SIGCONT);
+    }
+  }
+  if (requests > 1 || patience_->passed())
+    for (auto& child : children) child->signal(SIGKILL);
+}
+
+bool OrderlyWait::wait(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period,
+                       Deadline deadline, const std::function<void()>& ended) {
+  // How late a signal is seen that another thread has got; see kLivenessSlice.
+  constexpr std::chrono::milliseconds kSlice{100};
+  HeldStop held;
+  std::vector<int> running;
+  for (;;) {
+    running.clear();
+    for (auto& child : children)
+      if (!child->has_ended()) running.push_back(child->end_descriptor());
+    if (ended) ended();
+    if (running.empty()) return true;
+    look_for_stop(children, grace_period);
+    const auto left = deadline.left(kSlice);
+    wait_readable(running, Deadline::after(left));
+    if (deadline.passed() && !wait_readable(running, Deadline::now())) return false;
+  }
 }
 
 void end_processes(std::span<const std::unique_ptr<ChildProcess>> children,

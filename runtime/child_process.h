@@ -9,15 +9,16 @@
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/options.h>
+#include <shoal/runtime/stop.h>
 #include <shoal/runtime/task.h>
 
 #include <atomic>
 #include <chrono>
-#include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
-#include <variant>
 
 namespace shoal {
 
@@ -74,6 +75,7 @@ class ChildProcess {
   bool is_mine() const;
 
  private:
+  void request_start();
   void abandon_start() noexcept;
   void check_started(const char* operation) const;
   void collect(Deadline deadline);
@@ -96,6 +98,23 @@ class ChildProcess {
   std::shared_ptr<const ProcessFailed> failure_;
   std::optional<Received> message_;  // where result_ reads
   std::optional<Decoder> result_;
+};
+
+/// Waits until all have ended. Where this process is asked to stop meanwhile (see stop.h), it ends them first: once, in
+/// order. False where the deadline came first.
+class OrderlyWait {
+ public:
+  OrderlyWait() : requests_before_(stop_requests()) {}
+  /// Calls ended() whenever some have ended; what that throws comes out.
+  bool wait(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period,
+            Deadline deadline, const std::function<void()>& ended = {});
+
+ private:
+  void look_for_stop(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period);
+
+  const int requests_before_;
+  std::mutex mutex_;  // of what follows
+  std::optional<Deadline> patience_;
 };
 
 /// SIGTERM for those that still run, SIGKILL after the grace period for those that then still do, and waits

@@ -4,9 +4,11 @@
 #include <shoal/runtime/child_process.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -14,67 +16,85 @@
 namespace shoal {
 
 /// All of a ProcessContext but the results. The first failure of a rank ends the others (SIGTERM, SIGKILL after the
-/// grace period) and is what join() throws, then and at every later call. Owned by the process that made it (a
-/// forked copy does nothing), move-only. Threads: any, at once. Its destruction ends what still runs, and waits for
-/// that.
+/// grace period) and is what join() throws, then and at every later call. A handle: a copy is the same processes, which
+/// belong to the process that made them (in a forked one handles do nothing). The end of the last handle ends what
+/// still runs, and waits for that. Threads: any, also on one object, but for assignment and destruction.
 class ContextHandle {
  public:
-  ContextHandle(ContextHandle&& other) noexcept = default;
-  ContextHandle& operator=(ContextHandle&& other) noexcept {
-    std::swap(state_, other.state_);
-    return *this;
-  }
-  ~ContextHandle();
-
-  /// Waits until all have returned. Throws ProcessRaised or ProcessExited for the first that failed.
-  void join();
-  /// The same; false where some still run after the timeout.
-  bool join(std::chrono::nanoseconds timeout);
-
-  /// In rank order.
-  std::vector<pid_t> pids() const;
-
   /// Starts them all, or throws and leaves none.
   ContextHandle(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period);
 
- protected:
-  const std::vector<std::unique_ptr<ChildProcess>>& children() const { return state_->children; }
+  /// Waits until all have returned. Throws ProcessRaised or ProcessExited for the first that failed, with the failures
+  /// after it, when the others have been ended. If this process is asked to stop meanwhile, by SIGTERM or Ctrl-C, the
+  /// ranks get SIGTERM and the grace period first; see stop.h.
+  void join();
+  /// The same; false where some still run after the timeout, which a failure prolongs by the grace period. A grace
+  /// period given here is used instead of the options' from now on.
+  bool join(std::chrono::nanoseconds timeout, std::optional<std::chrono::nanoseconds> grace_period = {});
 
- private:
+  /// SIGTERM and SIGKILL for all that still run. That they end by it is a failure to join(), as if another had sent it.
+  void terminate();
+  void kill();
+
+  /// In rank order.
+  std::vector<pid_t> pids() const;
+  /// Descriptors to poll: each is readable when that rank has ended. They belong to the handles.
+  std::vector<int> sentinels() const;
+  /// Nothing for those that still run; as Process::exitcode.
+  std::vector<std::optional<int>> exitcodes() const;
+
+ protected:
   struct State {
     std::vector<std::unique_ptr<ChildProcess>> children;
-    std::chrono::nanoseconds grace_period;
+    OrderlyWait orderly;
+    std::atomic<std::chrono::nanoseconds> grace_period;
     std::mutex mutex;  // of failure, and of ending the others
     std::shared_ptr<const ProcessFailed> failure;
 
-    ~State() { end_processes(children, grace_period); }
+    State(std::vector<std::unique_ptr<ChildProcess>> started, std::chrono::nanoseconds grace)
+        : children(std::move(started)), grace_period(grace) {}
+    virtual ~State() { end_processes(children, grace_period); }
     bool join(Deadline deadline);
     void check_failures();
+    void check_all_succeeded();
   };
-  std::unique_ptr<State> state_;
+
+  explicit ContextHandle(std::shared_ptr<State> state);
+  State& state() const;
+
+ private:
+  std::shared_ptr<State> state_;
 };
 
 /// Processes started by start_processes; R is what their function returns.
 template <class R>
 class ProcessContext : public ContextHandle {
  public:
-  using ContextHandle::ContextHandle;
+  ProcessContext(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period)
+      : ContextHandle(std::make_shared<StateWithResults>(std::move(children), grace_period)) {}
 
-  /// What the ranks have returned, in rank order; joins them first. From one thread.
+  /// What the ranks have returned, in rank order; joins them first. The second moves them out, once for all handles.
   const std::vector<R>& results() & { return take(); }
   std::vector<R> results() && { return std::move(take()); }
 
  private:
+  struct StateWithResults : State {
+    using State::State;
+    std::mutex results_mutex;
+    std::vector<R> results;
+  };
+
   std::vector<R>& take() {
     join();
-    if (results_.empty())
-      for (auto& child : children()) {
-        results_.push_back(decode<R>(child->result()));
+    auto& own = static_cast<StateWithResults&>(state());
+    std::lock_guard lock(own.results_mutex);
+    if (own.results.empty())
+      for (auto& child : own.children) {
+        own.results.push_back(decode<R>(child->result()));
         child->result().finish();
       }
-    return results_;
+    return own.results;
   }
-  std::vector<R> results_;
 };
 
 /// Of a function that returns nothing.

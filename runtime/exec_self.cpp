@@ -8,6 +8,7 @@
 #include <shoal/runtime/lasting_thread.h>
 #include <shoal/runtime/parent_death.h>
 #include <shoal/runtime/pidfd.h>
+#include <shoal/runtime/process_title.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,11 +17,6 @@
 
 namespace shoal {
 namespace {
-
-std::string& program_name() {
-  static std::string name = "shoal-program";
-  return name;
-}
 
 struct ExecPlan {
   char* const* arguments;
@@ -78,8 +74,6 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }
 
 }  // namespace
-
-void note_program_name(const char* name) { program_name() = name; }
 
 StartedProcess exec_self(const std::string& argument, const std::vector<int>& descriptors, int num_threads) {
   std::vector<std::string> arguments{program_name(), argument}, environment = make_environment(num_threads);

@@ -24,7 +24,4 @@ struct StartedProcess {
 /// It dies with this process from its first instruction on. Threads: any. Throws SystemError.
 StartedProcess exec_self(const std::string& argument, const std::vector<int>& descriptors, int num_threads);
 
-/// Remembers the name that the program was called by.
-void note_program_name(const char* name);
-
 }  // namespace shoal

@@ -8,8 +8,10 @@
 #include <shoal/runtime/fork_self.h>
 #include <shoal/runtime/hooks.h>
 #include <shoal/runtime/lasting_thread.h>
+#include <shoal/runtime/lifeline.h>
 #include <shoal/runtime/parent_death.h>
 #include <shoal/runtime/pidfd.h>
+#include <shoal/runtime/stop.h>
 #include <shoal/runtime/thread_count.h>
 #include <signal.h>
 #include <unistd.h>
@@ -47,6 +49,7 @@ StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, T
   sigset_t mask;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   const pid_t parent = ::getpid();
+  Fd lifeline(::fcntl(lifeline_of_this_process(), F_DUPFD_CLOEXEC, 0));
   StartedProcess started;
   int error = 0;
   in_lasting_thread([&] {
@@ -54,6 +57,8 @@ StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, T
     error = errno;
     if (started.pid != 0) return;
     die_with_parent(parent);
+    die_with_lifeline(std::move(lifeline));
+    reset_stop_signals();
     ::signal(SIGINT, SIG_IGN);  // as with the other methods: Ctrl-C is the parent's to handle
     ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     ready.reset();

@@ -1,20 +1,27 @@
 #include <errno.h>
+#include <poll.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_main.h>
 #include <shoal/runtime/fork_server.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/hooks.h>
+#include <shoal/runtime/lifeline.h>
 #include <shoal/runtime/parent_death.h>
 #include <shoal/runtime/pidfd.h>
+#include <shoal/runtime/process_title.h>
 #include <shoal/runtime/thread_count.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace shoal {
 namespace {
+
+/// Quiet for this long, the server makes a spare: it takes the CPU from those that were just started.
+constexpr int kIdleMilliseconds = 2;
 
 /// Ctrl-C and a process group's SIGTERM are for those that use the server: it ends with its parent. Blocked and not
 /// ignored, so that one sent to a child that was forked just now waits until it is the child's again.
@@ -25,10 +32,13 @@ void set_terminate_blocked(bool blocked) {
   ::sigprocmask(blocked ? SIG_BLOCK : SIG_UNBLOCK, &terminate, nullptr);
 }
 
+bool is_set(const pollfd& polled) { return polled.fd >= 0 && polled.revents != 0; }
+
 }  // namespace
 
-ForkServer::ForkServer(Fd requests, Fd ask) : requests_(std::move(requests)), ask_(std::move(ask)) {
-  // Three a child: more than programs usually need.
+ForkServer::ForkServer(Fd requests, Fd ask, int spares)
+    : requests_(std::move(requests)), ask_(std::move(ask)), spares_wanted_(spares) {
+  // Four a child: more than programs usually need.
   ::getrlimit(RLIMIT_NOFILE, &descriptor_limit_);
   rlimit most{descriptor_limit_.rlim_max, descriptor_limit_.rlim_max};
   ::setrlimit(RLIMIT_NOFILE, &most);
@@ -36,77 +46,152 @@ ForkServer::ForkServer(Fd requests, Fd ask) : requests_(std::move(requests)), as
 
 void ForkServer::serve() {
   extra_threads_ = int(other_threads().size());
-  std::vector<int> watched;
+  std::vector<pollfd> polled;
   for (;;) {
-    watched.assign({requests_.get()});
-    for (const Child& child : children_) {
-      watched.push_back(child.process.get());
-      watched.push_back(child.parent.get());
+    polled.assign({{requests_.get(), POLLIN, 0}});
+    for (const Child& child : children_)
+      for (const Fd* descriptor : {&child.process, &child.parent, &child.lifeline, &child.reply})
+        polled.push_back({child.parent || descriptor == &child.process ? descriptor->get() : -1, POLLIN, 0});
+    for (const Spare& spare : spares_) polled.push_back({spare.process.get(), POLLIN, 0});
+    const int ready = ::poll(polled.data(), polled.size(), wants_spare() ? kIdleMilliseconds : -1);
+    if (ready < 0) continue;
+    if (ready == 0) {
+      add_spare();
+      continue;
     }
-    wait_readable(watched, Deadline::never());
     // The dead first, so that a request finds their slots and pids free.
-    for (Child& child : children_) look_after(child);
+    const pollfd* next = polled.data() + 1;
+    for (Child& child : children_) look_after(child, std::exchange(next, next + 4));
+    for (Spare& spare : spares_)
+      if (is_set(*next++)) {
+        reap(spare.process);
+        spare.process.reset();
+      }
     std::erase_if(children_, [](const Child& child) { return !child.process; });
-    if (is_readable(requests_.get())) answer_request();
+    std::erase_if(spares_, [](const Spare& spare) { return !spare.process; });
+    if (is_set(polled.front())) answer_request();
   }
 }
 
-void ForkServer::look_after(Child& child) {
-  if (is_readable(child.process.get())) {
+void ForkServer::look_after(Child& child, const pollfd* polled) {
+  if (is_set(polled[0])) {
     EndReply reply{reap(child.process)};
     send_message(child.reply, bytes_of(reply), {});
     child.process.reset();
-  } else if (child.parent && is_readable(child.parent.get())) {
+  } else if (is_set(polled[1]) || is_set(polled[2]) || is_set(polled[3])) {
+    // Whoever asked is dead, has executed another program, or wants no reply: nothing else comes from there.
     send_signal(child.process, SIGKILL);
-    child.parent.reset();  // stays readable for ever
+    child.parent.reset();  // they stay readable for ever
+    child.lifeline.reset();
   }
 }
 
 void ForkServer::answer_request() {
   ForkRequest request;
   std::vector<Fd> descriptors;
-  if (!receive_message(requests_, writable_bytes_of(request), descriptors) || request.magic != ForkRequest::kMagic ||
-      descriptors.size() != 2)
-    return;  // whoever sent this sees its reply socket close
-  Child child{0, Fd(), std::move(descriptors[1]), std::move(descriptors[0])};
-  if (is_readable(child.parent.get())) return;  // died while its request waited
+  if (!receive_message(requests_, writable_bytes_of(request), descriptors) || request.magic != ForkRequest::kMagic)
+    return;
+  if (request.spares >= 0) {
+    spares_wanted_ = request.spares;
+    while (int(spares_.size()) > spares_wanted_) {
+      send_signal(spares_.back().process, SIGKILL);
+      reap(spares_.back().process);
+      spares_.pop_back();
+    }
+    return;
+  }
+  if (descriptors.size() != ForkRequest::kDescriptors) return;  // whoever sent this sees its reply socket close
+  Child child{0, Fd(), std::move(descriptors[1]), std::move(descriptors[2]), std::move(descriptors[0])};
+  // Died, or executed another program, while its request waited.
+  if (is_readable(child.parent.get()) || is_readable(child.lifeline.get())) return;
   ForkReply reply;
   if (extra_threads_ > 0) {
     reply.threads = extra_threads_ + 1;
-    send_message(child.reply, bytes_of(reply), {});
-    return;
-  }
-  const pid_t self = ::getpid();
-  child.pid = ::fork();
-  if (child.pid == 0) {
-    die_with_parent(self);
-    child = {};
-    become_child(request);
-  }
-  if (child.pid < 0) {
-    reply.error = errno;
-    send_message(child.reply, bytes_of(reply), {});
-    return;
+  } else if (auto spare = take_spare(request)) {
+    child.pid = spare->pid;
+    child.process = std::move(spare->process);
+  } else {
+    child.pid = fork_child(child.process, [&] {
+      child = {};
+      become_child(request);
+    });
+    if (child.pid == 0) reply.error = errno;
   }
   reply.pid = child.pid;
-  try {
-    child.process = open_pidfd_of_new_child(child.pid);
-  } catch (const SystemError& error) {
-    reply = {.error = error.error_number()};
+  if (!child.process) {
     send_message(child.reply, bytes_of(reply), {});
     return;
   }
-  int process = child.process.get();
+  const int process = child.process.get();
   send_message(child.reply, bytes_of(reply), {&process, 1});
   children_.push_back(std::move(child));
 }
 
+std::optional<ForkServer::Spare> ForkServer::take_spare(const ForkRequest& request) {
+  while (!spares_.empty()) {
+    Spare spare = std::move(spares_.back());
+    spares_.pop_back();
+    if (!is_readable(spare.process.get()) && send_message(spare.wake, bytes_of(request), {})) return spare;
+    send_signal(spare.process, SIGKILL);
+    reap(spare.process);
+  }
+  return std::nullopt;
+}
+
+template <class Run>
+pid_t ForkServer::fork_child(Fd& process, Run&& run) {
+  const pid_t self = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return 0;
+  if (pid == 0) {
+    die_with_parent(self);
+    forget_inherited_lifeline();
+    // Nothing of its siblings: a reply socket kept open here would hide the fork server's death.
+    children_.clear();
+    spares_.clear();
+    requests_.reset();
+    set_terminate_blocked(false);
+    run();
+    ::_exit(1);
+  }
+  try {
+    process = open_pidfd_of_new_child(pid);
+  } catch (const SystemError& error) {
+    errno = error.error_number();
+    return 0;
+  }
+  return pid;
+}
+
+void ForkServer::add_spare() {
+  try {
+    SocketPair sockets = make_socket_pair();
+    Spare spare{0, Fd(), std::move(sockets.first)};
+    spare.pid = fork_child(spare.process, [&] {
+      spare.wake.reset();
+      wait_as_spare(std::move(sockets.second));
+    });
+    if (spare.pid != 0) {
+      spares_.push_back(std::move(spare));
+      return;
+    }
+  } catch (const SystemError&) {
+    // No descriptors left.
+  }
+  spares_wanted_ = int(spares_.size());  // no room for more: those that are asked for come first
+}
+
+void ForkServer::wait_as_spare(Fd wake) {
+  set_process_title("spare", -1);
+  ForkRequest request;
+  std::vector<Fd> none;
+  if (!receive_message(wake, writable_bytes_of(request), none)) ::_exit(0);
+  wake.reset();
+  become_child(request);
+}
+
 void ForkServer::become_child(const ForkRequest& request) {
-  // Nothing of its siblings: a reply socket kept open here would hide the fork server's death.
-  children_.clear();
-  requests_.reset();
   ForkServerClient::inherit(std::move(ask_), ::getppid());
-  set_terminate_blocked(false);
   ::setrlimit(RLIMIT_NOFILE, &descriptor_limit_);
   run_started_child(request.blocks, ProcessTag::from_word(request.parent_tag));
 }
@@ -114,8 +199,9 @@ void ForkServer::become_child(const ForkRequest& request) {
 void run_fork_server(const StartTicket& ticket) {
   set_terminate_blocked(true);
   Session::current().describe_self("fork server", -1);
+  set_process_title("fork server", -1);
   hooks::run_preloads();
-  ForkServer(Fd(ticket.served), Fd(ticket.requests)).serve();
+  ForkServer(Fd(ticket.served), Fd(ticket.requests), ticket.spares).serve();
 }
 
 }  // namespace shoal

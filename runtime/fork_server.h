@@ -6,7 +6,10 @@
 #include <shoal/runtime/start_ticket.h>
 #include <sys/resource.h>
 
+#include <optional>
 #include <vector>
+
+struct pollfd;
 
 namespace shoal {
 
@@ -15,11 +18,14 @@ namespace shoal {
 /// once. To the kernel the children are the fork server's: it reaps them and passes their status on to
 /// who asked (the *logical* parent), and it kills them as soon as that one is dead.
 ///
+/// While nobody asks for anything it forks spares: children that have nothing to do yet, so that the next one asked
+/// for need not be forked first. One that dies is replaced.
+///
 /// It ends with the process that started it, and its children end with it: the kernel sees to both.
 class ForkServer {
  public:
   /// `requests`: the end to read from. `ask`: the other end, for the children to inherit.
-  ForkServer(Fd requests, Fd ask);
+  ForkServer(Fd requests, Fd ask, int spares);
 
   /// Runs until killed. A forked child runs its function inside.
   [[noreturn]] void serve();
@@ -28,16 +34,30 @@ class ForkServer {
   struct Child {
     pid_t pid;
     Fd process;
-    Fd parent;  // the logical one; none any more after its death
+    Fd parent, lifeline;  // of the logical parent; none any more after its death
     Fd reply;
   };
+  struct Spare {
+    pid_t pid;
+    Fd process;
+    Fd wake;  // to send it its request
+  };
 
+  void look_after(Child& child, const pollfd* polled);
   void answer_request();
-  void look_after(Child& child);
+  std::optional<Spare> take_spare(const ForkRequest& request);
+  /// Forks; 0 and errno where that is impossible, and in the child `run` is called.
+  template <class Run>
+  pid_t fork_child(Fd& process, Run&& run);
+  void add_spare();
+  [[noreturn]] void wait_as_spare(Fd wake);
   [[noreturn]] void become_child(const ForkRequest& request);
+  bool wants_spare() const { return extra_threads_ == 0 && int(spares_.size()) < spares_wanted_; }
 
   Fd requests_, ask_;
   std::vector<Child> children_;
+  std::vector<Spare> spares_;
+  int spares_wanted_;
   int extra_threads_ = 0;
   rlimit descriptor_limit_{};  // what the children shall have
 };

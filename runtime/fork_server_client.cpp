@@ -2,18 +2,29 @@
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
+#include <shoal/runtime/descendants.h>
 #include <shoal/runtime/exit_status.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/fork_server_protocol.h>
+#include <shoal/runtime/lifeline.h>
 #include <shoal/runtime/pidfd.h>
 #include <shoal/runtime/start_ticket.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <stdexcept>
 
 namespace shoal {
 
-pid_t start_fork_server() { return ForkServerClient::instance().ensure_started(); }
+pid_t start_fork_server() { return ForkServerClient::instance().ensure_started(nullptr); }
+
+pid_t start_fork_server(const ForkServerOptions& options) {
+  if (options.spares < 0 || options.spares > 256)
+    throw std::invalid_argument(
+        fmt::format("spares is {}: give the number of processes to keep ready, 0 to 256", options.spares));
+  return ForkServerClient::instance().ensure_started(&options);
+}
 
 ForkServerClient& ForkServerClient::instance() {
   static auto* client = new ForkServerClient;
@@ -36,8 +47,14 @@ pid_t ForkServerClient::server() const {
   return server_;
 }
 
-pid_t ForkServerClient::ensure_started() {
+pid_t ForkServerClient::ensure_started(const ForkServerOptions* options) {
   std::lock_guard lock(mutex_);
+  if (options) {
+    options_ = *options;
+    ForkRequest wish;
+    wish.spares = options->spares;
+    if (socket_ && !send_message(socket_, bytes_of(wish), {})) bury(server_);
+  }
   if (!socket_) start();
   return server_;
 }
@@ -53,8 +70,10 @@ void ForkServerClient::start() {
   ticket.liveness = session.liveness;
   ticket.requests = sockets.first.get();
   ticket.served = sockets.second.get();
-  StartedProcess started =
-      exec_self(ticket.to_argument(), {ticket.memory, ticket.liveness, ticket.requests, ticket.served}, 0);
+  ticket.lifeline = lifeline_of_this_process();
+  ticket.spares = options_.spares;
+  StartedProcess started = exec_self(
+      ticket.to_argument(), {ticket.memory, ticket.liveness, ticket.requests, ticket.served, ticket.lifeline}, 0);
   socket_ = std::move(sockets.first);
   server_ = started.pid;
   process_ = std::move(started.process);
@@ -67,14 +86,15 @@ PendingFork ForkServerClient::request(const ChildBlocks& blocks) {
   ForkRequest request;
   request.parent_tag = Session::current().self().word();
   request.blocks = blocks;
-  const int carried[] = {replies.second.get(), self.get()};
+  const int carried[] = {replies.second.get(), self.get(), lifeline_of_this_process()};
   std::lock_guard lock(mutex_);
-  if (!socket_) start();
-  if (!send_message(socket_, bytes_of(request), carried)) {
-    if (errno == EPIPE || errno == ECONNRESET) report_death(server_);
-    throw SystemError("asking the fork server for a process", errno);
+  for (bool again = false;; again = true) {
+    if (!socket_) start();
+    if (send_message(socket_, bytes_of(request), carried)) return {std::move(replies.first), server_};
+    if (errno != EPIPE && errno != ECONNRESET) throw SystemError("asking the fork server for a process", errno);
+    const std::string how = bury(server_);
+    if (again) throw ForkServerDied(how);
   }
-  return {std::move(replies.first), server_};
 }
 
 StartedProcess ForkServerClient::await(PendingFork pending) {
@@ -82,7 +102,7 @@ StartedProcess ForkServerClient::await(PendingFork pending) {
   std::vector<Fd> descriptors;
   if (!receive_message(pending.reply, writable_bytes_of(reply), descriptors)) {
     std::lock_guard lock(mutex_);
-    report_death(pending.server);
+    throw ForkServerDied(bury(pending.server));
   }
   if (reply.threads != 0)
     throw Error(
@@ -92,11 +112,18 @@ StartedProcess ForkServerClient::await(PendingFork pending) {
   if (reply.error != 0)
     throw SystemError("forking a process off the fork server", reply.error,
                       "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
-  if (descriptors.size() != 1) throw Error("the fork server sent no descriptor of the process that it made");
+  if (descriptors.size() != 1) {
+    // There is a process, but no room here for its descriptor: it is given up before anyone hears of it.
+    ::shutdown(pending.reply.get(), SHUT_WR);
+    EndReply end;
+    receive_message(pending.reply, writable_bytes_of(end), descriptors);
+    clean_up_after(reply.pid);
+    throw SystemError("receiving the descriptor of a new process", EMFILE, "raise RLIMIT_NOFILE (ulimit -n)");
+  }
   return {reply.pid, std::move(descriptors[0]), std::move(pending.reply)};
 }
 
-void ForkServerClient::report_death(pid_t server) {
+std::string ForkServerClient::bury(pid_t server) {
   std::string how = "died";
   if (server_ == server) {  // else another thread has found out already, and there may be a new one
     int process = process_.get();
@@ -111,8 +138,7 @@ void ForkServerClient::report_death(pid_t server) {
     process_.reset();
     server_ = 0;
   }
-  throw Error(fmt::format("the fork server (pid {}) {}, and its children with it; the next start makes a new one",
-                          server, how));
+  return fmt::format("the fork server (pid {}) {}, and its children with it", server, how);
 }
 
 }  // namespace shoal

@@ -1,16 +1,28 @@
 // This process's way to the fork server.
 #pragma once
 
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/runtime/child_blocks.h>
 #include <shoal/runtime/exec_self.h>
 
 #include <mutex>
+#include <string>
 
 namespace shoal {
 
-/// Starts the fork server now rather than at the first start that uses it: it loads in the background.
-/// Does nothing where this process has one already. Returns its pid.
+struct ForkServerOptions {
+  /// Children that the server keeps forked in advance, refilled while nobody asks for any. A start that finds
+  /// one saves the fork, which takes milliseconds where libtorch is loaded. Each costs the memory that a fork does:
+  /// see docs/launching.md.
+  int spares = 2;
+};
+
+/// Starts the fork server now rather than at the first start that uses it: it loads in the background. Where this
+/// process has one already, or inherited one, that keeps as many spares from now on. Returns its pid. Throws
+/// std::invalid_argument for a number of spares below 0 or above 256.
+pid_t start_fork_server(const ForkServerOptions& options);
+/// The same without a change where there is one already.
 pid_t start_fork_server();
 
 /// A process that the fork server was asked for.
@@ -19,9 +31,15 @@ struct PendingFork {
   pid_t server = 0;
 };
 
+/// The fork server has died, and its children with it: the next request makes a new one.
+class ForkServerDied : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The socket to the fork server: inherited from the process that started this one, or made together
 /// with a fork server at the first need. One a process, never destroyed. Threads: any. When the fork
-/// server dies, so do its children; the next start finds out and throws, and the one after that makes a new server.
+/// server dies, so do its children; the next start finds out and makes a new server.
 class ForkServerClient {
  public:
   static ForkServerClient& instance();
@@ -33,17 +51,20 @@ class ForkServerClient {
   int socket() const;
   pid_t server() const;
 
-  pid_t ensure_started();
-  /// Sends a request.
+  pid_t ensure_started(const ForkServerOptions* options);
+  /// Sends a request, to a new server where the old one turns out to be dead.
   PendingFork request(const ChildBlocks& blocks);
-  /// Waits for the first reply. Throws Error where the server could not fork, or is dead.
+  /// Waits for the first reply. Throws Error where the server could not fork, ForkServerDied where it did before it
+  /// answered.
   StartedProcess await(PendingFork pending);
 
  private:
   void start();
-  [[noreturn]] void report_death(pid_t server);
+  /// Forgets a server that is dead; says how it died.
+  std::string bury(pid_t server);
 
   mutable std::mutex mutex_;
+  ForkServerOptions options_;
   Fd socket_;
   pid_t server_ = 0;
   Fd process_;  // pidfd, where the server is this process's own child

@@ -12,12 +12,15 @@
 
 namespace shoal {
 
-/// Asks for one process. Carries two descriptors: the socket for the replies, and a pidfd of the asking
-/// process, with which the child shall die.
+/// Asks for one process, or says how many spares to keep. The first carries three descriptors: the socket for the
+/// replies, and a pidfd and the lifeline of the asking process, with either of which the child shall die.
 struct ForkRequest {
   static constexpr std::uint32_t kMagic = 0x6b726f66;  // "fork"
+  static constexpr std::size_t kDescriptors = 3;
   std::uint32_t magic = kMagic;
+  std::int32_t spares = -1;      // -1: a process is wanted
   std::uint32_t parent_tag = 0;  // ProcessTag of the asking process
+  std::uint32_t reserved = 0;
   ChildBlocks blocks;
 };
 

@@ -2,11 +2,12 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_main.h>
-#include <shoal/runtime/exec_self.h>
 #include <shoal/runtime/fork_server.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/init.h>
+#include <shoal/runtime/lifeline.h>
 #include <shoal/runtime/parent_death.h>
+#include <shoal/runtime/process_title.h>
 #include <shoal/runtime/start_ticket.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ std::atomic<bool> initialized{false};
 
 [[noreturn]] void run_started(const StartTicket& ticket) {
   die_with_parent(ticket.parent);  // again: a program with file capabilities lost the setting when it was executed
+  die_with_lifeline(Fd(ticket.lifeline));
   for (int descriptor : {ticket.requests, ticket.served})
     if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   Session::join({ticket.memory, ticket.liveness});
@@ -35,7 +37,10 @@ void init(int argc, char** argv) {
   initialized = true;
   if (argc < 2) return;
   try {
-    if (auto ticket = StartTicket::from_argument(argv[1])) run_started(*ticket);
+    if (auto ticket = StartTicket::from_argument(argv[1])) {
+      note_title_place(argv[1]);
+      run_started(*ticket);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "shoal: a started process (pid %d) cannot join its session: %s\n", int(::getpid()),
                  error.what());

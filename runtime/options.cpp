@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <shoal/runtime/options.h>
 
+#include <atomic>
 #include <stdexcept>
 
 namespace shoal {
@@ -16,6 +17,13 @@ const char* method_name(StartMethod method) {
   }
   return "?";
 }
+
+namespace {
+std::atomic<StartMethod> default_method{StartMethod::forkserver};
+}
+
+void set_start_method(StartMethod method) noexcept { default_method = method; }
+StartMethod get_start_method() noexcept { return default_method; }
 
 void refuse_captures(StartMethod method) {
   throw std::invalid_argument(

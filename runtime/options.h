@@ -15,6 +15,11 @@ enum class StartMethod {
 
 const char* method_name(StartMethod method);
 
+/// The method where options say none: forkserver until it is set. As torch.multiprocessing's, but it may be set as
+/// often as one likes. Started processes have that of their parent. Threads: any.
+void set_start_method(StartMethod method) noexcept;
+StartMethod get_start_method() noexcept;
+
 /// Asked for a start method while the program runs that the callable does not allow.
 [[noreturn]] void refuse_captures(StartMethod method);
 
@@ -38,12 +43,12 @@ class ForkOnly {
 };
 
 template <class Method>
-constexpr Method default_start_method() {
+Method default_start_method() {
   static_assert(
       std::is_same_v<Method, StartMethod>,
       "shoal: a callable with captures exists in this process only: add .start_method = "
       "shoal::StartMethod::fork to the options, or pass a function (or a lambda without captures) and arguments");
-  return StartMethod::forkserver;
+  return get_start_method();
 }
 
 /// Options of spawn and start_processes.
@@ -73,7 +78,10 @@ template <class Method>
 struct BasicProcessOptions {
   std::string name = "process";
   Method start_method = default_start_method<Method>();
-  /// When the handle goes while the process runs: the time between SIGTERM and SIGKILL.
+  /// Of the last handle that goes while the process runs: true ends it, false waits until it has returned. (In Python:
+  /// of the program's end, and false unless said. In shoal no process outlives its parent in any case.)
+  bool daemon = true;
+  /// When the handle of a daemon goes while it runs: the time between SIGTERM and SIGKILL.
   std::chrono::nanoseconds grace_period = std::chrono::milliseconds(500);
   /// Threads that it computes with. 0: left as they are.
   int num_threads = 0;
@@ -83,7 +91,7 @@ struct BasicProcessOptions {
   operator BasicProcessOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>
   {
-    return {name, ForkOnly::checked(start_method), grace_period, num_threads, fork_despite_threads};
+    return {name, ForkOnly::checked(start_method), daemon, grace_period, num_threads, fork_despite_threads};
   }
 };
 using ProcessOptions = BasicProcessOptions<StartMethod>;

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/descendants.h>
 #include <shoal/runtime/pidfd.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -24,8 +26,13 @@ Fd open_pidfd_of_new_child(pid_t pid) {
   try {
     return open_pidfd(pid);
   } catch (const SystemError&) {
-    ::kill(pid, SIGKILL);  // nobody has waited for it, so it is surely this one
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
+    // A child that nobody has waited for is surely this one; if other code of the program has, it is gone.
+    siginfo_t info{};
+    if (::waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
+      ::kill(pid, SIGKILL);
+      while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
+    }
+    if (Session::exists()) clean_up_after(pid);
     throw;
   }
 }

@@ -5,16 +5,20 @@
 
 namespace shoal {
 
-ProcessHandle::ProcessHandle(ChildSettings settings, std::chrono::nanoseconds grace_period, std::shared_ptr<Task> task)
-    : child_(std::make_unique<ChildProcess>(std::move(settings), std::move(task))), grace_period_(grace_period) {}
-
-ProcessHandle::~ProcessHandle() {
-  if (child_) end_processes({&child_, 1}, grace_period_);
+ProcessHandle::State::State(ChildSettings settings, const Ending& how, std::shared_ptr<Task> task) : ending(how) {
+  child[0] = std::make_unique<ChildProcess>(std::move(settings), std::move(task));
 }
 
-ChildProcess& ProcessHandle::child() const {
-  if (!child_) throw std::invalid_argument("this Process was moved from: use the object that it was moved to");
-  return *child_;
+ProcessHandle::State::~State() {
+  if (!ending.daemon && child[0]->is_started() && child[0]->is_mine()) child[0]->wait(Deadline::never());
+  end_processes(child, ending.grace_period);
+}
+
+ProcessHandle::State& ProcessHandle::state() const {
+  if (!state_)
+    throw std::invalid_argument(
+        "this Process was closed or moved from: use the object that it was moved to, or close it later");
+  return *state_;
 }
 
 void ProcessHandle::start() {
@@ -22,13 +26,20 @@ void ProcessHandle::start() {
   child().finish_start();
 }
 
-void ProcessHandle::join() { child().wait(Deadline::never()); }
+void ProcessHandle::join() { wait(Deadline::never()); }
 
-bool ProcessHandle::join(std::chrono::nanoseconds timeout) { return child().wait(Deadline::after(timeout)); }
+bool ProcessHandle::join(std::chrono::nanoseconds timeout) { return wait(Deadline::after(timeout)); }
 
-bool ProcessHandle::is_alive() { return child().is_started() && !child().has_ended(); }
+bool ProcessHandle::wait(Deadline deadline) {
+  // Held for the time of the wait: another thread may let go of its handle.
+  const std::shared_ptr<State> held = state_;
+  if (child().wait(Deadline::now())) return true;
+  return held->orderly.wait(held->child, held->ending.grace_period, deadline);
+}
 
-std::optional<int> ProcessHandle::exitcode() {
+bool ProcessHandle::is_alive() const { return child().is_started() && !child().has_ended(); }
+
+std::optional<int> ProcessHandle::exitcode() const {
   if (!child().is_started() || !child().has_ended()) return std::nullopt;
   return child().status().as_number();
 }
@@ -36,6 +47,13 @@ std::optional<int> ProcessHandle::exitcode() {
 void ProcessHandle::terminate() { child().signal(SIGTERM); }
 
 void ProcessHandle::kill() { child().signal(SIGKILL); }
+
+void ProcessHandle::close() {
+  if (is_alive())
+    throw std::invalid_argument("close() of process '" + name() +
+                                "', which still runs: join() it, or end it by terminate() or kill() first");
+  state_.reset();
+}
 
 ChildProcess& ProcessHandle::check_succeeded() {
   join();

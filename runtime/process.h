@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,48 +20,60 @@ using ProcessOptionsFor =
     BasicProcessOptions<std::conditional_t<kCallableCrosses<std::decay_t<F>>, StartMethod, ForkOnly>>;
 
 /// All of a Process but its result; named for those that keep processes of several kinds. As Python's
-/// multiprocessing.Process. Owned by the process that made it (a forked copy of it does nothing), move-only.
-/// Threads: any at once, when it is started (result(): one). Its destruction ends a child that still runs (SIGTERM,
-/// SIGKILL after the grace period) and waits for that.
+/// multiprocessing.Process. A handle: a copy is the same process, which belongs to the process that made it (in a
+/// forked one handles do nothing). The end of the last handle ends a child that still runs (SIGTERM, SIGKILL after the
+/// grace period) and waits for that; or only waits, where it is no daemon. Threads: any, also on one object, but
+/// for what changes the object itself: start(), close(), assignment and destruction.
 class ProcessHandle {
  public:
-  ProcessHandle(ProcessHandle&& other) noexcept = default;
-  ProcessHandle& operator=(ProcessHandle&& other) noexcept {
-    std::swap(child_, other.child_);
-    std::swap(grace_period_, other.grace_period_);
-    return *this;
-  }
-  ~ProcessHandle();
-
   /// Returns when the process exists. Throws what encoding the arguments throws, and SystemError.
   void start();
-  /// Waits for its end, however it ends: a failure is for exitcode() and result() to tell.
+  /// Waits for its end, however it ends: a failure is for exitcode() and result() to tell. If this process is asked
+  /// to stop meanwhile, by SIGTERM or Ctrl-C, the child gets SIGTERM and the grace period first.
   void join();
   /// False where it still runs after the timeout.
   bool join(std::chrono::nanoseconds timeout);
 
   /// False before the start and after the end.
-  bool is_alive();
+  bool is_alive() const;
   /// Nothing before its end; minus the signal's number where one ended it.
-  std::optional<int> exitcode();
+  std::optional<int> exitcode() const;
   pid_t pid() const { return child().pid(); }
   const std::string& name() const { return child().settings().name; }
-  /// A descriptor to poll: readable when the process has ended. Belongs to this object.
+  bool daemon() const { return state().ending.daemon; }
+  /// A descriptor to poll: readable when the process has ended. Belongs to the handles.
   int sentinel() const { return child().sentinel(); }
 
   /// SIGTERM and SIGKILL. Nothing happens where it has ended already.
   void terminate();
   void kill();
 
+  /// Lets go of the process, which must not run: this object can be used no more.
+  void close();
+
  protected:
-  ProcessHandle(ChildSettings settings, std::chrono::nanoseconds grace_period, std::shared_ptr<Task> task);
-  ChildProcess& child() const;
+  struct Ending {
+    std::chrono::nanoseconds grace_period;
+    bool daemon;
+  };
+  struct State {
+    State(ChildSettings settings, const Ending& how, std::shared_ptr<Task> task);
+    virtual ~State();
+
+    std::unique_ptr<ChildProcess> child[1];
+    OrderlyWait orderly;
+    Ending ending;
+  };
+
+  explicit ProcessHandle(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  State& state() const;
+  ChildProcess& child() const { return *state().child[0]; }
   /// Waits for the end, and throws ProcessFailed where it was a failure.
   ChildProcess& check_succeeded();
 
  private:
-  std::unique_ptr<ChildProcess> child_;
-  std::chrono::nanoseconds grace_period_;
+  bool wait(Deadline deadline);
+  std::shared_ptr<State> state_;
 };
 
 /// One function in one other process; R is what it returns. The function is a function pointer or a
@@ -75,33 +88,41 @@ class Process : public ProcessHandle {
  public:
   template <class F, class... Args>
   Process(const ProcessOptionsFor<F>& options, F&& function, Args&&... arguments)
-      : ProcessHandle({.name = options.name,
-                       .start_method = options.start_method,
-                       .num_threads = options.num_threads,
-                       .fork_despite_threads = options.fork_despite_threads,
-                       .prints_failure = true},
-                      options.grace_period,
-                      std::make_shared<TypedTask<false, F, Args...>>(std::forward<F>(function),
-                                                                     std::forward<Args>(arguments)...)) {}
+      : ProcessHandle(
+            std::make_shared<StateWithResult>(ChildSettings{.name = options.name,
+                                                            .start_method = options.start_method,
+                                                            .num_threads = options.num_threads,
+                                                            .fork_despite_threads = options.fork_despite_threads,
+                                                            .prints_failure = true},
+                                              Ending{options.grace_period, options.daemon},
+                                              std::make_shared<TypedTask<false, F, Args...>>(
+                                                  std::forward<F>(function), std::forward<Args>(arguments)...))) {}
 
-  /// Waits for the end. Throws ProcessRaised or ProcessExited where the function did not return.
+  /// Waits for the end. Throws ProcessRaised or ProcessExited where the function did not return. A result that can
+  /// only be moved comes once.
   R result() {
     ChildProcess& ended = check_succeeded();
     if constexpr (!std::is_void_v<R>) {
-      if (!result_) {
-        result_ = decode<R>(ended.result());
+      auto& own = static_cast<StateWithResult&>(state());
+      std::lock_guard lock(own.mutex);
+      if (!own.result) {
+        own.result = decode<R>(ended.result());
         ended.result().finish();
       }
       if constexpr (std::is_copy_constructible_v<R>)
-        return *result_;
+        return *own.result;
       else
-        return std::move(*result_);  // once, then
+        return std::move(*own.result);
     }
   }
 
  private:
   struct Nothing {};
-  std::conditional_t<std::is_void_v<R>, Nothing, std::optional<R>> result_;
+  struct StateWithResult : State {
+    using State::State;
+    std::mutex mutex;
+    std::conditional_t<std::is_void_v<R>, Nothing, std::optional<R>> result;
+  };
 };
 
 template <class F, class... Args>

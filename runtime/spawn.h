@@ -39,6 +39,7 @@ auto start_processes(const SpawnOptionsFor<F>& options, F&& function, Args&&... 
 /// returns void). The first failure ends the others and is thrown: ProcessRaised or ProcessExited.
 template <class F, class... Args>
 auto spawn(const SpawnOptionsFor<F>& options, F&& function, Args&&... arguments) {
+  HeldStop held;  // from the start on: a stop between that and the wait would leave the ranks no time
   auto context = start_processes(options, std::forward<F>(function), std::forward<Args>(arguments)...);
   context.join();
   if constexpr (!std::is_void_v<typename Call<true, F, Args...>::Result>) return std::move(context).results();

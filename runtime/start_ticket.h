@@ -23,6 +23,8 @@ struct StartTicket {
   int requests = -1;               // socket to the fork server, -1 if there is none yet
   pid_t fork_server = 0;
   int served = -1;     // kForkServer: the end of that socket which it reads
+  int spares = 0;      // kForkServer: how many to keep
+  int lifeline = -1;   // its parent's
   ChildBlocks blocks;  // kChild
 
   std::string to_argument() const;

@@ -1,12 +1,16 @@
 #include "tests/runtime/methods.h"
 
 #include <shoal/ipc/queue.h>
+#include <shoal/runtime/failure.h>
 #include <shoal/runtime/pidfd.h>
 #include <shoal/runtime/spawn.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <stdexcept>
 #include <vector>
 
 namespace shoal {
@@ -45,6 +49,41 @@ TEST_CASE("context: results waits for the ranks") {
   go.put(0);
   go.put(0);
   CHECK(std::move(context).results() == std::vector{0, 1});
+}
+
+TEST_CASE("context: a grace period given to join is used from then on") {
+  FOR_EACH_METHOD(method);
+  Queue<int> ready(4), go(4);
+  auto deaf = [](int rank, Queue<int> to, Queue<int> until) {
+    if (rank == 0) {
+      to.put(1);
+      until.get();
+      throw std::runtime_error("first");
+    }
+    ::signal(SIGTERM, SIG_IGN);
+    to.put(1);
+    for (;;) ::pause();
+  };
+  auto context =
+      start_processes({.nprocs = 2, .start_method = method, .grace_period = std::chrono::hours(1)}, deaf, ready, go);
+  for (int i = 0; i < 2; ++i) ready.get();
+  CHECK_FALSE(context.join(milliseconds(0), milliseconds(5)));
+  go.put(1);
+  CHECK_THROWS_AS(context.join(), ProcessRaised);
+  CHECK(context.exitcodes() == std::vector<std::optional<int>>{1, -SIGKILL});
+}
+
+TEST_CASE("context: a copy is the same processes; sentinels tell each one's end") {
+  FOR_EACH_METHOD(method);
+  Queue<int> ready(4), go(4);
+  auto context = start_processes({.nprocs = 2, .start_method = method}, work, ready, go);
+  auto copy = context;
+  for (int i = 0; i < 2; ++i) ready.get();
+  for (const int sentinel : copy.sentinels()) CHECK_FALSE(is_readable(sentinel));
+  for (int i = 0; i < 2; ++i) go.put(0);
+  CHECK(copy.results() == std::vector{0, 1});
+  CHECK(context.results() == std::vector{0, 1});
+  for (const int sentinel : context.sentinels()) CHECK(is_readable(sentinel));
 }
 
 TEST_CASE("context: destroying it ends what runs") {

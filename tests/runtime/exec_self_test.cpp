@@ -4,7 +4,6 @@
 #include <shoal/runtime/spawn.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -66,17 +65,6 @@ TEST_CASE("exec: threads are set in the environment of the new program, the rest
   CHECK(spawn({.start_method = StartMethod::spawn, .num_threads = 7}, look)[0] ==
         std::vector<std::string>{"7", "kept"});
   ::unsetenv("SHOAL_TEST_VARIABLE");
-}
-
-TEST_CASE("exec: no room for another process is an error with the reason, and ends those already started") {
-  if (::geteuid() == 0) return;  // root knows no such limit
-  rlimit before;
-  ::getrlimit(RLIMIT_NPROC, &before);
-  rlimit none{1, before.rlim_max};
-  ::setrlimit(RLIMIT_NPROC, &none);
-  CHECK_THROWS_WITH(spawn({.nprocs = 2, .start_method = StartMethod::spawn}, [](int) {}),
-                    ContainsSubstring("RLIMIT_NPROC"));
-  ::setrlimit(RLIMIT_NPROC, &before);
 }
 
 }  // namespace

@@ -15,11 +15,11 @@
 namespace shoal {
 namespace {
 
-TEST_CASE("leaks: a hundred starts and joins leave nothing, each way a child can end") {
+TEST_CASE("leaks: five hundred starts and joins leave nothing, each way a child can end") {
   FOR_EACH_METHOD(method);
   const auto before = test::take_snapshot();
   const auto slots = Session::current().free_slots();
-  for (int i = 0; i < 100 * test::test_scale(); ++i) {
+  for (int i = 0; i < 170 * test::test_scale(); ++i) {
     Process process(
         {.start_method = method, .grace_period = std::chrono::milliseconds(50)},
         [](int way, const std::string& big) {

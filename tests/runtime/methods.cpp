@@ -42,6 +42,12 @@ void wait_until_dead(const std::vector<pid_t>& pids) {
     while (process_start_time(pid) != 0) std::this_thread::yield();
 }
 
+std::string name_of(pid_t pid) {
+  std::string name;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/comm"), name);
+  return name;
+}
+
 void wait_until_stopped(pid_t pid) {
   for (;;) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");

@@ -7,6 +7,7 @@
 #include <shoal/runtime/options.h>
 #include <sys/types.h>
 
+#include <string>
 #include <vector>
 
 namespace shoal::test {
@@ -18,6 +19,9 @@ bool all_end(const std::vector<Fd>& processes);
 
 /// Blocks until all have ended, without waiting for them.
 void wait_until_dead(const std::vector<pid_t>& pids);
+/// What the kernel calls the process.
+std::string name_of(pid_t pid);
+
 /// Blocks until the process is stopped by a signal.
 void wait_until_stopped(pid_t pid);
 

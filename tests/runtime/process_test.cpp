@@ -7,6 +7,7 @@
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/pidfd.h>
 #include <shoal/runtime/process.h>
+#include <shoal/runtime/spawn.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -150,6 +151,93 @@ TEST_CASE("process: may be joined, asked and killed by several threads") {
   process.kill();
   for (auto& thread : threads) thread.join();
   CHECK(right == 3);
+}
+
+TEST_CASE("process: a copy of a handle is the same process, and the last one ends it") {
+  FOR_EACH_METHOD(method);
+  Queue<int> ready(1);
+  std::optional<Process<void>> first(std::in_place, ProcessOptions{.start_method = method}, wait_for_ever, ready);
+  Process<void> second = *first;
+  first->start();
+  CHECK(second.pid() == ready.get());
+  const auto watched = test::watch({second.pid()});
+  first.reset();
+  CHECK(second.is_alive());
+  second = Process<void>(ProcessOptions{.start_method = method}, wait_for_ever, ready);
+  CHECK(is_readable(watched[0].get()));
+}
+
+TEST_CASE("process: handles may be copied, asked and dropped by several threads") {
+  FOR_EACH_METHOD(method);
+  Process process({.start_method = method}, add, 20, 3);
+  process.start();
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([copy = process, &right]() mutable {
+      for (int round = 0; round < 50; ++round) {
+        Process<int> another = copy;
+        right += another.result() == 23;
+        copy = std::move(another);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  CHECK(right == 200);
+}
+
+TEST_CASE("process: close lets go of one that has ended, and of no other") {
+  FOR_EACH_METHOD(method);
+  Queue<int> ready(1);
+  Process process({.name = "open", .start_method = method}, wait_for_ever, ready);
+  process.start();
+  ready.get();
+  CHECK_THROWS_WITH(process.close(), ContainsSubstring("'open'") && ContainsSubstring("still runs"));
+  process.kill();
+  process.join();
+  process.close();
+  CHECK_THROWS_AS(process.pid(), std::invalid_argument);
+  CHECK_THROWS_WITH(process.exitcode(), ContainsSubstring("closed"));
+}
+
+TEST_CASE("process: one that is no daemon is waited for when its handle goes") {
+  FOR_EACH_METHOD(method);
+  Queue<int> done(1);
+  {
+    auto work = [](Queue<int> to) {
+      std::this_thread::sleep_for(milliseconds(20));
+      to.put(5);
+    };
+    Process process({.start_method = method, .daemon = false}, work, done);
+    CHECK_FALSE(process.daemon());
+    process.start();
+  }
+  CHECK(done.try_get() == 5);
+}
+
+TEST_CASE("process: ps shows program and rank or name") {
+  FOR_EACH_METHOD(method);
+  const std::string program = test::name_of(::getpid());
+  auto look = [] { return test::name_of(::getpid()); };
+  Process process({.name = "evaluator", .start_method = method}, look);
+  process.start();
+  CHECK(process.result() == program.substr(0, 5) + "/evaluator");
+  auto look_rank = [](int) { return test::name_of(::getpid()); };
+  CHECK(spawn({.nprocs = 2, .start_method = method}, look_rank)[1] == program.substr(0, 13) + "/1");
+}
+
+TEST_CASE("process: the start method that options do not name can be set, and children have their parent's") {
+  FOR_EACH_METHOD(method);
+  const StartMethod before = get_start_method();
+  CHECK(before == StartMethod::forkserver);
+  set_start_method(method);
+  CHECK(ProcessOptions{}.start_method == method);
+  Process process({}, [] { return int(get_start_method()); });
+  set_start_method(before);
+  process.start();
+  CHECK(process.result() == int(before));
+  set_start_method(method);
+  CHECK(spawn({}, [](int) { return int(get_start_method()); }) == std::vector{int(method)});
+  set_start_method(before);
 }
 
 TEST_CASE("process: results that can only be moved come as well") {

@@ -1,0 +1,75 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <shoal/ipc/error.h>
+#include <shoal/runtime/lifeline.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <new>
+
+namespace shoal {
+namespace {
+
+// Numbers and not Fd: an atfork handler and static destruction must find them plain.
+std::mutex mutex;
+std::atomic<int> reading{-1}, writing{-1};  // of this process
+std::atomic<int> watched{-1};               // its parent's
+
+void close_and_clear(std::atomic<int>& descriptor) noexcept {
+  const int number = descriptor.exchange(-1);
+  if (number >= 0) ::close(number);
+}
+
+/// A forked child, whoever made it: while it had the writing end, its parent's death would go unnoticed. The
+/// reading end is closed when the child has made its own, or has taken it for its parent's.
+void after_fork() noexcept {
+  new (&mutex) std::mutex;
+  close_and_clear(writing);
+}
+
+}  // namespace
+
+int lifeline_of_this_process() {
+  std::lock_guard lock(mutex);
+  if (writing.load() >= 0) return reading.load();
+  close_and_clear(reading);  // a fork's copy of its parent's
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
+  reading = ends[0];
+  writing = ends[1];
+  static const int registered = ::pthread_atfork(nullptr, nullptr, &after_fork);
+  (void)registered;
+  return ends[0];
+}
+
+void forget_inherited_lifeline() noexcept {
+  close_and_clear(watched);
+  if (writing.load() < 0) close_and_clear(reading);
+}
+
+void die_with_lifeline(Fd reading_end) noexcept {
+  forget_inherited_lifeline();
+  // Whom the kernel tells is noted in the open file, which all that inherit a descriptor share: this process opens
+  // the pipe anew.
+  char path[40];
+  *fmt::format_to(path, "/proc/self/fd/{}", reading_end.get()) = '\0';
+  const int own = ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (own >= 0) {
+    const bool armed = ::fcntl(own, F_SETOWN, ::getpid()) == 0 && ::fcntl(own, F_SETSIG, SIGKILL) == 0 &&
+                       ::fcntl(own, F_SETFL, O_NONBLOCK | O_ASYNC) == 0;
+    if (armed)
+      watched = own;
+    else
+      ::close(own);
+  }
+  // It ended before that; only a descriptor from before can tell.
+  pollfd old{reading_end.get(), POLLIN, 0};
+  if (::poll(&old, 1, 0) > 0 && (old.revents & POLLHUP)) ::_exit(1);
+}
+
+}  // namespace shoal

@@ -1,0 +1,89 @@
+#include <grp.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/queue.h>
+#include <shoal/runtime/fork_server_client.h>
+#include <shoal/runtime/spawn.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "tests/runtime/methods.h"
+#include "tests/support/forked.h"
+
+namespace shoal {
+namespace {
+
+/// Children of this process, running or not, but for the fork server.
+int count_children() {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream children(task.path() / "children");
+    for (pid_t pid = 0; children >> pid;) count += pid != start_fork_server();
+  }
+  return count;
+}
+
+void expect(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error("expected: " + what);
+}
+
+/// Becomes a user whose processes are counted, and who has none yet. Root's are not.
+void become_limited_user(rlim_t processes) {
+  if (::geteuid() == 0) {
+    expect(::setgroups(0, nullptr) == 0 && ::setresuid(54321, 54321, 54321) == 0, "another user");
+  }
+  rlimit limit{processes, processes};
+  expect(::setrlimit(RLIMIT_NPROC, &limit) == 0, "a limit");
+}
+
+TEST_CASE("limits: no room for another process is an error with the reason, and ends those already started") {
+  FOR_EACH_METHOD(method);
+  if (::geteuid() != 0) return;  // an ordinary user's other processes count as well
+  test::Forked limited([&] {
+    become_limited_user(4);
+    ForkServerClient::inherit(Fd(), 0);  // the test's is root's; this user makes one
+    std::string error;
+    try {
+      auto wait = [](int) {
+        for (;;) ::pause();
+      };
+      start_processes({.nprocs = 16, .start_method = method, .grace_period = {}}, wait);
+    } catch (const SystemError& failure) {
+      error = failure.what();
+    }
+    expect(error.find("RLIMIT_NPROC") != std::string::npos, "the limit's name in: " + error);
+    expect(count_children() == 0, "no child left");
+  });
+  CHECK(limited.join() == 0);
+}
+
+TEST_CASE("limits: descriptors that run out in the middle of a start are an error, and end those already started") {
+  FOR_EACH_METHOD(method);
+  test::Forked limited([&] {
+    const int next = ::dup(0);
+    ::close(next);
+    rlimit limit{rlim_t(next + 24), rlim_t(next + 24)};
+    expect(::setrlimit(RLIMIT_NOFILE, &limit) == 0, "a limit");
+    auto wait = [](int) {
+      for (;;) ::pause();
+    };
+    bool thrown = false;
+    try {
+      start_processes({.nprocs = 32, .start_method = method, .grace_period = {}}, wait);
+    } catch (const Error&) {
+      thrown = true;
+    }
+    expect(thrown, "an error");
+    expect(count_children() == 0, "no child left");
+    expect(spawn({.start_method = method}, [](int) { return 7; })[0] == 7, "that it can go on");
+  });
+  CHECK(limited.join() == 0);
+}
+
+}  // namespace
+}  // namespace shoal
