@@ -1,0 +1,105 @@
+// The semaphore's algorithm (ipc/sync/permits.h) under the model checker: the code that processes run, with another
+// atomic.
+#include <shoal/ipc/sync/permits.h>
+
+#include <array>
+
+#include "tests/model/model.h"
+
+using namespace shoal;
+using namespace shoal::model;
+
+namespace {
+
+enum class Back { kByTaker, kByAnother };
+
+/// kParties take a permit a few times, do something that only kPermits may do at once, and bring it back, in their own
+/// name or in another's. Where one is to stop, it is party 0, before any of its steps; the others take its permits back
+/// as reclaim does. With one permit, what it protects is a relacy `var`: two that use it without an order between them
+/// are an error.
+template <template <class> class Atomic, int kParties, int kPermits, Back kBack, bool kStops>
+struct PermitModel : rl::test_suite<PermitModel<Atomic, kParties, kPermits, kBack, kStops>, kParties> {
+  static constexpr int kTries = 2;
+  static constexpr unsigned kSteps = 30;  // more than a party makes
+  static constexpr std::uint32_t kSlots = kParties + 1;
+
+  Atomic<std::uint64_t> state;
+  Atomic<std::uint32_t> used;
+  std::array<Atomic<std::uint64_t>, kSlots> cells;
+  AsWritten<std::uint32_t> dead;  // 1 once party 0 has stopped, as the kernel would tell
+  rl::var<int> protected_by_one;
+  // The model runs in one thread: these are seen by all, and are no part of it.
+  int inside = 0;
+
+  PermitCore<Atomic> core() { return {state, used, cells.data()}; }
+  static ProcessTag tag(unsigned party) { return ProcessTag(party, 1); }
+
+  void before() {
+    state.store(PermitState{kPermits}.word);
+    protected_by_one($) = 0;
+    // The last version before it wraps around.
+    for (auto& cell : cells) cell.store(LedgerCell::make(0, 0, PermitState::kVersionMask).word);
+    death = {};
+    if (kStops) {
+      unsigned step = rl::rand(kSteps);
+      death = {0, step};
+    }
+  }
+
+  void thread(unsigned index) {
+    bool is_inside = false;
+    try {
+      for (int tries = 0; tries < kTries; ++tries) {
+        if (!core().acquire(tag(index))) {
+          if (kStops && dead.load(std::memory_order_acquire) != 0) core().reap(tag(0));
+          continue;
+        }
+        is_inside = true;
+        RL_ASSERT(++inside <= kPermits);
+        if (kPermits == 1) protected_by_one($) = protected_by_one($) + 1;
+        --inside;
+        is_inside = false;
+        const ProcessTag by = kBack == Back::kByTaker ? tag(index) : tag((index + 1) % kParties);
+        RL_ASSERT(core().release(by, kPermits) == PermitCore<Atomic>::Released::kDone);
+      }
+    } catch (const Died&) {
+      if (is_inside) --inside;
+      dead.store(1, std::memory_order_release);
+    }
+  }
+
+  void after() {
+    death = {};
+    core().reap(tag(0));
+    // Whatever happened, all permits are there: no more, no fewer.
+    const ProcessTag last = tag(kParties);
+    for (int i = 0; i < kPermits; ++i) RL_ASSERT(core().acquire(last));
+    RL_ASSERT(!core().acquire(last));
+    for (int i = 0; i < kPermits; ++i) RL_ASSERT(core().release(last, kPermits) == PermitCore<Atomic>::Released::kDone);
+    RL_ASSERT(core().release(last, kPermits) == PermitCore<Atomic>::Released::kTooMany);
+    core().for_each_holder([](ProcessTag, std::uint32_t) { RL_ASSERT(false); });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("model of the semaphore: permits are kept apart and none is lost, by every schedule, when nobody stops") {
+  CHECK_RIGHT(at_random<PermitModel<AsWritten, 2, 1, Back::kByTaker, false>>(100'000));
+  CHECK_RIGHT(at_random<PermitModel<AsWritten, 3, 2, Back::kByTaker, false>>(100'000));
+  CHECK_RIGHT(at_random<PermitModel<AsWritten, 3, 2, Back::kByAnother, false>>(100'000));
+}
+
+TEST_CASE("model of the semaphore: one that stops for ever at any step leaves all permits to the others") {
+  CHECK_RIGHT(at_random<PermitModel<AsWritten, 2, 1, Back::kByTaker, true>>(200'000));
+  CHECK_RIGHT(at_random<PermitModel<AsWritten, 3, 2, Back::kByTaker, true>>(200'000));
+  CHECK_RIGHT(at_random<PermitModel<AsWritten, 3, 1, Back::kByAnother, true>>(200'000));
+}
+
+TEST_CASE("model of the semaphore: all schedules of two, up to three switches") {
+  CHECK_RIGHT(every_with<PermitModel<AsWritten, 2, 1, Back::kByTaker, false>>(3));
+  CHECK_RIGHT(every_with<PermitModel<AsWritten, 2, 1, Back::kByTaker, true>>(3));
+}
+
+TEST_CASE("model of the semaphore: without its memory orders, what a permit protects is not") {
+  CHECK_FINDS("DATA RACE", at_random<PermitModel<Relaxed, 2, 1, Back::kByTaker, false>>(100'000));
+}
