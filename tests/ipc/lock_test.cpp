@@ -279,16 +279,6 @@ TEST_CASE("lock: killed at random instructions, it goes on") {
   lock.unlock();
 }
 
-TEST_CASE("lock: uncontended, no system call is made") {
-  Lock lock;
-  CHECK(makes_no_system_call([&] {
-    for (int i = 0; i < 1000; ++i) {
-      lock.lock();
-      lock.unlock();
-    }
-  }));
-}
-
 TEST_CASE("lock: a lock is a value that crosses in a message") {
   Queue<Lock> queue(1);
   Lock lock;

@@ -125,15 +125,6 @@ TEST_CASE("event: a wait ends when the others that had it crashed, not when they
   CHECK(event.wait());
 }
 
-TEST_CASE("event: uncontended, no system call is made") {
-  Event event;
-  CHECK(makes_no_system_call([&] {
-    event.set();
-    event.wait();
-    event.clear();
-  }));
-}
-
 TEST_CASE("event: an event is a value that crosses in a message") {
   Queue<Event> queue(1);
   Event event;

@@ -1,13 +1,10 @@
 // What the tests of locks, semaphores, events, conditions, barriers, values and arrays have in common.
 #pragma once
 
-#include <linux/seccomp.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/kill_point.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,17 +76,6 @@ inline void stop(const Forked& child) {
   int status;
   while (::waitpid(child.pid(), &status, WUNTRACED) != child.pid()) {
   }
-}
-
-/// Runs `body` twice in a child, the second time where the kernel ends whoever makes a system call. True if it lived.
-inline bool makes_no_system_call(const std::function<void()>& body) {
-  Forked child([&] {
-    body();
-    if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) throw Error("no seccomp here");
-    body();
-    ::syscall(SYS_exit, 0);  // exit_group is forbidden
-  });
-  return child.join() == 0;
 }
 
 /// A number of children that run the same body.

@@ -161,16 +161,6 @@ TEST_CASE("rlock: killed at random instructions, it goes on") {
   CHECK(others.all_end_well());
 }
 
-TEST_CASE("rlock: uncontended, no system call is made") {
-  RLock lock;
-  CHECK(makes_no_system_call([&] {
-    for (int i = 0; i < 1000; ++i) {
-      std::scoped_lock outer(lock);
-      std::scoped_lock inner(lock);
-    }
-  }));
-}
-
 TEST_CASE("rlock: a recursive lock is a value that crosses in a message") {
   Queue<RLock> queue(1);
   RLock lock;

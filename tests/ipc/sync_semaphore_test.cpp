@@ -227,17 +227,6 @@ TEST_CASE("semaphore: killed at random instructions, the permits come out even")
   CHECK_THROWS_AS(semaphore.release(), std::logic_error);
 }
 
-TEST_CASE("semaphore: uncontended, no system call is made") {
-  Semaphore semaphore(2);
-  CHECK(makes_no_system_call([&] {
-    for (int i = 0; i < 1000; ++i) {
-      semaphore.acquire();
-      semaphore.release();
-    }
-  }));
-  CHECK_FALSE(makes_no_system_call([] { ::syscall(SYS_getppid); }));  // it would have been seen
-}
-
 TEST_CASE("semaphore: both kinds are values that cross in a message") {
   Queue<std::pair<Semaphore, BoundedSemaphore>> queue(1);
   Semaphore plain(1);
