@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::uint64_t kDefaultBytes = 1ull << 40;
 constexpr std::uint64_t kLeastBytes = 256ull << 20;
+/// Who takes one of the last free slots of the process table gives back those of the dead first.
+constexpr std::uint32_t kSweepBelow = 64;
 /// Where the heap is mapped in every process if nothing is there: equal addresses make debugging easier,
 /// and nothing depends on it.
 void* const kPreferredAddress = reinterpret_cast<void*>(0x200000000000);
@@ -194,7 +196,12 @@ ProcessTag Session::take_slot() {
   if (std::uint32_t word = self_.load()) return ProcessTag::from_word(word);  // another thread was first
   constexpr std::uint32_t kLast = ProcessTag::kSlotCount - 1;                 // that one stands for orphans
   for (std::uint32_t slot = 0; slot < kLast; ++slot)
-    if (try_slot(slot)) return ProcessTag::from_word(self_.load());
+    if (try_slot(slot)) {
+      // The dead keep their slots until somebody looks. Without a slot one cannot look, so that is done while there
+      // are some left.
+      if (slot >= kLast - kSweepBelow && free_slots() < kSweepBelow) reclaim_all();
+      return ProcessTag::from_word(self_.load());
+    }
   throw Error(fmt::format("the session's process table is full: {} processes", kLast));
 }
 

@@ -143,7 +143,7 @@ void Extents::punch_idle(std::uint64_t keep, std::uint32_t slot) const {
   }
 }
 
-ExtentCount Extents::recount() const {
+ExtentCount Extents::count() const {
   ExtentCount count;
   for (std::uint64_t i = 0, end = touched(); i < end; ++i) {
     ExtentState seen = state(i);
@@ -153,6 +153,11 @@ ExtentCount Extents::recount() const {
     if (seen.use() == ExtentRecord::kWarm) ++count.idle;
     if (seen.use() == ExtentRecord::kHead && kind(i, 0) == BlockHeader::kFree) count.idle += seen.run();
   }
+  return count;
+}
+
+ExtentCount Extents::recount() const {
+  const ExtentCount count = this->count();
   layout().extents_committed = count.committed;
   layout().extents_idle = std::int64_t(count.idle);
   layout().header_bytes = count.header_bytes;

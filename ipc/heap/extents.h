@@ -87,7 +87,9 @@ class Extents {
   /// Gives idle extents back to the system, the last ones first, until at most `keep` are left.
   void punch_idle(std::uint64_t keep, std::uint32_t slot) const;
 
-  /// Looks through the whole table, and sets the session's counters right.
+  /// Looks through the whole table.
+  ExtentCount count() const;
+  /// The same, and sets the session's counters right.
   ExtentCount recount() const;
   void note_idle(std::int64_t change) const { layout().extents_idle.fetch_add(change); }
 
