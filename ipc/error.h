@@ -54,6 +54,12 @@ class QueueClosed : public Error {
   using Error::Error;
 };
 
+/// No living process of the session has published anything under the key.
+class NotPublished : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The processes that a wait depended on are dead.
 class PeerDied : public Error {
  public:

@@ -7,6 +7,7 @@
 #include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/session/listener.h>
 #include <shoal/ipc/session/liveness.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -61,7 +62,8 @@ void plan(std::uint64_t bytes, SessionLayout& layout) {
   constexpr std::uint64_t kHintBytes = kHeadersPerExtent / 8;
   std::uint64_t per_extent = kExtentBytes + kHeadersPerExtent * kHeaderBytes + kHintBytes + sizeof(ExtentRecord);
   layout.processes = 4096;
-  layout.extents = layout.processes + ProcessTag::kSlotCount * sizeof(ProcessRecord);
+  layout.names = layout.processes + ProcessTag::kSlotCount * sizeof(ProcessRecord);
+  layout.extents = layout.names + NameRecord::kCount * sizeof(NameRecord);
   // What the tables need besides, and a spare extent because the data starts on a 2 MiB boundary.
   layout.extent_count = (bytes - layout.extents - 3 * kExtentBytes) / per_extent;
   layout.hints = round_up(layout.extents + layout.extent_count * sizeof(ExtentRecord), 4096);
@@ -160,6 +162,7 @@ void Session::after_fork() noexcept {
   new (&session->slot_mutex_) std::mutex;
   new (&session->reclaim_mutex_) std::mutex;
   session->heap_->after_fork();
+  Listener::after_fork();
 }
 
 bool Session::try_slot(std::uint32_t slot) {
@@ -234,6 +237,26 @@ ProcessTag Session::find(std::int32_t pid) {
       return ProcessTag(slot, process.generation.load());
   }
   return {};
+}
+
+void Session::publish_message(const std::string& key, std::uint64_t schema, Encoder& message) {
+  self();
+  Names(*this).publish(key, schema, message);
+}
+
+Published Session::find_published(const std::string& key, std::uint64_t schema, Deadline deadline) {
+  self();
+  return Names(*this).find(key, schema, deadline);
+}
+
+bool Session::unpublish(const std::string& key) {
+  self();
+  return Names(*this).unpublish(key);
+}
+
+std::vector<std::string> Session::published_keys() {
+  self();
+  return Names(*this).keys();
 }
 
 std::uint32_t Session::free_slots() {

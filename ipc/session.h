@@ -1,19 +1,25 @@
 // A root process and all that it started: one memory, one process table.
 #pragma once
 
+#include <shoal/ipc/codec/base.h>
+#include <shoal/ipc/deadline.h>
 #include <shoal/ipc/heap/block.h>
 #include <shoal/ipc/process_tag.h>
+#include <shoal/ipc/session/names.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace shoal {
 
 class Heap;
+class Listener;
 class LivenessFile;
 struct ProcessRecord;
 struct SessionLayout;
@@ -41,6 +47,14 @@ class Session {
   /// Makes this process part of an existing session. Takes the descriptors over. Called by a started
   /// process before anything else of shoal.
   static Session& join(Descriptors descriptors);
+
+  /// Lets processes outside the tree attach under this name, for as long as the Listener lives (see listener.h).
+  [[nodiscard]] static Listener listen(const std::string& name);
+  /// Makes this process part of the session that listens under this name, whoever started it: a process like any other,
+  /// which others reclaim when it dies, and which keeps the memory when the root leaves. The first use of shoal in its
+  /// process. Throws std::invalid_argument for a bad name, Error where nobody listens, the session belongs to another
+  /// user or was made by another version of shoal, or this process has a session already; TimeoutError.
+  static Session& attach(const std::string& name, std::chrono::nanoseconds timeout = std::chrono::seconds(5));
 
   Descriptors descriptors() const;
 
@@ -71,6 +85,30 @@ class Session {
   /// Slots that no process has.
   std::uint32_t free_slots();
 
+  /// Publishes an encodable value (a queue, say) for other processes to look up: those that attached have nothing else
+  /// to begin with. In place of what this process had under the key; up to 256 keys of 1 to 103 characters in a
+  /// session. It stays until unpublish(), or until this process ends. Throws std::invalid_argument for a bad key or one
+  /// that another process has published. Threads: any.
+  template <class T>
+  void publish(const std::string& key, const T& value) {
+    Encoder encoder;
+    encode(encoder, value);
+    publish_message(key, schema_of<T>(), encoder);
+  }
+  /// What a living process has published under the key; waits for it up to `timeout`, then throws NotPublished.
+  /// DecodeError where it is not a T. What was looked up stays when its publisher ends.
+  template <class T>
+  T lookup(const std::string& key, std::chrono::nanoseconds timeout = {}) {
+    Published found = find_published(key, schema_of<T>(), Deadline::after(timeout));
+    Decoder decoder(found.bytes, std::move(found.handles));
+    T value = decode<T>(decoder);
+    decoder.finish();
+    return value;
+  }
+  /// Takes back what this process has published; false where there is nothing.
+  bool unpublish(const std::string& key);
+  std::vector<std::string> published_keys();
+
   /// Gives back all that a dead process had. Does nothing where it lives or is done already; false
   /// where another process is at it. May be repeated, and be killed half-way.
   bool reclaim(ProcessTag dead);
@@ -94,6 +132,8 @@ class Session {
   static void after_fork() noexcept;
   ProcessTag take_slot();
   bool try_slot(std::uint32_t slot);
+  void publish_message(const std::string& key, std::uint64_t schema, Encoder& message);
+  Published find_published(const std::string& key, std::uint64_t schema, Deadline deadline);
 
   static std::atomic<Session*> instance_;
   std::atomic<std::uint32_t> self_{0};

@@ -1,4 +1,5 @@
 #include <shoal/ipc/service_thread.h>
+#include <shoal/ipc/session/listener.h>
 #include <shoal/runtime/lasting_thread.h>
 #include <shoal/runtime/thread_count.h>
 #include <unistd.h>
@@ -13,7 +14,9 @@ std::vector<std::string> other_threads() {
   std::error_code gone;  // threads end while one looks
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", gone)) {
     pid_t thread = pid_t(std::stol(task.path().filename()));
-    if (thread == ::gettid() || thread == lasting_thread_id() || is_service_thread(thread)) continue;
+    if (thread == ::gettid() || thread == lasting_thread_id() || is_service_thread(thread) ||
+        Listener::is_thread_of_one(thread))
+      continue;
     std::string name;
     if (std::getline(std::ifstream(task.path() / "comm"), name)) names.push_back(name);
   }

@@ -1,7 +1,9 @@
 // The first page of a session's memory, and where everything else in it lies. Pictured in docs/heap.md.
 #pragma once
 
+#include <shoal/ipc/heap/block_header.h>
 #include <shoal/ipc/process_tag.h>
+#include <shoal/ipc/sync/event_word.h>
 
 #include <atomic>
 #include <cstddef>
@@ -12,7 +14,7 @@ namespace shoal {
 /// Start of the memfd. Written once by the root before anyone else can see it, except the atomics.
 /// All positions are byte offsets from the start of the mapping.
 ///
-///   | SessionLayout | process table | extent table | free hints | block headers | data |
+///   | SessionLayout | process table | names | extent table | free hints | block headers | data |
 struct SessionLayout {
   static constexpr std::uint64_t kMagic = 0x316c616f6873'0a0dull;  // "shoal1" and a line end
   static constexpr std::uint32_t kVersion = 2;
@@ -29,6 +31,7 @@ struct SessionLayout {
   std::uint64_t extent_count;
   std::int32_t root_pid;
   std::uint32_t reserved;
+  std::uint64_t names;
   alignas(64) std::atomic<std::uint64_t> extents_touched;  // no extent at or past this index was ever used
   // These four are for decisions that may be a little off: a process can die between a change and its being
   // counted. They are set right after every death, and before memory is refused (Extents::recount).
@@ -37,6 +40,8 @@ struct SessionLayout {
   std::atomic<std::uint64_t> extents_peak;                   // most that were ever committed
   std::atomic<std::uint64_t> header_bytes;                   // of the blocks of extents of small ones
   alignas(64) std::atomic<std::uint64_t> deaths;             // processes reclaimed after a death, ever
+  std::atomic<std::uint32_t> names_lock;                     // tag of the process that reads or writes the names
+  EventWord names_changed;
 };
 
 static_assert(sizeof(SessionLayout) == 320);
@@ -66,6 +71,18 @@ struct ProcessRecord {
 };
 
 static_assert(sizeof(ProcessRecord) == 128);
+
+/// One published value. Everything but `owner` is valid while that is set.
+struct NameRecord {
+  static constexpr std::uint32_t kCount = 256;
+
+  std::atomic<std::uint32_t> owner;  // tag of the process that published it, 0: the record is free
+  std::uint32_t reserved;
+  HoldRef publication;  // the block with a PublicationLayout; the hold is in transit in the owner's name
+  char key[104];
+};
+
+static_assert(sizeof(NameRecord) == 128);
 
 /// What the 2 MiB extents are used for. `state` is the only word that two processes contend for.
 ///

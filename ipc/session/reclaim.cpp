@@ -9,6 +9,7 @@
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/session/names.h>
 
 #include <unordered_set>
 #include <vector>
@@ -107,6 +108,8 @@ bool Session::reclaim(ProcessTag dead) {
   if (std::uint32_t unfinished = process.reclaiming.load();
       unfinished != 0 && (process.generation.load() & ProcessTag::kGenerationMask) == dead.generation())
     reclaim(ProcessTag::from_word(unfinished));
+  // Before its holds: who looks up what it published counts on them as long as the name is there.
+  if (!Names(*this).withdraw(dead)) return false;
   std::lock_guard lock(reclaim_mutex_);
   record(self().slot()).reclaiming = dead.word();
   struct Done {

@@ -11,6 +11,7 @@
 #include <shoal/ipc/rlock.h>
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/session/names.h>
 #include <shoal/ipc/value.h>
 
 #include <filesystem>
@@ -56,18 +57,35 @@ Fields documented(const std::string& page, const std::string& structure) {
   }
 
 TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
-  CHECK(documented("heap.md", "SessionLayout") ==
-        Fields{FIELD(SessionLayout, magic), FIELD(SessionLayout, version), FIELD(SessionLayout, process_slots),
-               FIELD(SessionLayout, bytes), FIELD(SessionLayout, processes), FIELD(SessionLayout, extents),
-               FIELD(SessionLayout, hints), FIELD(SessionLayout, headers), FIELD(SessionLayout, data),
-               FIELD(SessionLayout, extent_count), FIELD(SessionLayout, root_pid),
-               FIELD(SessionLayout, extents_touched), FIELD(SessionLayout, extents_committed),
-               FIELD(SessionLayout, extents_idle), FIELD(SessionLayout, extents_peak),
-               FIELD(SessionLayout, header_bytes), FIELD(SessionLayout, deaths)});
-  CHECK(documented("heap.md", "ProcessRecord") == Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation),
-                                                         FIELD(ProcessRecord, pid), FIELD(ProcessRecord, start_time),
-                                                         FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
-                                                         FIELD(ProcessRecord, name)});
+  CHECK(documented("heap.md", "SessionLayout") == Fields{FIELD(SessionLayout, magic),
+                                                         FIELD(SessionLayout, version),
+                                                         FIELD(SessionLayout, process_slots),
+                                                         FIELD(SessionLayout, bytes),
+                                                         FIELD(SessionLayout, processes),
+                                                         FIELD(SessionLayout, extents),
+                                                         FIELD(SessionLayout, hints),
+                                                         FIELD(SessionLayout, headers),
+                                                         FIELD(SessionLayout, data),
+                                                         FIELD(SessionLayout, extent_count),
+                                                         FIELD(SessionLayout, root_pid),
+                                                         FIELD(SessionLayout, names),
+                                                         FIELD(SessionLayout, extents_touched),
+                                                         FIELD(SessionLayout, extents_committed),
+                                                         FIELD(SessionLayout, extents_idle),
+                                                         FIELD(SessionLayout, extents_peak),
+                                                         FIELD(SessionLayout, header_bytes),
+                                                         FIELD(SessionLayout, deaths),
+                                                         FIELD(SessionLayout, names_lock),
+                                                         FIELD(SessionLayout, names_changed)});
+  CHECK(documented("heap.md", "ProcessRecord") ==
+        Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation), FIELD(ProcessRecord, pid),
+               FIELD(ProcessRecord, start_time), FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
+               FIELD(ProcessRecord, name), FIELD(ProcessRecord, remote_frees)});
+  CHECK(documented("heap.md", "NameRecord") ==
+        Fields{FIELD(NameRecord, owner), FIELD(NameRecord, publication), FIELD(NameRecord, key)});
+  CHECK(documented("heap.md", "PublicationLayout") ==
+        Fields{FIELD(PublicationLayout, magic), FIELD(PublicationLayout, schema), FIELD(PublicationLayout, size),
+               FIELD(PublicationLayout, handles)});
   CHECK(documented("heap.md", "ExtentRecord") ==
         Fields{FIELD(ExtentRecord, state), FIELD(ExtentRecord, hint_summary), FIELD(ExtentRecord, used)});
   CHECK(documented("heap.md", "BlockHeader") == Fields{FIELD(BlockHeader, state), FIELD(BlockHeader, size),

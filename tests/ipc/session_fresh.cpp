@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,7 +30,8 @@ std::string read_line_of(int descriptor) {
 
 FreshProcess::FreshProcess(const std::string& body, const Environment& environment) {
   int in[2], out[2];
-  if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0 || ::pipe2(out, O_CLOEXEC) != 0)
+    throw std::runtime_error("pipe");
   std::vector<std::string> settings{std::string(kMark) + "=1"};
   for (const auto& [name, value] : environment) settings.push_back(name + "=" + value);
   ::fflush(nullptr);
@@ -56,7 +58,8 @@ FreshProcess::~FreshProcess() {
 }
 
 void FreshProcess::write_line(const std::string& text) const {
-  (void)!::write(input_, (text + "\n").data(), text.size() + 1);
+  // It may be gone: that is no reason for a SIGPIPE here.
+  (void)!::send(input_, (text + "\n").data(), text.size() + 1, MSG_NOSIGNAL);
 }
 
 std::string FreshProcess::read_line() const { return read_line_of(output_); }

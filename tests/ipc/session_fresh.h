@@ -8,8 +8,8 @@
 
 namespace shoal::test {
 
-/// Runs a hidden test case of this very program in a process of its own, which finds no session. Its standard input and
-/// output are pipes to the test: read_line() and write_line() on either side. The destructor kills and reaps it. One
+/// Runs a hidden test case of this very program in a process of its own, which finds no session. What the
+/// test writes to it and reads from it are lines. The destructor kills and reaps it. One
 /// thread.
 class FreshProcess {
  public:
