@@ -1,3 +1,5 @@
+#include <signal.h>
+#include <sys/wait.h>
 #include <shoal/ipc/barrier.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
@@ -243,6 +245,7 @@ TEST_CASE("barrier: a stopped party breaks nothing, and time-outs hold") {
   party.signal(SIGCONT);
   CHECK(party.join() == 0);
   Forked late([&] {
+    ::raise(SIGSTOP);  // before it is there
     try {
       barrier.wait();
     } catch (const BrokenBarrier&) {
@@ -250,7 +253,8 @@ TEST_CASE("barrier: a stopped party breaks nothing, and time-outs hold") {
     }
     throw Error("passed");
   });
-  stop(late);
+  int status;
+  REQUIRE(::waitpid(late.pid(), &status, WUNTRACED) == late.pid());
   CHECK_THROWS_WITH(barrier.wait(250ms), ContainsSubstring("timed out"));
   late.signal(SIGCONT);
   CHECK(late.join() == 0);

@@ -160,13 +160,13 @@ TEST_CASE("lock: nobody takes it from a stopped holder, and time-outs hold") {
   Forked holder([&] {
     lock.lock();
     held.put(1);
-    ::usleep(1000);
+    ::raise(SIGSTOP);
     lock.unlock();  // throws where it was taken away
   });
   held.get();
-  stop(holder);
-  const bool stopped_inside = lock.owner_deaths() == 0 && !lock.try_lock_for(250ms);  // two looks at whether it lives
-  if (!stopped_inside) lock.unlock();
+  int status;
+  REQUIRE(::waitpid(holder.pid(), &status, WUNTRACED) == holder.pid());
+  CHECK_FALSE(lock.try_lock_for(250ms));  // two looks at whether it lives
   holder.signal(SIGCONT);
   CHECK(holder.join() == 0);
   CHECK_FALSE(lock.lock());

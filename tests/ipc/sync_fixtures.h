@@ -76,6 +76,7 @@ inline void stop(const Forked& child) {
   int status;
   while (::waitpid(child.pid(), &status, WUNTRACED) != child.pid()) {
   }
+  if (!WIFSTOPPED(status)) throw Error("a child that was to be stopped had ended before");
 }
 
 /// A number of children that run the same body.

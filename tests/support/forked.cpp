@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <exception>
+#include <stdexcept>
 
 namespace shoal::test {
 
@@ -49,8 +51,8 @@ Forked::~Forked() {
 int Forked::join() {
   if (joined_) return result_;
   int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0) {
-  }
+  while (::waitpid(pid_, &status, 0) < 0)
+    if (errno != EINTR) throw std::runtime_error("a forked child was reaped by somebody else");
   joined_ = true;
   return result_ = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
