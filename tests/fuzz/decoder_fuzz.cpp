@@ -1,10 +1,15 @@
 // Fuzz target: every byte of a message is hostile. The first byte says which type is to be decoded, the second how many
 // handles of which kind travel with it. What is decoded must encode to a message that means the same.
+#include <shoal/ipc/array.h>
 #include <shoal/ipc/barrier.h>
+#include <shoal/ipc/condition.h>
+#include <shoal/ipc/event.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
+#include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/shared_bytes.h>
+#include <shoal/ipc/value.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -51,7 +56,7 @@ struct Handles {
   std::string name;
   std::optional<Queue<std::string>> queue;
   std::vector<Lock> locks;
-  std::variant<Empty, Barrier, SharedBytes> other;
+  std::variant<Empty, Barrier, SharedBytes, RLock, Semaphore, Event, Condition, Value<int>, Array<float>> other;
   std::vector<std::unique_ptr<Handles>> more;
 };
 
@@ -62,12 +67,18 @@ Decoder::Handles make_handles(std::uint8_t which) {
   static Lock lock;
   static Barrier barrier(2);
   static SharedBytes bytes(100);
+  static Pipe<int> pipe;
+  static Value<int> value(3);
+  static Array<float> array(5);
   Encoder encoder;
   if (which & 1) encode(encoder, queue);
   if (which & 2) encode(encoder, lock);
   if (which & 4) encode(encoder, barrier);
   if (which & 8) encode(encoder, bytes);
   if (which & 16) encode(encoder, other_queue);
+  if (which & 32) encode(encoder, value);
+  if (which & 64) encode(encoder, array);
+  if (which & 128) encode(encoder, pipe.first);
   Decoder::Handles handles;
   for (const HoldRef& ref : encoder.handles()) handles.push_back(Hold::from_transit(ref));
   encoder.sent();
