@@ -222,8 +222,7 @@ std::pair<int, std::int64_t> ChildProcess::failure_order() const {
 
 void OrderlyWait::look_for_stop(std::span<const std::unique_ptr<ChildProcess>> children,
                                 std::chrono::nanoseconds grace_period) {
-  const int requests = stop_requests() - requests_before_;
-  if (requests == 0) return;
+  if (stop_requests() == requests_before_) return;
   std::lock_guard lock(mutex_);
   if (!patience_) {
     patience_ = Deadline::after(grace_period);
@@ -232,7 +231,7 @@ void OrderlyWait::look_for_stop(std::span<const std::unique_ptr<ChildProcess>> c
       child->signal(SIGCONT);
     }
   }
-  if (requests > 1 || patience_->passed())
+  if (stop_is_urgent() || patience_->passed())
     for (auto& child : children) child->signal(SIGKILL);
 }
 

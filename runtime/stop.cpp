@@ -95,6 +95,7 @@ HeldStop::~HeldStop() {
 }
 
 int stop_requests() noexcept { return requested.load(); }
+bool stop_is_urgent() noexcept { return requested.load() > 1 && last_signal.load() == SIGINT; }
 
 void reset_stop_signals() noexcept {
   new (&mutex) std::mutex;

@@ -24,6 +24,8 @@ class HeldStop {
 
 /// How often this process has been asked to stop, ever.
 int stop_requests() noexcept;
+/// By a second Ctrl-C: without patience. Several SIGTERM are one, since several may send it.
+bool stop_is_urgent() noexcept;
 
 /// In a forked child: forgets what its parent was asked, and handlers that are not the program's.
 void reset_stop_signals() noexcept;

@@ -1,4 +1,5 @@
 #include <grp.h>
+#include <shoal/ipc/codec.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/fork_server_client.h>
@@ -57,6 +58,45 @@ TEST_CASE("limits: no room for another process is an error with the reason, and 
       error = failure.what();
     }
     expect(error.find("RLIMIT_NPROC") != std::string::npos, "the limit's name in: " + error);
+    expect(count_children() == 0, "no child left");
+  });
+  CHECK(limited.join() == 0);
+}
+
+/// The third of it finds no memory.
+struct Scarce {
+  int value = 0;
+};
+int written = 0;
+
+}  // namespace
+
+template <>
+struct Codec<Scarce> {
+  static constexpr std::uint64_t schema() { return schema_hash("Scarce"); }
+  static void encode(Encoder&, const Scarce&) {
+    if (++written == 3) throw OutOfSharedMemory(1, 2, 3, "a test");
+  }
+  static Scarce decode(Decoder&) { return {}; }
+};
+
+namespace {
+
+TEST_CASE("limits: no memory for the arguments of a later rank is told, and ends those already started") {
+  const auto method = GENERATE(StartMethod::spawn, StartMethod::forkserver);
+  CAPTURE(method_name(method));
+  test::Forked limited([&] {
+    written = 0;
+    auto wait = [](int, Scarce) {
+      for (;;) ::pause();
+    };
+    bool thrown = false;
+    try {
+      start_processes({.nprocs = 4, .start_method = method, .grace_period = {}}, wait, Scarce{});
+    } catch (const OutOfSharedMemory&) {
+      thrown = true;
+    }
+    expect(thrown && written == 3, "an error at the third rank");
     expect(count_children() == 0, "no child left");
   });
   CHECK(limited.join() == 0);
