@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace shoal {
@@ -123,12 +124,23 @@ Ring Ring::open(Hold hold, std::uint64_t schema) {
   return ring;
 }
 
+/// Whether the operation before this one, of this thread, was of the same side: then it is one side of a stream, not of
+/// questions and answers.
+bool Ring::streams(Side side) {
+  static thread_local Side last = Side::kPut;
+  return std::exchange(last, side) == side;
+}
+
 /// Tries until attempt(state) succeeds; `state` is otherwise the cell in the way.
 template <class Attempt>
 RingStatus Ring::wait(Side side, Deadline deadline, Attempt&& attempt) {
-  EventWord& event = side == Side::kPut ? layout().not_full : layout().not_empty;
   CellState state;
+  const bool stream = streams(side);
+  if ((side == Side::kGet || !is_closed()) && attempt(state)) return RingStatus::kDone;
+
+  EventWord& event = side == Side::kPut ? layout().not_full : layout().not_empty;
   Spinner spinner;
+  if (stream && !deadline.passed()) spinner.let_run_ahead();
   bool slept = false;
   auto next_check = std::chrono::steady_clock::time_point::min();
   for (;;) {
@@ -233,6 +245,7 @@ RingStatus Ring::put(Encoder& message, Deadline deadline, TaskLedger* tasks) {
   });
   if (status != RingStatus::kDone) return status;
   SHOAL_KILL_POINT("ring.put.claimed");
+  ahead_of_put_.claimed(layout(), ticket, layout().head);
   HoldRef spilled;
   if (block) spilled = std::move(*block).into_transit();
   write(ticket, message, spilled, charge);
@@ -255,6 +268,7 @@ RingStatus Ring::get(Received& message, Deadline deadline, TaskLedger* tasks) {
     });
     if (status != RingStatus::kDone) return status;
     SHOAL_KILL_POINT("ring.get.taken");
+    ahead_of_get_.claimed(layout(), ticket, layout().tail);
     if (take_out(ticket, message, tasks)) return RingStatus::kDone;
   }
 }
@@ -349,10 +363,9 @@ std::uint64_t Ring::bytes() const {
 }
 
 std::uint32_t Ring::size() const {
-  RingTicket head{layout().head.load()}, tail{layout().tail.load()};
-  std::int64_t laps = std::int64_t((tail.lap() - head.lap()) << 24) >> 24;
-  std::int64_t size = laps * std::int64_t(capacity()) + std::int64_t(tail.index()) - std::int64_t(head.index());
-  return std::uint32_t(std::clamp<std::int64_t>(size, 0, capacity()));
+  CellState state;
+  RingTicket head = core_of(layout()).oldest(state), tail = core_of(layout()).newest();
+  return std::uint32_t(std::clamp<std::int64_t>(head.distance_to(tail, capacity()), 0, capacity()));
 }
 
 std::uint32_t Ring::messages_by_cell() const {

@@ -6,6 +6,7 @@
 #include <shoal/ipc/deadline.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/ring/layout.h>
+#include <shoal/ipc/ring/look_ahead.h>
 
 #include <cstdint>
 #include <functional>
@@ -80,6 +81,7 @@ class Ring {
   explicit Ring(Hold hold);
   RingLayout& layout() const { return *layout_; }
   enum class Side { kPut, kGet };
+  static bool streams(Side side);
   template <class Attempt>
   RingStatus wait(Side side, Deadline deadline, Attempt&& attempt);
   bool admits(RingTicket ticket, std::uint64_t charge, CellState& state);
@@ -89,6 +91,8 @@ class Ring {
 
   Hold hold_;
   RingLayout* layout_ = nullptr;
+  PutAhead ahead_of_put_;
+  GetAhead ahead_of_get_;
 };
 
 }  // namespace shoal

@@ -25,8 +25,8 @@ class SharedBytes {
 
  private:
   friend struct Codec<SharedBytes>;
-  SharedBytes(Hold hold, std::size_t size)
-      : hold_(std::make_shared<Hold>(std::move(hold))), bytes_(hold_->data(), size) {}
+  SharedBytes(Hold hold, std::size_t size) : SharedBytes(std::make_shared<Hold>(std::move(hold)), size) {}
+  SharedBytes(std::shared_ptr<Hold> hold, std::size_t size) : hold_(std::move(hold)), bytes_(hold_->data(), size) {}
 
   std::shared_ptr<Hold> hold_;
   std::span<std::byte> bytes_;
@@ -34,6 +34,7 @@ class SharedBytes {
 
 template <>
 struct Codec<SharedBytes> {
+  static constexpr char kKind = 0;  // its address
   static constexpr std::uint64_t schema() { return schema_hash("shoal::SharedBytes"); }
   static SharedBytes loan(std::size_t size) { return SharedBytes(size); }
   static void encode(Encoder& encoder, const SharedBytes& bytes) {
@@ -47,8 +48,11 @@ struct Codec<SharedBytes> {
     auto size = decoder.read<std::uint64_t>();
     auto handle = decoder.read<std::uint32_t>();
     if (handle == ~0u && size == 0) return {};
-    Hold hold = decoder.handle(handle).share();
-    if (size > hold.size()) throw DecodeError("bytes announced that reach past their block");
+    // One hold a block and message, however many values share the block.
+    std::shared_ptr<void>& made = decoder.object(handle, &kKind);
+    if (!made) made = std::make_shared<Hold>(decoder.take_handle(handle));
+    auto hold = std::static_pointer_cast<Hold>(made);
+    if (size > hold->size()) throw DecodeError("bytes announced that reach past their block");
     return SharedBytes(std::move(hold), size);
   }
 };

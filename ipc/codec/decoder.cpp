@@ -23,10 +23,14 @@ Hold Decoder::take_handle(std::uint32_t index) {
   return std::move(handles_[index]);
 }
 
-std::shared_ptr<void>& Decoder::object(std::uint32_t index) {
+std::shared_ptr<void>& Decoder::object(std::uint32_t index, const void* kind) {
   if (objects_.size() < handles_.size()) objects_.resize(handles_.size());
   if (index >= objects_.size()) (void)handle(index);  // throws
-  return objects_[index];
+  Object& object = objects_[index];
+  if (!object.made) object.kind = kind;
+  if (object.kind != kind)
+    throw DecodeError(fmt::format("handle {} of a message is used by two values of different types", index));
+  return object.made;
 }
 
 void Decoder::finish() const {

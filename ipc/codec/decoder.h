@@ -46,8 +46,9 @@ class Decoder {
   /// The same, made the caller's: nothing else can have it afterwards.
   Hold take_handle(std::uint32_t index);
   /// Per handle, an object that a codec makes once a message (a tensor's storage), so that several
-  /// values that share the block share the object.
-  std::shared_ptr<void>& object(std::uint32_t index);
+  /// values that share the block share the object. `kind` tells whose: a handle that is used with two of them is
+  /// refused.
+  std::shared_ptr<void>& object(std::uint32_t index, const void* kind = nullptr);
 
   /// All bytes must have been read.
   void finish() const;
@@ -73,7 +74,11 @@ class Decoder {
 
   std::span<const std::byte> bytes_;
   Handles handles_;
-  boost::container::small_vector<std::shared_ptr<void>, 4> objects_;
+  struct Object {
+    std::shared_ptr<void> made;
+    const void* kind = nullptr;
+  };
+  boost::container::small_vector<Object, 4> objects_;
   int depth_ = 0;
 };
 

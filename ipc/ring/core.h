@@ -18,6 +18,11 @@ struct RingTicket {
     if (index() > 0) return {word - 1};
     return {((lap() - 1) & kLapMask) << kIndexBits | (capacity - 1)};
   }
+  /// Tickets from this one to a later one; negative to an earlier one.
+  std::int64_t distance_to(RingTicket later, std::uint32_t capacity) const {
+    std::int64_t laps = std::int64_t((later.lap() - lap()) << 24) >> 24;
+    return laps * std::int64_t(capacity) + std::int64_t(later.index()) - std::int64_t(index());
+  }
   RingTicket next(std::uint32_t capacity) const {
     if (index() + 1 < capacity) return {word + 1};
     return {((lap() + 1) & kLapMask) << kIndexBits};
@@ -48,7 +53,9 @@ struct CellState {
 ///     phase change together, so there is no instant at which a cell in work has no owner.
 ///  I2 `tail` (`head`) is only a hint that saves a search: it never passes a cell of its lap that was
 ///     not yet claimed (taken), and anyone who sees it lag behind helps it on by one CAS. A process that
-///     dies between the cell's CAS and the hint's leaves nothing to repair.
+///     dies between the cell's CAS and the hint's leaves nothing to repair. The claimant itself moves it by a
+///     plain store, which, where it comes late, may set the hint back behind what others did meanwhile: it
+///     lags, and is helped on, by laps at once. So nothing but oldest() and newest() says where the ring is.
 ///  I3 Tickets are claimed in order, and taken in order: first in, first out for all.
 ///  I4 Only the owner of a claimed or taken cell writes its contents and its next state; if the owner is
 ///     dead, whoever wins the CAS from the dead owner's state to its own is the owner (steal).
@@ -83,22 +90,22 @@ class RingCore {
   /// The message to be taken next, there already or not, and the state of its cell.
   RingTicket oldest(CellState& state) {
     for (;;) {
-      RingTicket ticket{head_.load(std::memory_order_acquire)};             // pairs with the CAS in help
+      RingTicket ticket{head_.load(std::memory_order_acquire)};             // pairs with whoever moved it
       state.word = cells_(ticket.index()).load(std::memory_order_seq_cst);  // A1, and a waiter's last look
       std::int64_t ahead = state.ahead_of(ticket.lap());
       if (ahead < 0 || (ahead == 0 && state.phase() != CellState::kTaken)) return ticket;
-      help(head_, ticket);  // Case 2 of advance
+      help(head_, ticket, beyond(ticket, state, CellState::kFull));  // Case 2 of advance
     }
   }
 
   /// The ticket to be claimed next.
   RingTicket newest() {
     for (;;) {
-      RingTicket ticket{tail_.load(std::memory_order_acquire)};  // pairs with the CAS in help
+      RingTicket ticket{tail_.load(std::memory_order_acquire)};  // pairs with whoever moved it
       CellState state{cells_(ticket.index()).load(std::memory_order_seq_cst)};
       std::int64_t ahead = state.ahead_of(ticket.lap());
       if (ahead < 0 || (ahead == 0 && state.phase() == CellState::kEmpty)) return ticket;
-      help(tail_, ticket);  // Case 2 of advance
+      help(tail_, ticket, beyond(ticket, state, CellState::kEmpty));  // Case 2 of advance
     }
   }
 
@@ -131,7 +138,7 @@ class RingCore {
   Outcome advance(Word& hint, CellState::Phase from, CellState::Phase to, std::uint32_t slot, RingTicket& ticket,
                   CellState& state, Admit&& admit) {
     for (;;) {
-      ticket.word = hint.load(std::memory_order_acquire);  // pairs with the CAS in help
+      ticket.word = hint.load(std::memory_order_acquire);  // pairs with whoever moved it
       Word& cell = cells_(ticket.index());
       state.word = cell.load(std::memory_order_seq_cst);  // A1, and a waiter's last look
       std::int64_t ahead = state.ahead_of(ticket.lap());
@@ -142,12 +149,14 @@ class RingCore {
           if (hint.load(std::memory_order_acquire) == ticket.word) return Outcome::kBlocked;
         } else if (cell.compare_exchange_strong(expected, CellState::make(to, slot, ticket.lap()).word,
                                                 std::memory_order_acq_rel)) {  // A1
-          help(hint, ticket);
+          // Not a CAS, which would cost as much as the claim itself; see I2. release: as the CAS in help.
+          if (hint.load(std::memory_order_relaxed) == ticket.word)  // relaxed: only spares others a search
+            hint.store(ticket.next(capacity_).word, std::memory_order_release);
           return Outcome::kClaimed;
         }
       } else if (ahead > 0 || (ahead == 0 && state.phase() > from)) {
         // Case 2: claimed already; the hint lags (perhaps because a process died before it moved it).
-        help(hint, ticket);
+        help(hint, ticket, beyond(ticket, state, from));
       } else {
         // Case 3: the cell is not there yet: full for a producer, empty for a consumer. Only if the hint
         // has not moved is that about the right cell.
@@ -156,9 +165,15 @@ class RingCore {
     }
   }
 
-  void help(Word& hint, RingTicket ticket) {
+  /// The first ticket that may not be claimed (taken) yet, as far as the state of this one's cell tells. By I3 all
+  /// before one that was claimed (taken) were so too.
+  RingTicket beyond(RingTicket ticket, CellState state, CellState::Phase from) const {
+    const std::uint64_t done = state.phase() > from ? state.lap() : state.lap() - 1;
+    return RingTicket{(done & RingTicket::kLapMask) << RingTicket::kIndexBits | ticket.index()}.next(capacity_);
+  }
+  void help(Word& hint, RingTicket ticket, RingTicket target) {
     std::uint64_t expected = ticket.word;
-    hint.compare_exchange_strong(expected, ticket.next(capacity_).word, std::memory_order_acq_rel);
+    hint.compare_exchange_strong(expected, target.word, std::memory_order_acq_rel);
   }
 
   Word& tail_;

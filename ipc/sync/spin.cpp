@@ -1,5 +1,5 @@
-#include <sched.h>
 #include <shoal/ipc/sync/spin.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -15,12 +15,9 @@ using std::chrono::nanoseconds;
 constexpr nanoseconds kLongest{50'000};  // about the price of a sleep and a wake-up
 constexpr nanoseconds kShortest{1'000};  // below that it sleeps at once
 
-nanoseconds start_budget() noexcept {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  bool one = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) <= 1;
-  return one ? nanoseconds(0) : kLongest;
-}
+/// Not the affinity of this thread: one that is bound to a CPU of its own has all the more reason to spin, and
+/// whether the other side has another one is found out.
+nanoseconds start_budget() noexcept { return ::sysconf(_SC_NPROCESSORS_ONLN) <= 1 ? nanoseconds(0) : kLongest; }
 
 thread_local nanoseconds budget = start_budget();
 /// Waits in a row that ended in sleep.
@@ -40,6 +37,12 @@ void pause() noexcept {
 }  // namespace
 
 Spinner::Spinner() noexcept = default;
+
+void Spinner::let_run_ahead() noexcept {
+  constexpr int kTurns = 16;  // half a microsecond or so
+  if (budget < kShortest) return;
+  for (int i = 0; i < kTurns; ++i) pause();
+}
 
 bool Spinner::turn() noexcept {
   constexpr int kTurnsBetweenClocks = 16;

@@ -7,11 +7,14 @@ namespace shoal {
 
 /// Decides, for one wait of one thread, whether spinning still pays. A sleep and its wake-up cost some
 /// 50 us, a cache line from the other core 0.1 us: spinning pays where the other side is running now.
-/// It is wasted where the other side waits for our CPU, so a thread whose spins keep failing, or that
-/// has only one CPU, spins less and less (down to a short glance) until one succeeds again.
+/// It is wasted where the other side waits for our CPU, so a thread whose spins keep failing spins less and
+/// less (down to a short glance) until one succeeds again; on a machine of one CPU it does not spin at all.
 class Spinner {
  public:
   Spinner() noexcept;
+  /// Before the first turn, for one side of a stream: looks at nothing for a moment, so that the other side can do
+  /// several messages without the cache lines being asked back from it at each.
+  void let_run_ahead() noexcept;
   /// One turn; false when it is time to sleep.
   bool turn() noexcept;
   /// What was waited for came while this thread was spinning (true) or asleep (false).

@@ -197,6 +197,17 @@ TEST_CASE("codec: counts that cannot be, wrong tags and handles that are not the
   CHECK_THROWS_AS(decoder.object(3), DecodeError);
 }
 
+TEST_CASE("codec: a handle of which two kinds of values would make their object is a DecodeError") {
+  static constexpr char one = 0, other = 0;
+  Decoder::Handles handles;
+  handles.push_back(allocate_shared(64));
+  Decoder decoder({}, std::move(handles));
+  decoder.object(0, &one) = std::make_shared<int>(7);
+  CHECK(*static_cast<int*>(decoder.object(0, &one).get()) == 7);
+  CHECK_THROWS_AS(decoder.object(0, &other), DecodeError);
+  CHECK_THROWS_AS(decoder.object(0), DecodeError);
+}
+
 TEST_CASE("codec: nesting without end is a DecodeError, not a stack overflow") {
   // Each level of a Tree: a value, one child, and 'there is one'.
   Encoder encoder;

@@ -141,3 +141,34 @@ TEST_CASE("ring core: a hint left behind by a dead process is helped on by the n
   REQUIRE(ring.get(value));
   CHECK(value == 6);
 }
+
+TEST_CASE("ring core: a hint that a late claimant set back by any number of laps is helped on at once") {
+  // By steps of one ticket this would take longer than the watchdog waits.
+  const std::uint32_t capacity = GENERATE(1u, 3u, 4u);
+  NumberRing ring(capacity, std::uint64_t(1) << 38);
+  std::uint64_t value;
+  for (std::uint64_t i = 0; i < 2 * capacity + 1; ++i) {
+    REQUIRE(ring.put(i));
+    REQUIRE(ring.get(value));
+  }
+  const std::uint64_t tail = ring.tail, head = ring.head;
+  ring.tail = ring.head = capacity - 1;
+  CellState state;
+  CHECK(ring.core().newest().word == tail);
+  CHECK(ring.core().oldest(state).word == head);
+  ring.tail = ring.head = 0;
+  REQUIRE(ring.put(77));
+  REQUIRE(ring.get(value));
+  CHECK(value == 77);
+  CHECK_FALSE(ring.get(value));
+}
+
+TEST_CASE("ring core: tickets know how far they are from each other, across laps and their wrap-around") {
+  RingTicket first{7};
+  RingTicket later = first;
+  for (int i = 0; i < 20; ++i) later = later.next(9);
+  CHECK(first.distance_to(later, 9) == 20);
+  CHECK(later.distance_to(first, 9) == -20);
+  RingTicket last{RingTicket::kLapMask << RingTicket::kIndexBits | 8};
+  CHECK(last.distance_to(last.next(9), 9) == 1);
+}

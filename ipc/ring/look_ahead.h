@@ -1,0 +1,75 @@
+// Fetching the cells of a ring before they are needed.
+#pragma once
+
+#include <shoal/ipc/ring/layout.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace shoal {
+
+/// A cell's cache lines come from the other side's CPU, which takes longer than all the rest of a put or get. Each
+/// claim waits for its own, since a read-modify-write lets nothing that follows start early; so several messages ahead
+/// they are asked for in advance. Only where the other side is well away from there: it would lose a line that it works
+/// on. Where it was last seen is remembered, since its position is a line of its own that it works on.
+///
+/// One for each side of a ring, in a Ring object, process-local. Threads: any; what one forgets of another's is only
+/// an advice less. Nothing here decides anything.
+template <bool kPut>
+class LookAhead {
+ public:
+  LookAhead() = default;
+  LookAhead(LookAhead&& other) noexcept : seen_(other.seen_.load(std::memory_order_relaxed)) {}
+  LookAhead& operator=(LookAhead&& other) noexcept {
+    seen_.store(other.seen_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    return *this;
+  }
+
+  /// This process claimed `ticket`; `other_side` is the other side's position. All orders relaxed: advice.
+  void claimed(RingLayout& layout, RingTicket ticket, const std::atomic<std::uint64_t>& other_side) {
+    if (layout.capacity < 4 * kAhead) return;
+    if (!is_far(layout, ticket)) {
+      if (skip_.load(std::memory_order_relaxed) > 0) {
+        skip_.store(skip_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+        return;
+      }
+      seen_.store(other_side.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      if (!is_far(layout, ticket)) {
+        skip_.store(kAhead, std::memory_order_relaxed);  // close by: not asked at each message
+        return;
+      }
+    }
+    std::uint32_t index = ticket.index() + kAhead;
+    if (index >= layout.capacity) index -= layout.capacity;
+    fetch(&layout.cells()[index]);
+  }
+
+ private:
+  static constexpr std::uint32_t kAhead = 8;
+
+  bool is_far(RingLayout& layout, RingTicket ticket) const {
+    const RingTicket other{seen_.load(std::memory_order_relaxed)};
+    if (kPut) return other.distance_to(ticket, layout.capacity) < std::int64_t(layout.capacity - 2 * kAhead);
+    return ticket.distance_to(other, layout.capacity) > std::int64_t(kAhead);
+  }
+  /// Both lines of the cell, to be written.
+  static void fetch(RingCell* cell) {
+    auto* line = reinterpret_cast<const char*>(cell);
+#if defined(__x86_64__)
+    // The instruction itself: the compiler knows it for CPUs that the build does not ask for. Others take it for a nop.
+    asm volatile("prefetchw %0" ::"m"(line[0]));
+    asm volatile("prefetchw %0" ::"m"(line[64]));
+#else
+    __builtin_prefetch(line, 1);
+    __builtin_prefetch(line + 64, 1);
+#endif
+  }
+
+  std::atomic<std::uint64_t> seen_{0};
+  std::atomic<std::uint32_t> skip_{0};
+};
+
+using PutAhead = LookAhead<true>;
+using GetAhead = LookAhead<false>;
+
+}  // namespace shoal
