@@ -34,7 +34,7 @@ struct Flow {
 inline constexpr Flow kSmallFlow{"64 B", 64, 400'000, 1024};
 inline constexpr Flow kMegabyteFlow{"fresh 1 MiB", 1 << 20, 2'000, 8};
 inline constexpr Flow kLargeFlow{"fresh 64 MiB", 64 << 20, 24, 2};
-inline constexpr Flow kLoanFlow{"loaned 1 MiB", 1 << 20, 100'000, 8};
+inline constexpr Flow kLoanFlow{"loaned 1 MiB", 1 << 20, 100'000, 4};
 inline constexpr int kRounds = 7;
 
 inline std::string flow_case(const Flow& flow, int sides = 1) {
