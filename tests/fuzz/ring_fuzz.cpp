@@ -78,9 +78,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::memcpy(&ref, cell.contents, sizeof ref);
       Hold block = Hold::from_transit(ref);
       input.scribble(block.data(), block.size());
+      const std::size_t first_handle = Encoder::handles_at(cell.size);
+      const bool room = first_handle + sizeof ref <= block.size();
+      std::byte* place = block.data() + first_handle;
       ref = std::move(block).into_transit();
       given.refs.push_back(ref);
       std::memcpy(cell.contents, &ref, sizeof ref);
+      // Its first handle is the hold on the block itself: hardly to be hit upon by chance.
+      if (room && input.byte() % 4 == 1) std::memcpy(place, &ref, sizeof ref);
     }
     // All but the state: that is the algorithm's, and no message's.
     input.scribble(reinterpret_cast<std::byte*>(&cell.size), sizeof(RingCell) - offsetof(RingCell, size));

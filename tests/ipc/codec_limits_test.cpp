@@ -1,6 +1,7 @@
 // What a codec refuses: values nested too deep at the sender, and messages whose counts promise more than they hold.
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/queue.h>
+#include <shoal/ipc/session.h>
 #include <sys/resource.h>
 
 #include <functional>
@@ -135,4 +136,27 @@ TEST_CASE("codec: a queue of messages that carry such a queue") {
     asked.answers.put({asked.number + 1, Queue<Question>(1)});
     CHECK(answers.get().number == 2);
   }
+}
+
+TEST_CASE("codec: a message in a ring whose handle is the hold on its own block is refused, and freed once") {
+  const std::size_t before = heap_bytes_in_use();
+  {
+    Ring ring = Ring::create(1, 5);
+    Encoder message;
+    encode(message, std::string(1000, 'x'));
+    message.add(allocate_shared(64));
+    const HoldRef handle = message.handles()[0];
+    REQUIRE(ring.put(message, Deadline::now()) == RingStatus::kDone);
+    RingCell& cell = reinterpret_cast<RingLayout*>(ring.hold().data())->cells()[0];
+    HoldRef block;
+    std::memcpy(&block, cell.contents, sizeof block);
+    std::byte* bytes = Session::current().heap().memory().payload(block.block);
+    std::memcpy(bytes + Encoder::handles_at(cell.size), &block, sizeof block);
+    Received received;
+    CHECK_THROWS_AS(ring.get(received, Deadline::now()), DecodeError);
+    // What the message lost of its own by that is still there, once.
+    CHECK(heap_bytes_in_use() > before);
+    for (const HoldRef& ref : {handle, block}) Hold::from_transit(ref).release();
+  }
+  CHECK(heap_bytes_in_use() == before);
 }
