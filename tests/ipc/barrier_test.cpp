@@ -1,8 +1,8 @@
-#include <signal.h>
-#include <sys/wait.h>
 #include <shoal/ipc/barrier.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "tests/ipc/sync_fixtures.h"
 
