@@ -141,7 +141,7 @@ void Heap::free_block(BlockOffset block) noexcept {
     // Another thread may have given the extent away before this one got the mutex: then there is nobody to tell.
     if (extents.state(extent).word == state.word) cache.put(block, state);
   }
-  if (large) cache.trim_above_mark();
+  if (large) cache.trim_above_mark(state.run());
 }
 
 void Heap::note_inherited(const HoldRef& own) {

@@ -38,10 +38,11 @@ class BlockCache {
   /// Gives idle extents back to the system until the session has at most `keep` of them.
   void trim(std::uint64_t keep);
 
-  /// Gives back what is above the high-water mark, if anything is. One look at two counters if not. Called without the
-  /// mutex.
-  void trim_above_mark();
-  /// Idle extents that a session with this many committed ones keeps: SHOAL_KEEP_IDLE bytes (512 MiB), or an eighth of
+  /// Gives back what is above the high-water mark, if anything is. One look at two counters if not. The run that was
+  /// just freed is not counted, up to 1 GiB: who frees a large block most often wants one like it next. Called without
+  /// the mutex.
+  void trim_above_mark(std::uint64_t freed_run);
+  /// Idle extents that a session with this many committed ones keeps: SHOAL_KEEP_IDLE bytes (512 MiB), or a 16th of
   /// what is committed where that is more.
   static std::uint64_t idle_mark(std::uint64_t committed);
 
@@ -51,6 +52,7 @@ class BlockCache {
     std::vector<std::uint64_t> extents;  // owned by this process
     std::size_t next_to_collect = 0;
     std::size_t freed_since_sweep = 0;
+    std::size_t sweep_at = 1024;  // free blocks
     std::uint64_t fresh_extent = 0;
     std::uint32_t fresh_next = 0, fresh_end = 0;  // blocks of it that were never handed out
   };

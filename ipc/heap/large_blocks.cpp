@@ -5,6 +5,7 @@
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -133,18 +134,20 @@ std::uint64_t BlockCache::idle_mark(std::uint64_t committed) {
     const char* setting = std::getenv("SHOAL_KEEP_IDLE");
     return (setting ? parse_bytes(setting, "SHOAL_KEEP_IDLE") : 512u << 20) / kExtentBytes;
   }();
-  return std::max(least, committed / 8);
+  return std::max(least, committed / 16);
 }
 
-void BlockCache::trim_above_mark() {
+void BlockCache::trim_above_mark(std::uint64_t freed_run) {
+  constexpr std::uint64_t kLongestKept = (1ull << 30) / kExtentBytes;
+  const std::uint64_t spared = std::min(freed_run, kLongestKept);
   const SessionLayout& layout = extents_.layout();
   const std::int64_t idle = layout.extents_idle.load();
-  if (idle <= std::int64_t(idle_mark(layout.extents_committed.load()))) return;
+  if (idle <= std::int64_t(idle_mark(layout.extents_committed.load()) + spared)) return;
   // The counters may be wrong; this sets them right, so that it is not done in vain a second time.
   const ExtentCount count = extents_.recount();
   const std::uint64_t mark = idle_mark(count.committed);
   // A quarter below the mark, so that the next free does not find it exceeded again.
-  if (count.idle > mark) extents_.punch_idle(mark - mark / 4, Session::current().self().slot());
+  if (count.idle > mark + spared) extents_.punch_idle(mark - mark / 4 + spared, Session::current().self().slot());
 }
 
 }  // namespace shoal

@@ -3,6 +3,7 @@
 
 #include <shoal/ipc/session/layout.h>
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -15,7 +16,7 @@ class SizeClass {
  public:
   static constexpr std::uint64_t kPage = 4096;
   static constexpr std::uint64_t kLargestSmall = kExtentBytes / 2;
-  static constexpr std::uint32_t kSmallCount = 60;
+  static constexpr std::uint32_t kSmallCount = 52;
 
   static constexpr bool is_small(std::uint64_t bytes) { return bytes <= kLargestSmall; }
 
@@ -24,7 +25,7 @@ class SizeClass {
     if (bytes <= 4 * kBlockAlignment) return bytes == 0 ? 0 : (bytes - 1) / kBlockAlignment;
     unsigned top = std::bit_width(bytes - 1) - 1;          // floor(log2), at least 8
     std::uint64_t quarter = (bytes - 1) >> (top - 2) & 3;  // which quarter of the doubling
-    return 4 + (top - 8) * 4 + std::uint32_t(quarter);
+    return kShared[4 + (top - 8) * 4 + std::uint32_t(quarter)];
   }
 
   /// Distance between two blocks of the class.
@@ -35,19 +36,35 @@ class SizeClass {
     return bytes > kPage ? (bytes + kPage - 1) / kPage * kPage : bytes;
   }
 
+  /// Blocks of an extent.
   static constexpr std::uint32_t blocks(std::uint32_t size_class) {
     return std::uint32_t(kExtentBytes / stride(size_class));
   }
 
-  /// Extents of the run for a large block: exact up to 8, then in steps of an eighth, so that a
+  /// Extents of the run for a large block: exact up to 16, then in steps of a 16th, so that a
   /// freed run fits the next block of about that size.
   static constexpr std::uint64_t run(std::uint64_t bytes) {
     std::uint64_t extents = (bytes + kExtentBytes - 1) / kExtentBytes;
-    if (extents <= 8) return extents;
-    std::uint64_t step = 1ull << (std::bit_width(extents) - 4);
+    if (extents <= 16) return extents;
+    std::uint64_t step = 1ull << (std::bit_width(extents) - 5);
     return (extents + step - 1) / step * step;
   }
+
+ private:
+  /// For each class the largest one of which an extent holds as many: they share its extents, so fewer extents are
+  /// partly empty. (From 4 KiB on strides are whole pages, and few fit into an extent in the end.)
+  static const std::array<std::uint8_t, kSmallCount> kShared;
 };
+
+constexpr std::array<std::uint8_t, SizeClass::kSmallCount> SizeClass::kShared = [] {
+  std::array<std::uint8_t, kSmallCount> shared{};
+  for (std::uint32_t i = 0; i < kSmallCount; ++i) {
+    std::uint32_t last = i;
+    while (last + 1 < kSmallCount && blocks(last + 1) == blocks(last)) ++last;
+    shared[i] = std::uint8_t(last);
+  }
+  return shared;
+}();
 
 static_assert(SizeClass::stride(SizeClass::of(64)) == 64 && SizeClass::stride(SizeClass::of(257)) == 320);
 static_assert(SizeClass::stride(SizeClass::of(4097)) == 8192 &&

@@ -10,7 +10,7 @@ namespace shoal {
 namespace {
 
 /// Free blocks of one class that a process keeps without looking whether whole extents are empty.
-constexpr std::uint64_t kKeepOfClass = 64u << 20;
+constexpr std::uint64_t kKeepOfClass = 16u << 20;
 
 bool is_free(BlockHeader::Kind kind) { return kind == BlockHeader::kFree || kind == BlockHeader::kUnused; }
 
@@ -118,10 +118,13 @@ void BlockCache::put_small(BlockOffset block, std::uint32_t size_class) {
   Small& small = small_[size_class];
   small.free.push_back(block);
   ++small.freed_since_sweep;
-  // Amortized: a sweep looks at each free block once, and waits until that many more have been freed.
-  if (small.freed_since_sweep * SizeClass::stride(size_class) >= kKeepOfClass &&
-      small.freed_since_sweep >= small.free.size() / 2)
+  // Amortized: a sweep looks at each free block once, and the next one waits until there are twice as many.
+  // Where an extent has few blocks, soon again: to take the next ones from the fullest extents is what empties others.
+  const bool few = SizeClass::blocks(size_class) <= 64 && small.freed_since_sweep >= 64 + small.free.size();
+  if (few || small.free.size() >= small.sweep_at) {
     sweep(size_class);
+    small.sweep_at = std::max<std::size_t>(kKeepOfClass / SizeClass::stride(size_class), 2 * small.free.size());
+  }
 }
 
 void BlockCache::sweep(std::uint32_t size_class) {

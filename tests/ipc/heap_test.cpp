@@ -40,7 +40,9 @@ TEST_CASE("heap: classes cover every size with at most a fifth unused, in whole 
     if (bytes > 4096) REQUIRE(stride % 4096 == 0);
   }
   CHECK(SizeClass::run(3 << 20) == 2);
-  CHECK(SizeClass::run(100ull << 21) == 104);
+  CHECK(SizeClass::run(100ull << 21) == 100);
+  CHECK(SizeClass::run(101ull << 21) == 104);
+  CHECK(SizeClass::of(4097) == SizeClass::of(8192));  // as many in an extent: one class
 }
 
 TEST_CASE("heap: blocks are aligned, do not overlap, and keep their bytes") {
