@@ -1,6 +1,7 @@
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/queue.h>
+#include <shoal/ipc/sync/lock_word.h>
 
 #include <mutex>
 
@@ -174,32 +175,58 @@ TEST_CASE("lock: nobody takes it from a stopped holder, and time-outs hold") {
   CHECK(lock.owner_deaths() == 0);
 }
 
-TEST_CASE("lock: a waiter gets it from a holder that takes it again at once") {
-  Lock lock;
-  InHeap<std::atomic<long>> rounds;
-  Queue<int> started(1);
-  const long most = 2000;
-  Forked greedy([&] {
-    lock.lock();
-    started.put(1);
-    // Held longer than anyone waits without hunger, and free for nanoseconds only: a waiter that has to be woken first
-    // comes too late every time.
-    for (; *rounds < most; ++*rounds) {
-      for (auto start = Deadline::Clock::now(); Deadline::Clock::now() - start < 3ms;) {
-      }
-      lock.unlock();
-      lock.lock();
-    }
-    lock.unlock();
+TEST_CASE("lock: unlocked, it is left to a hungry waiter, and to others only if that one does not come") {
+  InHeap<LockWord> lock;
+  Queue<int> taken(1), go(1);
+  REQUIRE(lock->lock_until(Deadline::never()) == false);
+  Forked waiter([&] {
+    if (lock->lock_until(Deadline::never()) != false) throw Error("inherited");
+    taken.put(1);
+    go.get();
+    lock->unlock();
   });
-  started.get();
-  for (int i = 0; i < 3; ++i) {
-    lock.lock();
-    lock.unlock();
+  until([&] { return lock->hungry != 0; });
+  stop(waiter);
+  lock->unlock();
+  CHECK(lock->word == LockWord::kWaiters);  // free, and reserved
+  CHECK(lock->hungry == 0);
+  CHECK(lock->lock_until(Deadline::now()) == false);  // no try fails for a reservation
+  lock->unlock();
+  CHECK(lock->lock_until(Deadline::never()) == false);
+  waiter.signal(SIGCONT);
+  until([&] { return lock->hungry != 0; });
+  lock->unlock();
+  taken.get();
+  // It slept, and cannot know whether others do: it wakes them when it unlocks.
+  CHECK((lock->word & LockWord::kWaiters) != 0);
+  CHECK_FALSE(lock->is_own());
+  go.put(1);
+  CHECK(waiter.join() == 0);
+  CHECK(lock->deaths == 0);
+}
+
+TEST_CASE("lock: a reservation whose owner is dead or gives up holds nobody up") {
+  const bool dies = GENERATE(false, true);
+  InHeap<LockWord> lock;
+  REQUIRE(lock->lock_until(Deadline::never()) == false);
+  Forked waiter([&] {
+    // It gives up while it is hungry: nothing is reserved for it then.
+    if (lock->lock_until(dies ? Deadline::never() : Deadline::after(250ms)).has_value()) throw Error("taken");
+  });
+  until([&] { return lock->hungry != 0; });
+  if (dies) {
+    waiter.kill();
+    lock->unlock();
+    CHECK(lock->word == LockWord::kWaiters);
+  } else {
+    CHECK(waiter.join() == 0);
+    CHECK(lock->hungry == 0);
+    lock->unlock();
+    CHECK(lock->word == 0);
   }
-  CHECK(*rounds < most / 2);
-  *rounds = most;
-  CHECK(greedy.join() == 0);
+  CHECK(lock->lock_until(Deadline::never()) == false);
+  lock->unlock();
+  CHECK(lock->deaths == 0);
 }
 
 TEST_CASE("lock: eight processes that want it all the time all get it often") {

@@ -45,18 +45,15 @@ TEST_CASE("event: set and cleared at once, those that waited go on all the same"
     if (!event.wait(50s)) throw Error("missed");
   });
   until([&] { return *waiting == 3; });
-  // They said so just before they wait: pulses until all have seen one.
-  std::atomic<bool> over = false;
-  std::thread pulses([&] {
-    while (!over) {
-      event.set();
-      event.clear();
-      ::usleep(1000);
-    }
-  });
+  // Stood still while it is set, none of them can have seen it.
+  for (int i = 0; i < 3; ++i) {
+    until_asleep(waiters[i]);
+    stop(waiters[i]);
+  }
+  event.set();
+  event.clear();
+  for (int i = 0; i < 3; ++i) waiters[i].signal(SIGCONT);
   CHECK(waiters.all_end_well());
-  over = true;
-  pulses.join();
   CHECK_FALSE(event.is_set());
 }
 

@@ -11,10 +11,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <new>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -53,6 +55,17 @@ To decode_as(const From& value) {
 template <class Condition>
 void until(Condition&& condition) {
   while (!condition()) ::usleep(100);
+}
+
+/// Waits until the child sleeps.
+inline void until_asleep(const Forked& child) {
+  until([&] {
+    std::ifstream file("/proc/" + std::to_string(child.pid()) + "/stat");
+    std::string line;
+    std::getline(file, line);
+    const auto name_end = line.rfind(')');
+    return name_end != std::string::npos && name_end + 2 < line.size() && line[name_end + 2] == 'S';
+  });
 }
 
 /// SHOAL_TEST_SEED, or a new one: print it by CAPTURE.
