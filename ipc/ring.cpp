@@ -357,10 +357,20 @@ std::uint64_t Ring::bytes() const {
   if (byte_capacity() == 0) return 0;
   auto core = core_of(layout());
   CellState state;
-  RingTicket head = core.oldest(state), tail = core.newest();
-  if (head.word == tail.word) return 0;
-  std::uint64_t start = layout().span(head).start.load(), end = layout().span(tail.before(capacity())).end.load();
-  return end - start < (1ull << 62) ? end - start : 0;  // a glance at a ring that moves on meanwhile
+  for (;;) {
+    const RingTicket head = core.oldest(state), tail = core.newest();
+    if (head.word == tail.word) return 0;
+    // At most the last one is claimed and not written yet: the next is admitted when it is.
+    RingTicket last = tail.before(capacity());
+    CellState seen = core.state(last.index());
+    if (seen.ahead_of(last.lap()) == 0 && seen.phase() == CellState::kClaimed) {
+      if (last.word == head.word) return 0;
+      last = last.before(capacity());
+    }
+    std::uint64_t start = layout().span(head).start.load(), end = layout().span(last).end.load();
+    // Both are of one moment only where neither end of the ring has moved meanwhile.
+    if (core.oldest(state).word == head.word && core.newest().word == tail.word) return end - start;
+  }
 }
 
 std::uint32_t Ring::size() const {

