@@ -1,6 +1,8 @@
 #include "tests/support/snapshot.h"
 
 #include <shoal/ipc/heap.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/layout.h>
 
 #include <fmt/format.h>
 
@@ -65,6 +67,25 @@ std::map<pid_t, std::string> read_children() {
   return result;
 }
 
+/// Every block in use: what it is, and who holds it.
+std::string describe_blocks() {
+  Session& session = Session::current();
+  std::string text;
+  session.heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
+    if (BlockHeader::kind(header.state.load()) != BlockHeader::kLive) return;
+    text += fmt::format("\n  {} bytes of type {}, held by", header.size, unsigned(header.type.load()));
+    session.heap().memory().for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
+      const std::uint32_t word = hold.load();
+      const ProcessTag tag = ProcessTag::from_word(word);
+      if (word != 0)
+        text += fmt::format(" {}{} (pid {}, {})", word == tag.word() ? "slot " : "a message of slot ", tag.slot(),
+                            session.record(tag.slot()).pid.load(), session.is_alive(tag) ? "alive" : "dead");
+      return true;
+    });
+  });
+  return text;
+}
+
 }  // namespace
 
 Snapshot take_snapshot() { return {read_descriptors(), read_mappings(), read_children(), heap_bytes_in_use()}; }
@@ -90,7 +111,8 @@ std::vector<std::string> find_leaks(const Snapshot& before, const Snapshot& afte
       leaks.push_back(fmt::format("child {} {}", pid, state));
   }
   if (after.heap_bytes > before.heap_bytes) {
-    leaks.push_back(fmt::format("shared heap: {} bytes in use, {} before", after.heap_bytes, before.heap_bytes));
+    leaks.push_back(fmt::format("shared heap: {} bytes in use, {} before{}", after.heap_bytes, before.heap_bytes,
+                                describe_blocks()));
   }
   return leaks;
 }
