@@ -44,6 +44,7 @@ void Heap::after_fork() noexcept {
 
 HoldRef Heap::make_live(BlockOffset block, std::uint64_t payload, std::size_t bytes, BlockType type) {
   BlockHeader& header = memory_.header(block);
+  // acquire: what the one who freed it still read of it lies before what is written now.
   std::uint64_t before = header.state.load(std::memory_order_acquire);
   header.size = bytes;
   header.payload = payload;

@@ -13,7 +13,7 @@ template <class T>
 class JoinableQueue : public Queue<T> {
  public:
   explicit JoinableQueue(const QueueOptions& options = {}) : Queue<T>(options) {
-    this->tasks_ = std::make_shared<TaskLedger>(TaskLedger::create());
+    this->tasks_ = std::make_shared<TaskLedger>();
   }
   explicit JoinableQueue(std::size_t capacity) : JoinableQueue(QueueOptions{.capacity = capacity}) {}
 

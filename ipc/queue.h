@@ -123,20 +123,19 @@ class Queue {
 
 template <class T>
 struct Codec<Queue<T>> {
-  static constexpr std::uint32_t kNoTasks = ~0u;
   template <class... Outer>
   static constexpr std::uint64_t schema() {
     return schema_hash("shoal::Queue", schema_of<T, Outer...>());
   }
   static void encode(Encoder& encoder, const Queue<T>& queue) {
     encoder.write(encoder.add(queue.ring_->hold()));
-    encoder.write(queue.tasks_ ? encoder.add(queue.tasks_->hold()) : kNoTasks);
+    shoal::encode(encoder, queue.tasks_ != nullptr);
+    if (queue.tasks_) queue.tasks_->encode(encoder);
   }
   static Queue<T> decode(Decoder& decoder) {
     Ring ring = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), schema_of<T>());
     std::shared_ptr<TaskLedger> tasks;
-    if (auto handle = decoder.read<std::uint32_t>(); handle != kNoTasks)
-      tasks = std::make_shared<TaskLedger>(TaskLedger::open(decoder.handle(handle).share()));
+    if (shoal::decode<bool>(decoder)) tasks = std::make_shared<TaskLedger>(TaskLedger::decode(decoder));
     return Queue<T>(std::move(ring), std::move(tasks));
   }
 };

@@ -171,6 +171,7 @@ bool DescriptorOffers::forget_fetched() {
   std::erase_if(offers_, [&](const Offer& offer) {
     int holds = 0;
     memory.for_each_hold(offer.block.block(), [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
+      // acquire: pairs with the store that let go of it. A hold that is missed here is seen a second later.
       holds += hold.load(std::memory_order_acquire) != 0;
       return holds < 2;
     });

@@ -29,6 +29,7 @@ Hold create(const Ring* in, const Ring* out, std::uint32_t which) {
   // will be before there are any: whenever this process dies, none is left without an owner.
   if (in) layout->in = {in->hold().block(), 1 + which};
   if (out) layout->out = {out->hold().block(), 1 + which};
+  // release: whoever finds the type finds the layout (close, by a reclaimer).
   memory.header(end.block()).type.store(BlockType::kPipeEnd, std::memory_order_release);
   SHOAL_KILL_POINT("pipe.create.typed");
   for (const HoldRef* ref : {&layout->in, &layout->out}) {

@@ -6,7 +6,6 @@
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/sync/spin.h>
 
-#include <new>
 #include <stdexcept>
 
 // All atomics here are seq_cst: a task costs one read-modify-write at each step, which no order makes cheaper on
@@ -21,25 +20,6 @@ std::uint32_t tag_of(std::uint64_t entry) { return std::uint32_t(entry); }
 std::uint64_t tasks_of(std::uint64_t entry) { return entry >> 32; }
 
 }  // namespace
-
-TaskLedger::TaskLedger(Hold hold)
-    : hold_(std::move(hold)), layout_(reinterpret_cast<TaskLedgerLayout*>(hold_.data())) {}
-
-TaskLedger TaskLedger::create() {
-  TaskLedger ledger(allocate_shared(sizeof(TaskLedgerLayout)));
-  auto* layout = new (ledger.layout_) TaskLedgerLayout{};
-  layout->magic = TaskLedgerLayout::kMagic;
-  layout->version = TaskLedgerLayout::kVersion;
-  return ledger;
-}
-
-TaskLedger TaskLedger::open(Hold hold) {
-  if (hold.size() != sizeof(TaskLedgerLayout)) throw DecodeError("this block of shared memory is no task ledger");
-  TaskLedger ledger(std::move(hold));
-  if (ledger.layout().magic != TaskLedgerLayout::kMagic || ledger.layout().version != TaskLedgerLayout::kVersion)
-    throw DecodeError("this block of shared memory is no task ledger of this version");
-  return ledger;
-}
 
 void TaskLedger::taken() noexcept {
   const ProcessTag self = Session::current().self();

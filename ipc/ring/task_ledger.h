@@ -2,8 +2,8 @@
 #pragma once
 
 #include <shoal/ipc/deadline.h>
-#include <shoal/ipc/heap.h>
 #include <shoal/ipc/sync/event_word.h>
+#include <shoal/ipc/sync/shared_part.h>
 
 #include <atomic>
 #include <cstdint>
@@ -17,10 +17,12 @@ struct TaskLedgerLayout {
   static constexpr std::uint32_t kMagic = 0x6b736174;  // "task"
   static constexpr std::uint32_t kVersion = 1;
 
-  std::uint32_t magic;
-  std::uint32_t version;
+  static constexpr const char* kName = "task ledger";
+
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
   EventWord all_done;
-  std::uint32_t reserved;
+  std::uint32_t reserved = 0;
   std::atomic<std::uint64_t> unfinished;  // put and not done
   /// One for each slot of the process table: bits 0..31 tag, bits 32..63 tasks that it took and that
   /// are not done.
@@ -38,10 +40,10 @@ static_assert(sizeof(TaskLedgerLayout) == 24 + 8 * ProcessTag::kSlotCount);
 /// task that exists is missing from neither.
 class TaskLedger {
  public:
-  static TaskLedger create();
+  TaskLedger() : part_(SharedPart<TaskLedgerLayout>::create(BlockType::kBytes)) {}
+  void encode(Encoder& encoder) const { part_.encode(encoder); }
   /// Throws DecodeError where the block is no ledger.
-  static TaskLedger open(Hold hold);
-  const Hold& hold() const { return hold_; }
+  static TaskLedger decode(Decoder& decoder) { return TaskLedger(SharedPart<TaskLedgerLayout>::decode(decoder)); }
 
   void added() noexcept { layout().unfinished.fetch_add(1); }
   void taken() noexcept;
@@ -55,14 +57,13 @@ class TaskLedger {
   std::uint64_t unfinished() const { return layout().unfinished.load(); }
 
  private:
-  explicit TaskLedger(Hold hold);
-  TaskLedgerLayout& layout() const { return *layout_; }
+  explicit TaskLedger(SharedPart<TaskLedgerLayout> part) : part_(std::move(part)) {}
+  TaskLedgerLayout& layout() const { return *part_; }
   std::uint64_t taken_by_the_living() const;
   void check_for_loss(Ring& ring);
   bool take_from(std::atomic<std::uint64_t>& entry, std::uint32_t tag) noexcept;
 
-  Hold hold_;
-  TaskLedgerLayout* layout_;
+  SharedPart<TaskLedgerLayout> part_;
 };
 
 }  // namespace shoal
