@@ -1,11 +1,15 @@
 # shoal_library(FOLDER LINKS target...): the library shoal_FOLDER (alias shoal::FOLDER) of all sources in the calling
-# folder and its sub-folders. A folder without sources is a library of headers.
+# folder and its sub-folders, but those named after EXCLUDE. A folder without sources is a library of headers.
 
 function(shoal_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINKS;PRIVATE_LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINKS;PRIVATE_LINKS;EXCLUDE")
   set(target shoal_${folder})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp */*.cpp)
   file(GLOB headers CONFIGURE_DEPENDS *.h */*.h)
+  foreach(excluded ${arg_EXCLUDE})
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${excluded}/")
+    list(FILTER headers EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${excluded}/")
+  endforeach()
   if(sources)
     add_library(${target} ${sources})
     set(scope PUBLIC)
