@@ -270,6 +270,22 @@ Hold Hold::from_transit(const HoldRef& ref) noexcept {
   return Hold(HoldRef{ref.block, ref.word, session.fork_count()});
 }
 
+Hold Hold::adopt(const HoldRef& lent, ProcessTag lender) noexcept {
+  Session& session = Session::current();
+  const std::uint32_t mine = session.self().word();
+  if (!session.heap().is_hold(lent, lender.transit_word())) return {};
+  std::uint32_t expected = lender.transit_word();
+  // Against reclaim(lender), which may be clearing the word: one of the two gets it. A word of a later block does not
+  // have this value: a dead lender does not lend again.
+  // acq: pairs with the release by which the lender's request got here. rel: as in from_transit.
+  if (!session.heap()
+           .memory()
+           .hold_word(lent.block, lent.word)
+           ->compare_exchange_strong(expected, mine, std::memory_order_acq_rel))
+    return {};
+  return Hold(HoldRef{lent.block, lent.word, session.fork_count()});
+}
+
 void Hold::release() noexcept {
   if (!ref_.block) return;
   HoldRef ref = std::exchange(ref_, {});

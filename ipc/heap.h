@@ -49,6 +49,9 @@ class Hold {
   /// Takes over a hold that came in a message, or that a message not sent has to give up. The caller
   /// has validated that it names one.
   static Hold from_transit(const HoldRef& ref) noexcept;
+  /// Takes over a hold that is in transit in the lender's name, outside of any message. Empty where it is not, or no
+  /// longer: when the lender dies the hold is given back, and the block may be another one by the time of the call.
+  static Hold adopt(const HoldRef& lent, ProcessTag lender) noexcept;
 
  private:
   friend Hold allocate_shared(std::size_t bytes, BlockType type);

@@ -1,5 +1,6 @@
 #include <shoal/ipc/error.h>
 #include <shoal/runtime/channel.h>
+#include <shoal/runtime/child_blocks.h>
 
 namespace shoal {
 namespace {
@@ -10,7 +11,9 @@ constexpr std::uint64_t kSchema = schema_hash("shoal::Channel", schema_of<StartH
 
 Channel Channel::create() { return Channel(Ring::create(2, kSchema)); }
 
-Channel Channel::adopt(const HoldRef& lent) { return Channel(Ring::open(Hold::from_transit(lent), kSchema)); }
+Channel Channel::adopt(const HoldRef& lent, ProcessTag parent) {
+  return Channel(Ring::open(adopt_lent(lent, parent), kSchema));
+}
 
 void Channel::send(Encoder& message) {
   if (ring_.put(message, Deadline::now()) != RingStatus::kDone)

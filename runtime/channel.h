@@ -40,8 +40,8 @@ enum class ChannelMessage : std::uint8_t { kStart = 1, kResult = 2, kFailure = 3
 class Channel {
  public:
   static Channel create();
-  /// In the child: of the hold that the parent lent.
-  static Channel adopt(const HoldRef& lent);
+  /// In the child: of the hold that its parent lent. Throws Error where the parent is dead and it was given back.
+  static Channel adopt(const HoldRef& lent, ProcessTag parent);
 
   /// A hold for the child to adopt.
   HoldRef lend() const { return ring_.hold().share_in_transit(); }

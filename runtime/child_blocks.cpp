@@ -6,9 +6,13 @@ namespace shoal {
 
 void ChildBlocks::take_back() const noexcept {
   Session& session = Session::current();
-  for (const HoldRef& lent : {channel, crash_record})
-    // Only the child could have changed the word, and it is dead: nobody changes it between these lines.
-    if (session.heap().is_hold(lent, session.self().transit_word())) Hold::from_transit(lent).release();
+  for (const HoldRef& lent : {channel, crash_record}) Hold::adopt(lent, session.self()).release();
+}
+
+Hold adopt_lent(const HoldRef& lent, ProcessTag parent) {
+  Hold hold = Hold::adopt(lent, parent);
+  if (!hold) throw ParentDied("a process was started by one that has died since");
+  return hold;
 }
 
 }  // namespace shoal

@@ -1,9 +1,16 @@
 // What a parent lends to a process that it starts.
 #pragma once
 
-#include <shoal/ipc/heap/block.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/process_tag.h>
 
 namespace shoal {
+
+/// A started process was about to adopt what its parent had lent, and the parent is dead.
+class ParentDied : public Error {
+  using Error::Error;
+};
 
 /// The child's holds, in transit until it adopts them: on its channel and on its crash record. Travels in tickets and
 /// requests.
@@ -14,5 +21,9 @@ struct ChildBlocks {
   /// adopt. (Those that it did adopt are given up with all else that the child had.)
   void take_back() const noexcept;
 };
+
+/// In the child: the hold that its parent lent. Throws ParentDied where it was given back in the parent's name: by now
+/// the block may be another one.
+Hold adopt_lent(const HoldRef& lent, ProcessTag parent);
 
 }  // namespace shoal

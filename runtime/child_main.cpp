@@ -96,13 +96,13 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, Cr
   try {
     note_parent(parent);
     SHOAL_KILL_POINT("child.slot_taken");
-    CrashRecord& record = adopt_crash_record(lent.crash_record);
+    CrashRecord& record = adopt_crash_record(lent.crash_record, parent);
     SHOAL_KILL_POINT("child.record_adopted");
     record.phase = ChildPhase::kStarting;
     install_crash_handler(record);
     keep_stderr_tail(record);
     SHOAL_KILL_POINT("child.watched");
-    Channel channel = Channel::adopt(lent.channel);
+    Channel channel = Channel::adopt(lent.channel, parent);
     SHOAL_KILL_POINT("child.channel_adopted");
     try {
       traced_call([&] { make_call(channel, header, prepare, record); });
@@ -117,6 +117,8 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, Cr
       SHOAL_KILL_POINT("child.noted");
       report_failure(channel, report, header);
     }
+  } catch (const ParentDied&) {
+    code = 1;  // nobody waits for a report
   } catch (const std::exception& error) {
     // Not even the report got through: no memory, or a channel that is none.
     std::fprintf(stderr, "shoal: process '%s' (pid %d) cannot report to its parent: %s\n", header.name.c_str(),

@@ -1,4 +1,5 @@
 #include <shoal/ipc/error.h>
+#include <shoal/runtime/child_blocks.h>
 #include <shoal/runtime/crash/record.h>
 
 #include <algorithm>
@@ -59,10 +60,10 @@ CrashReport CrashRecordBlock::read() const {
   return report;
 }
 
-CrashRecord& adopt_crash_record(const HoldRef& lent) {
+CrashRecord& adopt_crash_record(const HoldRef& lent, ProcessTag parent) {
   // Never given up by this process: its last instruction may write there. Whoever reclaims its slot does.
   static Hold* hold = nullptr;
-  hold = new Hold(Hold::from_transit(lent));
+  hold = new Hold(adopt_lent(lent, parent));
   auto* record = reinterpret_cast<CrashRecord*>(hold->data());
   if (hold->size() != sizeof(CrashRecord) || record->magic != CrashRecord::kMagic ||
       record->version != CrashRecord::kVersion)

@@ -97,7 +97,7 @@ class CrashRecordBlock {
   Hold hold_;
 };
 
-/// In the child: the record that the parent lent. It is held until the process ends.
-CrashRecord& adopt_crash_record(const HoldRef& lent);
+/// In the child: the record that its parent lent. It is held until the process ends. Throws as adopt_lent.
+CrashRecord& adopt_crash_record(const HoldRef& lent, ProcessTag parent);
 
 }  // namespace shoal

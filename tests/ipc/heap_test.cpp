@@ -204,6 +204,41 @@ TEST_CASE("heap: what a killed process held is given back, and what others hold 
   CHECK(heap_bytes_in_use() == before);
 }
 
+TEST_CASE("heap: what a process lends can be adopted while it lives, and by one only") {
+  Hold block = allocate_shared(100);
+  const HoldRef lent = block.share_in_transit();
+  const ProcessTag self = Session::current().self();
+  Forked child([&] {
+    Hold adopted = Hold::adopt(lent, self);
+    if (!adopted || Hold::adopt(lent, self)) ::_exit(1);
+  });
+  CHECK(child.join() == 0);
+  Session::current().reclaim_all();
+  CHECK_FALSE(Hold::adopt(lent, self));  // it was adopted
+}
+
+TEST_CASE("heap: what a dead process had lent is not adopted, although another block lies there now") {
+  struct Mail {
+    HoldRef lent;
+    std::uint32_t lender;
+  };
+  Hold page = allocate_shared(sizeof(Mail));
+  auto& mail = *new (page.data()) Mail{};
+  Forked lender([&] { mail = {allocate_shared(5000).share_in_transit(), Session::current().self().word()}; });
+  REQUIRE(lender.join() == 0);
+  Session::current().reclaim_all();
+  std::vector<Hold> later;  // one of these has the place
+  bool same_place = false;
+  for (int i = 0; i < 1000 && !same_place; ++i) {
+    later.push_back(allocate_shared(5000));
+    same_place = later.back().block() == mail.lent.block;
+  }
+  REQUIRE(same_place);
+  CHECK_FALSE(Hold::adopt(mail.lent, ProcessTag::from_word(mail.lender)));
+  const HoldRef own = later.back().share_in_transit();  // its words are what they were
+  CHECK(Hold::adopt(own, Session::current().self()));
+}
+
 TEST_CASE("heap: killed at any marked point, a process leaves no bytes behind and the others go on") {
   const std::size_t before = heap_bytes_in_use();
   const char* label =
