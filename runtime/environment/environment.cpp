@@ -1,0 +1,53 @@
+#include <shoal/runtime/environment/launchers.h>
+
+#include <cstdlib>
+
+namespace shoal {
+namespace {
+
+/// srun --mpi=pmi2 sets PMI's variables beside Slurm's, for the same ranks; Slurm's say more. An mpiexec that starts
+/// its helpers by srun leaves those of the helper instead.
+bool same_ranks_by_slurm(const Variables::Lookup& lookup) {
+  const Variables variables(lookup, "");
+  return has_slurm_variables(lookup) && variables.text("PMI_RANK") == variables.text("SLURM_PROCID") &&
+         variables.text("PMI_SIZE") ==
+             variables.text(variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
+}
+
+}  // namespace
+
+const char* launcher_name(Launcher launcher) {
+  switch (launcher) {
+    case Launcher::none:
+      return "none";
+    case Launcher::shoal:
+      return "shoal run";
+    case Launcher::torchrun:
+      return "torchrun";
+    case Launcher::open_mpi:
+      return "Open MPI";
+    case Launcher::pmi:
+      return "PMI";
+    case Launcher::slurm:
+      return "Slurm";
+  }
+  return "none";
+}
+
+Environment read_environment(const Variables::Lookup& lookup) {
+  // The innermost first: torchrun is started by mpirun or srun, mpirun by srun, and not the other way round.
+  const Variables variables(lookup, "");
+  const bool others = has_open_mpi_variables(lookup) || has_pmi_variables(lookup) || has_slurm_variables(lookup);
+  const bool complete = variables.has("RANK") && variables.has("WORLD_SIZE");
+  if (complete || (!others && has_torch_variables(lookup))) return read_torch_variables(lookup);
+  if (has_open_mpi_variables(lookup)) return read_open_mpi_variables(lookup);
+  if (has_pmi_variables(lookup) && !same_ranks_by_slurm(lookup)) return read_pmi_variables(lookup);
+  if (has_slurm_variables(lookup)) return read_slurm_variables(lookup);
+  return {};
+}
+
+Environment environment() {
+  return read_environment([](const char* name) { return std::getenv(name); });
+}
+
+}  // namespace shoal

@@ -1,0 +1,32 @@
+// The launchers whose variables shoal knows.
+#pragma once
+
+#include <shoal/runtime/environment.h>
+#include <shoal/runtime/environment/variables.h>
+
+#include <string>
+#include <vector>
+
+namespace shoal {
+
+/// What environment() does, on variables that come from `lookup`.
+Environment read_environment(const Variables::Lookup& lookup);
+
+/// Each: whether this launcher's variables are there, and what they say. Those that say all of a rank but not where
+/// rank 0 is leave master_addr empty.
+bool has_torch_variables(const Variables::Lookup& lookup);
+Environment read_torch_variables(const Variables::Lookup& lookup);
+bool has_open_mpi_variables(const Variables::Lookup& lookup);
+Environment read_open_mpi_variables(const Variables::Lookup& lookup);
+bool has_pmi_variables(const Variables::Lookup& lookup);
+Environment read_pmi_variables(const Variables::Lookup& lookup);
+/// Of a step. The batch script, and what it starts without srun, has variables of Slurm's as well: it is one process.
+bool has_slurm_variables(const Variables::Lookup& lookup);
+Environment read_slurm_variables(const Variables::Lookup& lookup);
+
+/// The first host of Slurm's notation: "node07" of "node[07-09,12],login1". Empty where it cannot be read.
+std::string first_host(const std::string& list);
+/// The counts of Slurm's notation, one a host: 2, 2, 1 of "2(x2),1". Empty where it cannot be read.
+std::vector<int> counts_of_hosts(const std::string& list);
+
+}  // namespace shoal
