@@ -3,12 +3,14 @@
 
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/ring.h>
+#include <shoal/runtime/cpu/cpu_set.h>
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/image_function.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace shoal {
@@ -21,7 +23,9 @@ struct StartHeader {
   int num_threads = 0;                                 // 0: not to be set
   bool prints_failure = false;                         // for processes whose failure nobody may ask for
   StartMethod start_method = StartMethod::forkserver;  // its default, as its parent's
-  ImageFunction entry, function;                       // `function` is empty where `entry` alone says what to call
+  CpuSet cpus;                                         // to run on; empty: any
+  std::vector<std::pair<std::string, std::string>> environment;
+  ImageFunction entry, function;  // `function` is empty where `entry` alone says what to call
 };
 
 /// Of a child whose function threw.

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <iostream>
@@ -64,6 +65,10 @@ void become(const StartHeader& header) {
                                    header.rank);
   set_process_title(header.name, header.rank);
   set_start_method(header.start_method);
+  for (const auto& [name, value] : header.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  // Before threads are made: each has the set of the one that made it. Refused where a CPU went off line meanwhile:
+  // then it runs anywhere.
+  if (!header.cpus.words.empty()) header.cpus.bind_this_thread();
   if (header.num_threads > 0) hooks::set_threads(header.num_threads);
 }
 

@@ -39,6 +39,11 @@ void ChildProcess::request_start() {
                      settings_.num_threads,
                      settings_.prints_failure,
                      get_start_method(),
+                     // The fork server's CPUs are those of whoever made it, not this process's.
+                     settings_.cpus.empty() && settings_.start_method == StartMethod::forkserver
+                         ? CpuSet::of_this_thread()
+                         : settings_.cpus,
+                     settings_.environment,
                      {},
                      {}};
   channel_ = Channel::create();
@@ -71,7 +76,9 @@ void ChildProcess::request_start() {
                            .blocks = lent_};
         std::vector<int> descriptors{ticket.memory, ticket.liveness, ticket.lifeline};
         if (ticket.requests >= 0) descriptors.push_back(ticket.requests);
-        process_ = exec_self(ticket.to_argument(), descriptors, settings_.num_threads);
+        auto changes = settings_.environment;
+        if (settings_.num_threads > 0) changes.emplace_back("OMP_NUM_THREADS", std::to_string(settings_.num_threads));
+        process_ = exec_self(ticket.to_argument(), descriptors, changes, settings_.cpus);
         break;
       }
       case StartMethod::forkserver:

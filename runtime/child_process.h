@@ -3,6 +3,7 @@
 
 #include <shoal/ipc/deadline.h>
 #include <shoal/runtime/channel.h>
+#include <shoal/runtime/cpu/cpu_set.h>
 #include <shoal/runtime/crash/record.h>
 #include <shoal/runtime/exec_self.h>
 #include <shoal/runtime/exit_status.h>
@@ -19,6 +20,9 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace shoal {
 
@@ -31,6 +35,8 @@ struct ChildSettings {
   int num_threads = 0;
   bool fork_despite_threads = false;
   bool prints_failure = false;
+  CpuSet cpus = {};  // empty: any
+  std::vector<std::pair<std::string, std::string>> environment = {};
 };
 
 /// One child. Belongs to the process that made the object: in a forked copy of that process it does

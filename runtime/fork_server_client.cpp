@@ -72,8 +72,8 @@ void ForkServerClient::start() {
   ticket.served = sockets.second.get();
   ticket.lifeline = lifeline_of_this_process();
   ticket.spares = options_.spares;
-  StartedProcess started = exec_self(
-      ticket.to_argument(), {ticket.memory, ticket.liveness, ticket.requests, ticket.served, ticket.lifeline}, 0);
+  StartedProcess started = exec_self(ticket.to_argument(),
+                                     {ticket.memory, ticket.liveness, ticket.requests, ticket.served, ticket.lifeline});
   socket_ = std::move(sockets.first);
   server_ = started.pid;
   process_ = std::move(started.process);

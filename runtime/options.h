@@ -1,9 +1,13 @@
 // How processes are started: the options of spawn, start_processes and Process.
 #pragma once
 
+#include <shoal/runtime/cpu/binding.h>
+
 #include <chrono>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace shoal {
 
@@ -64,11 +68,18 @@ struct BasicSpawnOptions {
   int num_threads = 0;
   /// fork: goes ahead where other threads run. They, and the locks they hold, are lost in the child.
   bool fork_despite_threads = false;
+  /// Which CPUs each gets, and with them its share of threads: see binding.h.
+  Binding binding = Binding::none;
+  /// Variables that they have besides this process's, or in place of its. With `spawn` they are there before anything
+  /// of the program runs; with the other methods before the function does, which is too late for what libraries read
+  /// when they are loaded (MKL_*, KMP_*, MALLOC_*, LD_*). OMP_NUM_THREADS is taken for num_threads.
+  std::vector<std::pair<std::string, std::string>> environment = {};
 
   operator BasicSpawnOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>
   {
-    return {nprocs, ForkOnly::checked(start_method), name, grace_period, num_threads, fork_despite_threads};
+    return {nprocs,     ForkOnly::checked(start_method), name, grace_period, num_threads, fork_despite_threads, binding,
+            environment};
   }
 };
 using SpawnOptions = BasicSpawnOptions<StartMethod>;
@@ -87,11 +98,20 @@ struct BasicProcessOptions {
   int num_threads = 0;
   /// As in SpawnOptions.
   bool fork_despite_threads = false;
+  /// Which of this process's CPUs it gets: as the process number `part` of `parts` of that binding.
+  Binding binding = Binding::none;
+  int part = 0, parts = 1;
+  /// As in SpawnOptions.
+  std::vector<std::pair<std::string, std::string>> environment = {};
 
   operator BasicProcessOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>
   {
-    return {name, ForkOnly::checked(start_method), daemon, grace_period, num_threads, fork_despite_threads};
+    return {name,        ForkOnly::checked(start_method),
+            daemon,      grace_period,
+            num_threads, fork_despite_threads,
+            binding,     part,
+            parts,       environment};
   }
 };
 using ProcessOptions = BasicProcessOptions<StartMethod>;

@@ -1,9 +1,32 @@
+#include <fmt/format.h>
+#include <shoal/runtime/cpu_share.h>
 #include <shoal/runtime/process.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace shoal {
+
+ChildSettings runtime_detail::child_settings(const ProcessOptions& options) {
+  if (options.parts < 1 || options.part < 0 || options.part >= options.parts)
+    throw std::invalid_argument(
+        fmt::format("part {} of {} of the CPUs: give parts of at least 1, and a part from 0 to {}", options.part,
+                    options.parts, std::max(1, options.parts) - 1));
+  ChildSettings settings{.name = options.name,
+                         .start_method = options.start_method,
+                         .num_threads = asked_threads(options.num_threads, options.environment),
+                         .fork_despite_threads = options.fork_despite_threads,
+                         .prints_failure = true,
+                         .cpus = {},
+                         .environment = options.environment};
+  if (options.binding != Binding::none) {
+    const CpuPart part = cpu_parts(options.binding, options.parts, settings.num_threads)[std::size_t(options.part)];
+    settings.cpus = part.cpus;
+    settings.num_threads = part.threads;
+  }
+  return settings;
+}
 
 ProcessHandle::State::State(ChildSettings settings, const Ending& how, std::shared_ptr<Task> task) : ending(how) {
   child[0] = std::make_unique<ChildProcess>(std::move(settings), std::move(task));

@@ -19,6 +19,17 @@ template <class F>
 using ProcessOptionsFor =
     BasicProcessOptions<std::conditional_t<kCallableCrosses<std::decay_t<F>>, StartMethod, ForkOnly>>;
 
+namespace runtime_detail {
+/// What a Process is started with. Throws std::invalid_argument for a part that there is not.
+ChildSettings child_settings(const ProcessOptions& options);
+template <class Method>
+ChildSettings child_settings(const BasicProcessOptions<Method>& options) {
+  return child_settings(ProcessOptions{options.name, options.start_method, options.daemon, options.grace_period,
+                                       options.num_threads, options.fork_despite_threads, options.binding, options.part,
+                                       options.parts, options.environment});
+}
+}  // namespace runtime_detail
+
 /// All of a Process but its result; named for those that keep processes of several kinds. As Python's
 /// multiprocessing.Process. A handle: a copy is the same process, which belongs to the process that made it (in a
 /// forked one handles do nothing). The end of the last handle ends a child that still runs (SIGTERM, SIGKILL after the
@@ -88,15 +99,10 @@ class Process : public ProcessHandle {
  public:
   template <class F, class... Args>
   Process(const ProcessOptionsFor<F>& options, F&& function, Args&&... arguments)
-      : ProcessHandle(
-            std::make_shared<StateWithResult>(ChildSettings{.name = options.name,
-                                                            .start_method = options.start_method,
-                                                            .num_threads = options.num_threads,
-                                                            .fork_despite_threads = options.fork_despite_threads,
-                                                            .prints_failure = true},
-                                              Ending{options.grace_period, options.daemon},
-                                              std::make_shared<TypedTask<false, F, Args...>>(
-                                                  std::forward<F>(function), std::forward<Args>(arguments)...))) {}
+      : ProcessHandle(std::make_shared<StateWithResult>(
+            runtime_detail::child_settings(options), Ending{options.grace_period, options.daemon},
+            std::make_shared<TypedTask<false, F, Args...>>(std::forward<F>(function),
+                                                           std::forward<Args>(arguments)...))) {}
 
   /// Waits for the end. Throws ProcessRaised or ProcessExited where the function did not return. A result that can
   /// only be moved comes once.

@@ -16,17 +16,22 @@ std::vector<std::unique_ptr<ChildProcess>> make_ranks(const SpawnOptions& option
   if (std::uint32_t(options.nprocs) > free)
     throw std::invalid_argument(
         fmt::format("nprocs is {}: the session has room for {} more processes", options.nprocs, free));
-  const int threads = thread_share(options.nprocs, options.num_threads);
+  const std::vector<CpuPart> parts =
+      cpu_parts(options.binding, options.nprocs, asked_threads(options.num_threads, options.environment));
   std::vector<std::unique_ptr<ChildProcess>> children;
-  for (int rank = 0; rank < options.nprocs; ++rank)
+  for (int rank = 0; rank < options.nprocs; ++rank) {
+    const CpuPart& part = parts[std::size_t(rank)];
     children.push_back(
         std::make_unique<ChildProcess>(ChildSettings{.name = options.name,
                                                      .rank = rank,
                                                      .nprocs = options.nprocs,
                                                      .start_method = options.start_method,
-                                                     .num_threads = threads,
-                                                     .fork_despite_threads = options.fork_despite_threads},
+                                                     .num_threads = part.threads,
+                                                     .fork_despite_threads = options.fork_despite_threads,
+                                                     .cpus = part.cpus,
+                                                     .environment = options.environment},
                                        task));
+  }
   return children;
 }
 

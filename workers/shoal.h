@@ -20,6 +20,7 @@
 #include <shoal/ipc/simple_queue.h>
 #include <shoal/ipc/value.h>
 #include <shoal/runtime/current_process.h>
+#include <shoal/runtime/environment.h>
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/options.h>

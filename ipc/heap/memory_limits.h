@@ -22,13 +22,6 @@ class MemoryLimits {
   std::optional<std::uint64_t> cgroup_left() const;
 
  private:
-  /// One mounted cgroup hierarchy: where, and which part of the hierarchy that is.
-  struct Mount {
-    std::string point, part;
-  };
-  std::optional<Mount> find_mount(bool version_2) const;
-  std::optional<std::uint64_t> least_left(const Mount& mount, const std::string& path, bool version_2) const;
-
   std::string root_;
 };
 

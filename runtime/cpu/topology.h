@@ -1,0 +1,30 @@
+// How a machine's CPUs are arranged, as far as dividing them among processes needs it.
+#pragma once
+
+#include <shoal/runtime/cpu/cpu_set.h>
+
+#include <string>
+#include <vector>
+
+namespace shoal {
+
+/// Plain value. Each list is in the order of place: neighbours in it share more than others do. CPUs that may not be
+/// used are left out, and so are places where none may be.
+struct Topology {
+  std::vector<CpuSet> cores;   // with all hardware threads of each
+  std::vector<CpuSet> caches;  // what shares a last-level cache
+  std::vector<CpuSet> nodes;   // what is next to the same memory
+
+  /// Of this machine, without the CPUs that the calling thread may not run on. Asks hwloc, which is loaded at that
+  /// moment and takes a few milliseconds; nothing is kept. Throws Error where the library is not installed or knows
+  /// nothing.
+  static Topology of_this_machine();
+  /// Of a machine in hwloc's notation, "package:2 numa:4 l3:1 core:50 pu:1" say; for tests. Throws Error for what is
+  /// none.
+  static Topology synthetic(const std::string& description);
+
+  /// Only what is in `allowed`.
+  Topology restricted_to(const CpuSet& allowed) const;
+};
+
+}  // namespace shoal
