@@ -2,6 +2,7 @@
 #include <shoal/ipc/barrier.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/sync/spin.h>
 
 #include <stdexcept>
@@ -93,6 +94,7 @@ void Barrier::run(const std::function<void()>& action, std::uint64_t full) {
 void Barrier::wait_for_round(std::uint64_t round, Deadline deadline) {
   Spinner spinner;
   bool slept = false;
+  SleepNote note;
   std::uint64_t state;
   for (;;) {
     state = part_->state.load();
@@ -113,6 +115,7 @@ void Barrier::wait_for_round(std::uint64_t round, Deadline deadline) {
       look_after_others();
       if (part_->state.load() != state) continue;
     }
+    note.asleep_on(&part_->event);
     part_->event.sleep(prepared, deadline.left(kLivenessSlice));
     slept = true;
   }

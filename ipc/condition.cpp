@@ -2,6 +2,7 @@
 #include <shoal/ipc/condition.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/sync/wait.h>
 
 #include <stdexcept>
@@ -111,6 +112,7 @@ bool Condition::sleep(Waiter& waiter, Deadline deadline) {
   const std::uint32_t tag = Session::current().self().word();
   Spinner spinner;
   bool slept = false;
+  SleepNote note;
   auto next_check = Deadline::Clock::time_point::min();
   for (;;) {
     std::uint32_t word = waiter.word.load();
@@ -130,6 +132,7 @@ bool Condition::sleep(Waiter& waiter, Deadline deadline) {
         throw PeerDied("Condition::wait: the other processes that had the condition are dead");
     }
     waiter.ticket.fetch_or(Waiter::kSleeps);
+    note.asleep_on(&waiter.word);
     futex_wait(waiter.word, tag, deadline.left(kLivenessSlice));
     slept = true;
   }

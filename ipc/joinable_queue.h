@@ -13,7 +13,7 @@ template <class T>
 class JoinableQueue : public Queue<T> {
  public:
   explicit JoinableQueue(const QueueOptions& options = {}) : Queue<T>(options) {
-    this->tasks_ = std::make_shared<TaskLedger>();
+    this->tasks_ = std::make_shared<TaskLedger>(this->ring_->hold().block());
   }
   explicit JoinableQueue(std::size_t capacity) : JoinableQueue(QueueOptions{.capacity = capacity}) {}
 

@@ -32,7 +32,7 @@ static_assert(sizeof(LockLayout) == 20);
 /// holder: from a stopped one nobody does.
 class Lock {
  public:
-  Lock() : part_(SharedPart<LockLayout>::create(BlockType::kBytes)) {}
+  Lock() : part_(SharedPart<LockLayout>::create(BlockType::kLock)) {}
 
   /// Waits for the lock. Returns true where the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }

@@ -12,12 +12,14 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace shoal {
 
 struct QueueOptions {
   std::size_t capacity = 1024;    ///< messages, 1 to 16,777,215
   std::size_t byte_capacity = 0;  ///< bytes of messages and of the blocks that travel with them; 0: no limit
+  std::string name = {};          ///< what `shoal top` and `shoal trace` call it; its first 23 bytes
 };
 
 namespace queue_detail {
@@ -70,6 +72,7 @@ class Queue {
   bool is_closed() const { return ring_->is_closed(); }
   std::size_t capacity() const { return ring_->capacity(); }
   std::size_t byte_capacity() const { return ring_->byte_capacity(); }
+  std::string name() const { return ring_->name(); }
   /// Values in it at some moment during the call; as all three, out of date on return.
   std::size_t qsize() const { return ring_->size(); }
   bool empty() const { return qsize() == 0; }

@@ -3,8 +3,10 @@
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/sync/spin.h>
+#include <string.h>
 
 #include <chrono>
 #include <new>
@@ -91,7 +93,7 @@ void discard(Heap& heap, RingLayout& layout, std::uint32_t index, CellState seen
 
 Ring::Ring(Hold hold) : hold_(std::move(hold)), layout_(reinterpret_cast<RingLayout*>(hold_.data())) {}
 
-Ring Ring::create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t byte_capacity) {
+Ring Ring::create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t byte_capacity, std::string_view name) {
   if (capacity == 0 || capacity >= RingLayout::kLargestCapacity)
     throw std::invalid_argument(
         fmt::format("capacity is {}: give 1 to {} messages", capacity, RingLayout::kLargestCapacity - 1));
@@ -102,6 +104,7 @@ Ring Ring::create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t by
   layout->schema = schema;
   layout->capacity = capacity;
   layout->byte_capacity = byte_capacity;
+  name.copy(layout->name, sizeof layout->name - 1);
   for (std::uint32_t i = 0; i < capacity; ++i) {
     new (&layout->cells()[i].state) std::atomic<std::uint64_t>(0);
     if (byte_capacity != 0) new (&layout->span({i})) RingSpan{};
@@ -142,6 +145,7 @@ RingStatus Ring::wait(Side side, Deadline deadline, Attempt&& attempt) {
   Spinner spinner;
   if (stream && !deadline.passed()) spinner.let_run_ahead();
   bool slept = false;
+  SleepNote note;
   auto next_check = std::chrono::steady_clock::time_point::min();
   for (;;) {
     // Looked at before the attempt: closed and then nothing there means drained for good.
@@ -161,6 +165,7 @@ RingStatus Ring::wait(Side side, Deadline deadline, Attempt&& attempt) {
       if (!Session::current().reclaim_dead_holders(hold_.block()) && layout().crashes.load() > 0)
         return RingStatus::kPeersDied;
     }
+    note.asleep_on(&event);
     event.sleep(prepared, deadline.left(kLivenessSlice));
     slept = true;
   }
@@ -352,6 +357,7 @@ bool Ring::is_closed() const { return layout().closed.load() != 0; }
 
 std::uint32_t Ring::capacity() const { return layout().capacity; }
 std::uint64_t Ring::byte_capacity() const { return layout().byte_capacity; }
+std::string Ring::name() const { return {layout().name, ::strnlen(layout().name, sizeof layout().name)}; }
 
 std::uint64_t Ring::bytes() const {
   if (byte_capacity() == 0) return 0;

@@ -10,6 +10,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <string_view>
 
 namespace shoal {
 
@@ -39,7 +41,9 @@ class Ring {
   /// `schema` says which type the messages are of; checked where a handle is received. `byte_capacity`
   /// bounds the messages' bytes and the blocks that travel with them, 0 for no bound; a message that is
   /// larger by itself goes in when the ring is empty.
-  static Ring create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t byte_capacity = 0);
+  /// `name` is what `shoal top` and `shoal trace` call it; its first 23 bytes are kept.
+  static Ring create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t byte_capacity = 0,
+                     std::string_view name = {});
   /// Throws DecodeError where the block is no ring of this schema.
   static Ring open(Hold hold, std::uint64_t schema);
 
@@ -58,6 +62,7 @@ class Ring {
   bool is_closed() const;
   std::uint32_t capacity() const;
   std::uint64_t byte_capacity() const;
+  std::string name() const;
   std::uint32_t size() const;  ///< messages in it, at some moment during the call
   /// Bytes in it, at some moment during the call. 0 where there is no byte capacity.
   std::uint64_t bytes() const;

@@ -34,7 +34,7 @@ static_assert(sizeof(RLockLayout) == 32);
 /// next one gets it and is told. A thread that ends without unlocking keeps it for its process's life.
 class RLock {
  public:
-  RLock() : part_(SharedPart<RLockLayout>::create(BlockType::kBytes)) {}
+  RLock() : part_(SharedPart<RLockLayout>::create(BlockType::kRLock)) {}
 
   /// Waits for the lock. Returns true where the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }

@@ -6,6 +6,7 @@
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/session/listener.h>
 #include <shoal/ipc/session/liveness.h>
@@ -62,7 +63,8 @@ void plan(std::uint64_t bytes, SessionLayout& layout) {
   constexpr std::uint64_t kHintBytes = kHeadersPerExtent / 8;
   std::uint64_t per_extent = kExtentBytes + kHeadersPerExtent * kHeaderBytes + kHintBytes + sizeof(ExtentRecord);
   layout.processes = 4096;
-  layout.names = layout.processes + ProcessTag::kSlotCount * sizeof(ProcessRecord);
+  layout.activities = layout.processes + ProcessTag::kSlotCount * sizeof(ProcessRecord);
+  layout.names = layout.activities + ProcessTag::kSlotCount * sizeof(ActivityRecord);
   layout.extents = layout.names + NameRecord::kCount * sizeof(NameRecord);
   // What the tables need besides, and a spare extent because the data starts on a 2 MiB boundary.
   layout.extent_count = (bytes - layout.extents - 3 * kExtentBytes) / per_extent;
@@ -152,6 +154,10 @@ ProcessRecord& Session::record(std::uint32_t slot) const {
   return reinterpret_cast<ProcessRecord*>(base_ + layout().processes)[slot];
 }
 
+ActivityRecord& Session::activity(std::uint32_t slot) const {
+  return reinterpret_cast<ActivityRecord*>(base_ + layout().activities)[slot];
+}
+
 void Session::after_fork() noexcept {
   Session* session = instance_.load();
   if (!session) return;
@@ -189,6 +195,7 @@ bool Session::try_slot(std::uint32_t slot) {
   process.children = 0;
   process.reclaiming = 0;
   std::memset(process.name, 0, sizeof process.name);
+  activity::begin(activity(slot), ProcessTag(slot, generation));
   process.state = ProcessRecord::kAlive;
   self_ = ProcessTag(slot, generation).word();
   return true;

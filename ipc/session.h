@@ -18,6 +18,7 @@
 
 namespace shoal {
 
+struct ActivityRecord;
 class Heap;
 class Listener;
 class LivenessFile;
@@ -61,6 +62,7 @@ class Session {
   std::byte* base() const noexcept { return base_; }
   SessionLayout& layout() const noexcept { return *reinterpret_cast<SessionLayout*>(base_); }
   ProcessRecord& record(std::uint32_t slot) const;
+  ActivityRecord& activity(std::uint32_t slot) const;
   Heap& heap() noexcept { return *heap_; }
 
   /// This process's tag. The first call (in a process, and again after a fork) takes a slot of the

@@ -5,11 +5,13 @@
 namespace shoal {
 namespace {
 
+/// By it those that look on tell it from the user's queues.
+constexpr const char* kName = "shoal: channel";
 constexpr std::uint64_t kSchema = schema_hash("shoal::Channel", schema_of<StartHeader>(), schema_of<FailureReport>());
 
 }  // namespace
 
-Channel Channel::create() { return Channel(Ring::create(2, kSchema)); }
+Channel Channel::create() { return Channel(Ring::create(2, kSchema, 0, kName)); }
 
 Channel Channel::adopt(const HoldRef& lent, ProcessTag parent) {
   return Channel(Ring::open(adopt_lent(lent, parent), kSchema));

@@ -25,6 +25,12 @@ enum class BlockType : std::uint32_t {
   kSemaphore = 5,
   kEvent = 6,
   kCondition = 7,
+  // These are nothing that a survivor has to empty: they tell those that look on what is there.
+  kTaskLedger = 8,
+  kLock = 9,
+  kRLock = 10,
+  kTrace = 11,
+  kGroup = 12,  // of ranks that do collectives
 };
 
 /// In shared memory. Every hold on the block is a word that names its owner (ProcessTag); the block

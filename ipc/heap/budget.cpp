@@ -35,18 +35,32 @@ std::uint64_t parse_bytes(const std::string& text, const std::string& what) {
   return std::uint64_t(bytes);
 }
 
+const char* Budget::name(Which which) {
+  switch (which) {
+    case Which::kSetting:
+      return "SHOAL_MEMORY_LIMIT";
+    case Which::kCgroup:
+      return "the cgroup's memory limit";
+    case Which::kMachine:
+      return "the machine's available memory";
+    case Which::kNone:
+      break;
+  }
+  return "no limit";
+}
+
 Budget Budget::now(std::uint64_t committed, std::uint64_t resident, const MemoryLimits& limits) {
   // What is promised but not written yet is missing from nobody's "left" so far.
   std::uint64_t promised = committed > resident ? committed - resident : 0;
-  Budget budget{kNoLimit, "no limit"};
-  auto tighten = [&](std::uint64_t allowed, const char* name) {
-    if (allowed < budget.allowed) budget = {allowed, name};
+  Budget budget{kNoLimit, Which::kNone, name(Which::kNone)};
+  auto tighten = [&](std::uint64_t allowed, Which which) {
+    if (allowed < budget.allowed) budget = {allowed, which, name(which)};
   };
   auto from_left = [&](std::uint64_t left) { return committed + (left > promised ? left - promised : 0); };
   if (const char* setting = std::getenv("SHOAL_MEMORY_LIMIT"))
-    tighten(parse_bytes(setting, "SHOAL_MEMORY_LIMIT"), "SHOAL_MEMORY_LIMIT");
-  if (auto left = limits.cgroup_left()) tighten(from_left(*left), "the cgroup's memory limit");
-  if (auto left = limits.machine_left()) tighten(from_left(*left), "the machine's available memory");
+    tighten(parse_bytes(setting, "SHOAL_MEMORY_LIMIT"), Which::kSetting);
+  if (auto left = limits.cgroup_left()) tighten(from_left(*left), Which::kCgroup);
+  if (auto left = limits.machine_left()) tighten(from_left(*left), Which::kMachine);
   return budget;
 }
 

@@ -12,8 +12,13 @@ namespace shoal {
 /// the machine has left. A memfd is bounded by nothing: without this check its pages end in the OOM
 /// killer. Plain value; any process may ask at any time.
 struct Budget {
+  enum class Which : std::uint32_t { kNone, kSetting, kCgroup, kMachine };
+
   std::uint64_t allowed;  // bytes that the heap may hold in all
-  std::string limit;      // which limit that is, for people
+  Which which;            // which limit that is
+  std::string limit;      // the same, for people
+
+  static const char* name(Which which);
 
   /// `committed`: bytes that the heap may have pages for. `resident`: bytes of pages that the heap's
   /// file has now; the rest of `committed` is promised and not yet missing from what is "left".

@@ -87,6 +87,8 @@ void Extents::check_budget(std::uint64_t more_bytes, std::uint64_t asked) const 
   for (bool counted = false;; counted = true) {
     const std::uint64_t committed = layout().extents_committed.load() * kExtentBytes + layout().header_bytes.load();
     const Budget budget = Budget::now(committed, resident());
+    layout().allowed_bytes = budget.allowed;
+    layout().allowed_by = std::uint32_t(budget.which);
     if (committed + more_bytes <= budget.allowed) return;
     // `asked` without `more_bytes` has been claimed already.
     if (counted) throw OutOfSharedMemory(asked, committed - (asked - more_bytes), budget.allowed, budget.limit);

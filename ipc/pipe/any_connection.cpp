@@ -4,6 +4,7 @@
 #include <shoal/ipc/pipe/end.h>
 #include <shoal/ipc/pipe/readiness.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/sync/spin.h>
 #include <shoal/ipc/sync/wait_any.h>
 
@@ -15,7 +16,9 @@ std::pair<Hold, Hold> AnyConnection::make(const PipeOptions& options, std::uint6
   if (options.capacity == 0 || options.capacity >= RingLayout::kLargestCapacity)
     throw std::invalid_argument(
         fmt::format("pipe capacity is {}: give 1 to {} messages", options.capacity, RingLayout::kLargestCapacity - 1));
-  auto ring = [&] { return Ring::create(std::uint32_t(options.capacity), schema, options.byte_capacity); };
+  auto ring = [&] {
+    return Ring::create(std::uint32_t(options.capacity), schema, options.byte_capacity, options.name);
+  };
   Ring to_first = ring();
   std::optional<Ring> to_second;
   if (options.duplex) to_second = ring();
@@ -126,6 +129,7 @@ std::vector<std::size_t> wait(std::span<const AnyConnection> connections, Deadli
   std::vector<PreparedEvent> events;
   Spinner spinner;
   bool slept = false;
+  SleepNote note;
   auto look = [&](bool prepare) {
     ready.clear();
     events.clear();
@@ -142,6 +146,7 @@ std::vector<std::size_t> wait(std::span<const AnyConnection> connections, Deadli
     if (look(false) || deadline.passed()) break;
     if (!slept && spinner.turn()) continue;
     if (look(true)) break;
+    note.asleep_on(events.front().event);
     sleep_on_any(events, deadline.left(kLivenessSlice));
     slept = true;
     for (const PreparedEvent& prepared : events) prepared.event->leave();

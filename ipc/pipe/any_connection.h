@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct PipeOptions {
   bool duplex = true;             ///< false: `first` only receives, `second` only sends
   std::size_t capacity = 64;      ///< messages in each direction, 1 to 16,777,215
   std::size_t byte_capacity = 0;  ///< bytes in each direction, as QueueOptions; 0: no limit
+  std::string name = {};          ///< as QueueOptions
 };
 
 /// What is the same for every Connection<T>: see there.

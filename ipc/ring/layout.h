@@ -42,7 +42,8 @@ struct RingSpan {
 /// spans.
 struct RingLayout {
   static constexpr std::uint32_t kMagic = 0x676e6972;  // "ring"
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::size_t kNameBytes = 24;  // with the zero at its end
   static constexpr std::uint32_t kLargestCapacity = 1u << RingTicket::kIndexBits;
 
   std::uint32_t magic;
@@ -53,6 +54,7 @@ struct RingLayout {
   std::atomic<std::uint32_t> crashes;  // holders of the ring that died otherwise than by leaving
   std::uint32_t reserved;
   std::uint64_t byte_capacity;  // 0: no limit
+  char name[kNameBytes];        // what people call it, for those that look on
   alignas(64) std::atomic<std::uint64_t> tail;
   alignas(64) std::atomic<std::uint64_t> head;
   alignas(64) EventWord not_empty;

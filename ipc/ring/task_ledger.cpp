@@ -4,6 +4,7 @@
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/sync/spin.h>
 
 #include <stdexcept>
@@ -77,12 +78,14 @@ void TaskLedger::check_for_loss(Ring& ring) {
 bool TaskLedger::wait_all_done(Ring& ring, Deadline deadline) {
   Spinner spinner;
   bool slept = false;
+  SleepNote note;
   while (layout().unfinished.load() != 0) {
     if (deadline.passed()) return false;
     if (!slept && spinner.turn()) continue;
     std::uint32_t prepared = layout().all_done.prepare();
     if (layout().unfinished.load() == 0) break;
     if (slept) check_for_loss(ring);
+    note.asleep_on(&layout().all_done);
     layout().all_done.sleep(prepared, deadline.left(kLivenessSlice));
     slept = true;
   }

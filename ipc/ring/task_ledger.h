@@ -15,7 +15,7 @@ class Ring;
 /// In shared memory, in a block of its own.
 struct TaskLedgerLayout {
   static constexpr std::uint32_t kMagic = 0x6b736174;  // "task"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
 
   static constexpr const char* kName = "task ledger";
 
@@ -23,13 +23,14 @@ struct TaskLedgerLayout {
   std::uint32_t version = kVersion;
   EventWord all_done;
   std::uint32_t reserved = 0;
+  BlockOffset ring;                       // the queue whose tasks these are, for those that look on
   std::atomic<std::uint64_t> unfinished;  // put and not done
   /// One for each slot of the process table: bits 0..31 tag, bits 32..63 tasks that it took and that
   /// are not done.
   std::atomic<std::uint64_t> taken[ProcessTag::kSlotCount];
 };
 
-static_assert(sizeof(TaskLedgerLayout) == 24 + 8 * ProcessTag::kSlotCount);
+static_assert(sizeof(TaskLedgerLayout) == 32 + 8 * ProcessTag::kSlotCount);
 
 /// This process's view of a ledger. Threads and processes: any, at once.
 ///
@@ -40,7 +41,10 @@ static_assert(sizeof(TaskLedgerLayout) == 24 + 8 * ProcessTag::kSlotCount);
 /// task that exists is missing from neither.
 class TaskLedger {
  public:
-  TaskLedger() : part_(SharedPart<TaskLedgerLayout>::create(BlockType::kBytes)) {}
+  /// `ring`: of the queue whose tasks these are.
+  explicit TaskLedger(BlockOffset ring)
+      : part_(SharedPart<TaskLedgerLayout>::create(BlockType::kTaskLedger,
+                                                   [ring](TaskLedgerLayout& layout) { layout.ring = ring; })) {}
   void encode(Encoder& encoder) const { part_.encode(encoder); }
   /// Throws DecodeError where the block is no ledger.
   static TaskLedger decode(Decoder& decoder) { return TaskLedger(SharedPart<TaskLedgerLayout>::decode(decoder)); }

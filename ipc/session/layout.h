@@ -14,10 +14,10 @@ namespace shoal {
 /// Start of the memfd. Written once by the root before anyone else can see it, except the atomics.
 /// All positions are byte offsets from the start of the mapping.
 ///
-///   | SessionLayout | process table | names | extent table | free hints | block headers | data |
+///   | SessionLayout | process table | activities | names | extent table | free hints | block headers | data |
 struct SessionLayout {
   static constexpr std::uint64_t kMagic = 0x316c616f6873'0a0dull;  // "shoal1" and a line end
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
 
   std::uint64_t magic;
   std::uint32_t version;
@@ -32,6 +32,10 @@ struct SessionLayout {
   std::int32_t root_pid;
   std::uint32_t reserved;
   std::uint64_t names;
+  std::uint64_t activities;
+  /// Whether somebody traces the session, and until when (see TraceSwitch): beside what never changes, since all look
+  /// here all the time.
+  std::atomic<std::uint64_t> tracing;
   alignas(64) std::atomic<std::uint64_t> extents_touched;  // no extent at or past this index was ever used
   // These four are for decisions that may be a little off: a process can die between a change and its being
   // counted. They are set right after every death, and before memory is refused (Extents::recount).
@@ -39,6 +43,9 @@ struct SessionLayout {
   std::atomic<std::int64_t> extents_idle;                    // of these: in no use at the moment
   std::atomic<std::uint64_t> extents_peak;                   // most that were ever committed
   std::atomic<std::uint64_t> header_bytes;                   // of the blocks of extents of small ones
+  // The budget when it was asked for last, for those that look on: not theirs, but that of the session's processes.
+  std::atomic<std::uint64_t> allowed_bytes;  // 0: never asked for
+  std::atomic<std::uint32_t> allowed_by;     // Budget::Which
   alignas(64) std::atomic<std::uint64_t> deaths;             // processes reclaimed after a death, ever
   std::atomic<std::uint32_t> names_lock;                     // tag of the process that reads or writes the names
   EventWord names_changed;
@@ -71,6 +78,32 @@ struct ProcessRecord {
 };
 
 static_assert(sizeof(ProcessRecord) == 128);
+
+/// What a process says about itself to those that look on; one for each slot. Written by that process alone, read by
+/// anyone without its help: everything in it is a figure, and nothing of shoal's own depends on it.
+struct ActivityRecord {
+  static constexpr std::size_t kLabelBytes = 56;  // with the zero at its end
+  static constexpr std::size_t kWaits = 7;        // threads that sleep at once; further ones are not noted
+
+  /// A thread that sleeps in the kernel until others do something.
+  struct Wait {
+    /// Where the word lies that it sleeps on; 0: it does not. What that word belongs to, and so what it waits for, is
+    /// found out by whoever looks on.
+    std::atomic<std::uint64_t> word;
+    std::atomic<std::uint64_t> since;   // CLOCK_MONOTONIC, in nanoseconds
+    std::atomic<std::uint32_t> thread;  // as gettid(); 0: the record is free
+    std::uint32_t reserved;
+  };
+
+  std::atomic<std::uint32_t> owner;          // tag of the process that all below is about
+  std::atomic<std::uint32_t> label_changes;  // odd while the label is being written
+  std::atomic<std::uint64_t> trace;          // the block with its events while it is being traced
+  std::atomic<std::uint64_t> label[kLabelBytes / 8];
+  Wait waits[kWaits];
+  std::uint8_t reserved[16];
+};
+
+static_assert(sizeof(ActivityRecord) == 256);
 
 /// One published value. Everything but `owner` is valid while that is set.
 struct NameRecord {

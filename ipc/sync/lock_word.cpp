@@ -1,4 +1,5 @@
 #include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/sync/event_word.h>
 #include <shoal/ipc/sync/lock_word.h>
 #include <shoal/ipc/sync/spin.h>
@@ -100,6 +101,7 @@ class LockWait {
   void sleep_on(const std::atomic<std::uint32_t>& word, std::uint32_t value, std::chrono::nanoseconds at_most) {
     if (!slept_) slept_since_ = Clock::now();
     slept_ = true;
+    note_.asleep_on(&word);
     futex_wait(word, value, deadline_.left(at_most));
   }
 
@@ -122,6 +124,7 @@ class LockWait {
   const std::uint32_t self_;
   Spinner spinner_;
   bool slept_ = false;
+  SleepNote note_;
   Clock::time_point slept_since_{}, reserved_since_{};
   std::uint32_t hungry_as_ = 0;  // what this thread wrote into `hungry`
 };

@@ -3,6 +3,7 @@
 
 #include <shoal/ipc/deadline.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/sync/event_word.h>
 #include <shoal/ipc/sync/spin.h>
 
@@ -19,6 +20,7 @@ template <class Ready, class Hopeless>
 Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hopeless&& hopeless) {
   Spinner spinner;
   bool slept = false;
+  SleepNote note;
   auto next_check = Deadline::Clock::time_point::min();
   auto wait = [&] {
     for (;;) {
@@ -32,6 +34,7 @@ Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hope
         // Once more: what the dead gave back may be what this one waits for.
         if (hopeless()) return ready() ? Waited::kReady : Waited::kHopeless;
       }
+      note.asleep_on(&event);
       event.sleep(prepared, deadline.left(kLivenessSlice));
       slept = true;
     }

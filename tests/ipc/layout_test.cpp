@@ -69,11 +69,13 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
                                                          FIELD(SessionLayout, extent_count),
                                                          FIELD(SessionLayout, root_pid),
                                                          FIELD(SessionLayout, names),
+                                                         FIELD(SessionLayout, activities),
+                                                         FIELD(SessionLayout, tracing),
                                                          FIELD(SessionLayout, extents_touched),
                                                          FIELD(SessionLayout, extents_committed),
                                                          FIELD(SessionLayout, extents_idle),
                                                          FIELD(SessionLayout, extents_peak),
-                                                         FIELD(SessionLayout, header_bytes),
+                                                         FIELD(SessionLayout, header_bytes),FIELD(SessionLayout, allowed_bytes),FIELD(SessionLayout, allowed_by),
                                                          FIELD(SessionLayout, deaths),
                                                          FIELD(SessionLayout, names_lock),
                                                          FIELD(SessionLayout, names_changed)});
@@ -81,6 +83,9 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
         Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation), FIELD(ProcessRecord, pid),
                FIELD(ProcessRecord, start_time), FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
                FIELD(ProcessRecord, name), FIELD(ProcessRecord, remote_frees)});
+  CHECK(documented("heap.md", "ActivityRecord") ==
+        Fields{FIELD(ActivityRecord, owner), FIELD(ActivityRecord, label_changes), FIELD(ActivityRecord, trace),
+               FIELD(ActivityRecord, label), FIELD(ActivityRecord, waits)});
   CHECK(documented("heap.md", "NameRecord") ==
         Fields{FIELD(NameRecord, owner), FIELD(NameRecord, publication), FIELD(NameRecord, key)});
   CHECK(documented("heap.md", "PublicationLayout") ==
@@ -98,8 +103,8 @@ TEST_CASE("layout: docs/ring.md shows the ring's structures as they are") {
   CHECK(documented("ring.md", "RingLayout") ==
         Fields{FIELD(RingLayout, magic), FIELD(RingLayout, version), FIELD(RingLayout, schema),
                FIELD(RingLayout, capacity), FIELD(RingLayout, closed), FIELD(RingLayout, crashes),
-               FIELD(RingLayout, byte_capacity), FIELD(RingLayout, tail), FIELD(RingLayout, head),
-               FIELD(RingLayout, not_empty), FIELD(RingLayout, not_full)});
+               FIELD(RingLayout, byte_capacity), FIELD(RingLayout, name), FIELD(RingLayout, tail),
+               FIELD(RingLayout, head), FIELD(RingLayout, not_empty), FIELD(RingLayout, not_full)});
   CHECK(documented("ring.md", "RingCell") == Fields{FIELD(RingCell, state), FIELD(RingCell, size),
                                                     FIELD(RingCell, handles), FIELD(RingCell, flags),
                                                     FIELD(RingCell, sender), FIELD(RingCell, contents)});

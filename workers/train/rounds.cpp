@@ -3,6 +3,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/sync/spin.h>
 #include <shoal/workers/train/rounds.h>
 #include <unistd.h>
@@ -66,6 +67,7 @@ void Rounds::wait_for(RankLayout& peer, const char* what) {
   while (spinner.turn())
     if (has_arrived(peer)) return spinner.ended(true);
   Deadline deadline = Deadline::after(timeout_);
+  SleepNote note;
   for (;;) {
     std::uint32_t prepared = peer.event.prepare();
     if (has_arrived(peer)) break;
@@ -76,6 +78,7 @@ void Rounds::wait_for(RankLayout& peer, const char* what) {
                TimeoutError(fmt::format("{}: not all ranks came within {} s", what,
                                         std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()))),
            RankLayout::kNoCulprit);
+    note.asleep_on(&peer.event);
     peer.event.sleep(prepared, deadline.left(kLivenessSlice));
   }
   peer.event.leave();

@@ -40,7 +40,7 @@ ShmGroup::ShmGroup(int world_size, std::uint32_t first_round) : parts_(std::make
   head.chunk_bytes = chunk_bytes_for(world_size);
   head.ranks = sizeof(GroupLayout);
   head.staging = (head.ranks + count * sizeof(RankLayout) + 4095) / 4096 * 4096;
-  parts_->block = allocate_shared(head.staging + count * GroupLayout::kStages * head.chunk_bytes);
+  parts_->block = allocate_shared(head.staging + count * GroupLayout::kStages * head.chunk_bytes, BlockType::kGroup);
   auto* layout = new (parts_->block.data()) GroupLayout(head);
   for (std::uint32_t i = 0; i < count; ++i) {
     auto* rank = new (&layout->rank(int(i))) RankLayout{};

@@ -1,0 +1,31 @@
+// What the kernel says about a process of a session.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+namespace shoal {
+
+/// From /proc/PID: a plain value.
+struct ProcessUsage {
+  bool found = false;  // else there is no process of this pid and start time (any more)
+  char state = '?';    // as ps: R, S, D, T, Z, ...
+  pid_t parent = 0;
+  int threads = 0;
+  std::uint64_t cpu_ns = 0;          // of all its threads, ever
+  std::uint64_t resident_bytes = 0;  // with the pages of the heap that it has touched
+  std::uint64_t private_bytes = 0;   // of these: no file's and nobody else's
+  std::uint64_t pss_bytes = 0;       // 0: not asked for, or refused
+};
+
+/// `start_time` as in the process table: another process of the same pid is not taken for this one. PSS is not cheap:
+/// for as long as the kernel adds it up, the process's page faults wait.
+enum class Pss { kSkip, kRead };
+ProcessUsage read_usage(pid_t pid, std::uint64_t start_time, Pss pss = Pss::kSkip);
+
+/// The program's arguments, as far as the kernel shows them; empty where it does not.
+std::string command_line_of(pid_t pid);
+
+}  // namespace shoal

@@ -1,0 +1,298 @@
+#include <shoal/ipc/heap/budget.h>
+#include <shoal/ipc/lock.h>
+#include <shoal/ipc/observe/heap_walk.h>
+#include <shoal/ipc/observe/ring_look.h>
+#include <shoal/ipc/observe/session_view.h>
+#include <shoal/ipc/pipe/end.h>
+#include <shoal/ipc/ring/task_ledger.h>
+#include <shoal/ipc/rlock.h>
+#include <shoal/ipc/session/activity.h>
+#include <string.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace shoal {
+namespace {
+
+/// One look through a session. All atomics that it loads are copies: relaxed.
+class Look {
+ public:
+  Look(const SessionFile& file, Pss pss, SessionView& view) : file_(file), pss_(pss), view_(view) { index_.fill(-1); }
+
+  void take() {
+    read_first_page();
+    read_processes();
+    view_.heap.deaths = layout_.deaths.load(std::memory_order_relaxed);
+    const SeenExtents extents = walk_heap(file_, [&](const SeenBlock& block) { add(block); });
+    for (std::uint32_t slot = 0; slot < ProcessTag::kSlotCount; ++slot)
+      if (index_[slot] >= 0) view_.processes[std::size_t(index_[slot])].extents = extents.by_owner[slot];
+    SeenHeap& heap = view_.heap;
+    heap.extents = extents.touched;
+    heap.orphan_extents = extents.by_owner[ExtentRecord::kOrphan];
+    heap.committed_bytes = extents.committed * kExtentBytes + extents.header_bytes;
+    heap.idle_bytes = extents.idle * kExtentBytes;
+    resolve_pipes_and_tasks();
+    resolve_waits();
+    std::erase_if(view_.locks, [](const SeenLock& lock) { return !lock.holder && lock.waits.empty(); });
+    view_.complete = view_.complete && !file_.is_exhausted();
+  }
+
+ private:
+  void read_first_page() {
+    view_.complete = file_.read(0, layout_);
+    view_.root = file_.plan().root_pid;
+    SeenHeap& heap = view_.heap;
+    heap.peak_bytes = layout_.extents_peak.load(std::memory_order_relaxed) * kExtentBytes;
+    heap.address_bytes = file_.plan().extent_count * kExtentBytes;
+    heap.resident_bytes = file_.resident();
+    heap.allowed_bytes = layout_.allowed_bytes.load(std::memory_order_relaxed);
+    heap.allowed_by = Budget::name(Budget::Which(layout_.allowed_by.load(std::memory_order_relaxed)));
+  }
+
+  void read_processes() {
+    constexpr std::uint32_t kAtOnce = 256;
+    const auto records = std::make_unique<ProcessRecord[]>(kAtOnce);
+    for (std::uint32_t first = 0; first < ProcessTag::kSlotCount; first += kAtOnce) {
+      if (!file_.read(file_.plan().processes + first * sizeof(ProcessRecord), records.get(),
+                      kAtOnce * sizeof(ProcessRecord)))
+        return;
+      for (std::uint32_t i = 0; i < kAtOnce; ++i) add(first + i, records[i]);
+    }
+  }
+
+  void add(std::uint32_t slot, const ProcessRecord& record) {
+    const auto state = std::uint32_t(record.state.load(std::memory_order_relaxed));
+    if (state != ProcessRecord::kAlive && state != ProcessRecord::kDead) return;
+    SeenProcess process{};
+    process.slot = slot;
+    process.generation = record.generation.load(std::memory_order_relaxed) & ProcessTag::kGenerationMask;
+    if (const std::uint32_t parent = record.parent.load(std::memory_order_relaxed))
+      process.parent = ProcessTag::from_word(parent).slot();
+    process.pid = record.pid.load(std::memory_order_relaxed);
+    process.rank = record.rank;
+    process.name.assign(record.name, ::strnlen(record.name, sizeof record.name));
+    if (process.pid > 0)
+      process.usage = read_usage(process.pid, record.start_time.load(std::memory_order_relaxed), pss_);
+    process.state = state == ProcessRecord::kDead                       ? SeenProcess::State::kBeingReclaimed
+                    : process.usage.found && process.usage.state != 'Z' ? SeenProcess::State::kAlive
+                                                                        : SeenProcess::State::kEnded;
+    read_activity(process);
+    index_[slot] = int(view_.processes.size());
+    view_.processes.push_back(std::move(process));
+  }
+
+  void read_activity(SeenProcess& process) {
+    const std::uint64_t at = file_.plan().activities + process.slot * sizeof(ActivityRecord);
+    // What is being written at this moment is read again.
+    constexpr int kTries = 4;
+    ActivityRecord record{};
+    for (int i = 0; i < kTries; ++i) {
+      ActivityRecord again{};
+      if (!file_.read(at, record) || !file_.read(at, again)) return;
+      const auto changes = record.label_changes.load(std::memory_order_relaxed);
+      if (changes % 2 == 0 && changes == again.label_changes.load(std::memory_order_relaxed)) break;
+    }
+    if (record.owner.load(std::memory_order_relaxed) != ProcessTag(process.slot, process.generation).word()) return;
+    char label[ActivityRecord::kLabelBytes];
+    std::memcpy(label, static_cast<const void*>(record.label), sizeof label);
+    process.label.assign(label, ::strnlen(label, sizeof label));
+    if (process.state != SeenProcess::State::kAlive) return;  // it waits for nothing any more
+    for (const ActivityRecord::Wait& wait : record.waits) {
+      const std::uint64_t word = wait.word.load(std::memory_order_relaxed);
+      if (word == 0 || wait.thread.load(std::memory_order_relaxed) == 0) continue;
+      const std::uint64_t since = std::min(wait.since.load(std::memory_order_relaxed), view_.time);
+      process.waits.push_back(
+          {process.slot, wait.thread.load(std::memory_order_relaxed), SeenWait::What::kOther, 0, since});
+      words_.push_back(word);
+    }
+  }
+
+  SeenProcess* process(std::uint32_t slot) {
+    return slot < index_.size() && index_[slot] >= 0 ? &view_.processes[std::size_t(index_[slot])] : nullptr;
+  }
+
+  void add(const SeenBlock& block) {
+    ++view_.heap.blocks;
+    view_.heap.bytes += block.size;
+    if (SeenProcess* owner = process(block.owner)) {
+      ++owner->owned_blocks;
+      owner->owned_bytes += block.size;
+    } else if (block.owner == ExtentRecord::kOrphan) {
+      view_.heap.orphan_bytes += block.size;
+    }
+    holders_.clear();
+    bool in_message = false;
+    for (const std::uint32_t word : block.holds) {
+      const ProcessTag tag = ProcessTag::from_word(word);
+      SeenProcess* holder = process(tag.slot());
+      if (word != tag.word()) {
+        in_message = true;
+      } else if (holder && holder->generation == tag.generation() &&
+                 std::find(holders_.begin(), holders_.end(), tag.slot()) == holders_.end()) {
+        holders_.push_back(tag.slot());
+        ++holder->held_blocks;
+        holder->held_bytes += block.size;
+      }
+    }
+    if (in_message) view_.heap.message_bytes += block.size;
+    // More would be none of a program's, but a heap full of nonsense.
+    constexpr std::size_t kMostListed = 1 << 16;
+    if (view_.queues.size() + view_.locks.size() + pipe_rings_.size() + tasks_.size() > kMostListed) {
+      view_.complete = false;
+    } else if (block.type == BlockType::kRing) {
+      if (auto queue = look_at_ring(file_, block)) {
+        queue->holders = holders_;
+        view_.queues.push_back(std::move(*queue));
+      }
+    } else if (block.type == BlockType::kPipeEnd) {
+      PipeEndLayout end{};
+      if (file_.read(block.payload, end) && end.magic == PipeEndLayout::kMagic)
+        for (const HoldRef& ring : {end.in, end.out})
+          if (ring.block) pipe_rings_.emplace(ring.block.value, holders_);
+    } else if (block.type == BlockType::kTaskLedger) {
+      read_ledger(block);
+    } else if (block.type == BlockType::kLock || block.type == BlockType::kRLock) {
+      read_lock(block);
+    }
+  }
+
+  void read_ledger(const SeenBlock& block) {
+    // Without the long table at its end.
+    alignas(TaskLedgerLayout) std::byte start[offsetof(TaskLedgerLayout, taken)];
+    if (block.size != sizeof(TaskLedgerLayout) || !file_.read(block.payload, start, sizeof start)) return;
+    std::uint64_t ring = 0, unfinished = 0;
+    std::memcpy(&ring, start + offsetof(TaskLedgerLayout, ring), sizeof ring);
+    std::memcpy(&unfinished, start + offsetof(TaskLedgerLayout, unfinished), sizeof unfinished);
+    tasks_[ring] = unfinished;
+    ring_of_ledger_[block.block.value] = ring;
+  }
+
+  void read_lock(const SeenBlock& block) {
+    const bool recursive = block.type == BlockType::kRLock;
+    LockWord lock;
+    if (!file_.read(block.payload + (recursive ? offsetof(RLockLayout, lock) : offsetof(LockLayout, lock)), lock))
+      return;
+    SeenLock seen{block.block.value, recursive, {}, lock.deaths.load(std::memory_order_relaxed), {}};
+    const auto holder = ProcessTag::from_word(lock.word.load(std::memory_order_relaxed));
+    if (holder) seen.holder = holder.slot();
+    view_.locks.push_back(std::move(seen));
+  }
+
+  void resolve_pipes_and_tasks() {
+    for (SeenQueue& queue : view_.queues) {
+      const auto [from, to] = pipe_rings_.equal_range(queue.block);
+      for (auto end = from; end != to; ++end) {
+        queue.kind = SeenQueue::Kind::kPipe;
+        queue.holders.insert(queue.holders.end(), end->second.begin(), end->second.end());
+      }
+      std::sort(queue.holders.begin(), queue.holders.end());
+      queue.holders.erase(std::unique(queue.holders.begin(), queue.holders.end()), queue.holders.end());
+      if (const auto tasks = tasks_.find(queue.block); tasks != tasks_.end()) {
+        queue.kind = SeenQueue::Kind::kJoinable;
+        queue.unfinished = tasks->second;
+      }
+    }
+  }
+
+  void resolve_waits() {
+    std::unordered_map<std::uint64_t, SeenQueue*> queues;
+    for (SeenQueue& queue : view_.queues) queues[queue.block] = &queue;
+    std::unordered_map<std::uint64_t, SeenLock*> locks;
+    for (SeenLock& lock : view_.locks) locks[lock.block] = &lock;
+    std::size_t next_word = 0;
+    for (SeenProcess& process : view_.processes)
+      for (SeenWait& wait : process.waits) {
+        resolve(wait, words_[next_word++]);
+        if (const auto queue = queues.find(wait.block); queue != queues.end())
+          queue->second->waits.push_back(wait);
+        else if (const auto lock = locks.find(wait.block); lock != locks.end())
+          lock->second->waits.push_back(wait);
+        else
+          view_.other_waits.push_back(wait);
+      }
+  }
+
+  void resolve(SeenWait& wait, std::uint64_t word) {
+    using What = SeenWait::What;
+    const auto block = block_at(file_, word);
+    if (!block) return;
+    wait.block = block->block.value;
+    switch (block->type) {
+      case BlockType::kRing:
+        wait.what = word - block->payload == offsetof(RingLayout, not_full) ? What::kPut : What::kGet;
+        break;
+      case BlockType::kTaskLedger:
+        wait.what = What::kJoin;
+        if (const auto ring = ring_of_ledger_.find(wait.block); ring != ring_of_ledger_.end())
+          wait.block = ring->second;
+        break;
+      case BlockType::kLock:
+      case BlockType::kRLock:
+        wait.what = What::kLock;
+        break;
+      case BlockType::kSemaphore:
+        wait.what = What::kSemaphore;
+        break;
+      case BlockType::kEvent:
+        wait.what = What::kEvent;
+        break;
+      case BlockType::kCondition:
+        wait.what = What::kCondition;
+        break;
+      case BlockType::kBarrier:
+        wait.what = What::kBarrier;
+        break;
+      case BlockType::kGroup:
+        wait.what = What::kGroup;
+        break;
+      default:
+        break;
+    }
+  }
+
+  const SessionFile& file_;
+  const Pss pss_;
+  SessionView& view_;
+  SessionLayout layout_{};
+  std::array<int, ProcessTag::kSlotCount> index_;  // slot -> place in view_.processes
+  std::vector<std::uint64_t> words_;               // that the waits are on, in the order of processes and their waits
+  std::vector<std::uint32_t> holders_;             // of the block that is looked at: kept for its memory
+  std::unordered_multimap<std::uint64_t, std::vector<std::uint32_t>> pipe_rings_;  // ring -> who has an end of it
+  std::unordered_map<std::uint64_t, std::uint64_t> tasks_;                         // ring -> unfinished
+  std::unordered_map<std::uint64_t, std::uint64_t> ring_of_ledger_;
+};
+
+}  // namespace
+
+const char* name_of(SeenWait::What what) {
+  static constexpr const char* kNames[] = {"get",       "put",     "lock", "semaphore",  "event",
+                                           "condition", "barrier", "join", "collective", "other"};
+  return kNames[int(what)];
+}
+
+const char* name_of(SeenQueue::Kind kind) {
+  static constexpr const char* kNames[] = {"queue", "joinable queue", "pipe", "channel"};
+  return kNames[int(kind)];
+}
+
+const SeenProcess* SessionView::process(std::uint32_t slot) const {
+  const auto found =
+      std::lower_bound(processes.begin(), processes.end(), slot,
+                       [](const SeenProcess& process, std::uint32_t wanted) { return process.slot < wanted; });
+  return found != processes.end() && found->slot == slot ? &*found : nullptr;
+}
+
+SessionView look_at(const SessionFile& file, Pss pss) {
+  file.begin_look();
+  SessionView view{};
+  view.time = activity::now();
+  std::make_unique<Look>(file, pss, view)->take();
+  return view;
+}
+
+}  // namespace shoal

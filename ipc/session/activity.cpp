@@ -1,0 +1,90 @@
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
+#include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/sync/thread_number.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace shoal {
+namespace {
+
+using Wait = ActivityRecord::Wait;
+
+/// Whole characters of UTF-8 that fit into a label.
+std::string_view fitting(std::string_view text) {
+  constexpr std::size_t kMost = ActivityRecord::kLabelBytes - 1;
+  if (text.size() <= kMost) return text;
+  std::size_t size = kMost;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
+  return text.substr(0, size);
+}
+
+}  // namespace
+
+// Whoever reads these records does so from outside, by copies of the bytes. The orders below are for the sake of such a
+// copy: on the way to memory no store overtakes the one that says that it is valid.
+
+void set_label(std::string_view text) {
+  Session& session = Session::current();
+  ActivityRecord& record = session.activity(session.self().slot());
+  std::uint64_t words[ActivityRecord::kLabelBytes / 8] = {};
+  const std::string_view label = fitting(text);
+  std::memcpy(words, label.data(), label.size());
+  std::uint32_t changes = record.label_changes.load(std::memory_order_relaxed);  // relaxed: the CAS decides
+  // Odd: another thread is at it, and this one's label counts as the earlier one.
+  if ((changes & 1) != 0 || !record.label_changes.compare_exchange_strong(changes, changes + 1)) return;
+  for (std::size_t i = 0; i < std::size(words); ++i) record.label[i].store(words[i], std::memory_order_release);
+  record.label_changes.store(changes + 2, std::memory_order_release);
+}
+
+void SleepNote::begin(const void* word) {
+  since_ = activity::now();
+  Session& session = Session::current();
+  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(word) - session.base());
+  if (offset >= session.layout().bytes) return;  // of one process's threads among themselves
+  ActivityRecord& record = session.activity(session.self().slot());
+  const auto thread = std::uint32_t(::syscall(SYS_gettid));
+  for (std::uint32_t i = 0; i < ActivityRecord::kWaits; ++i) {
+    Wait& wait = record.waits[(thread_number() + i) % ActivityRecord::kWaits];
+    std::uint32_t free = 0;
+    if (!wait.thread.compare_exchange_strong(free, thread)) continue;
+    wait.since.store(since_, std::memory_order_relaxed);  // relaxed: the word below makes it count
+    wait.word.store(offset, std::memory_order_release);
+    place_ = &wait;
+    return;
+  }
+}
+
+void SleepNote::end() noexcept {
+  if (!place_) return;
+  Wait& wait = *static_cast<Wait*>(place_);
+  wait.word.store(0, std::memory_order_relaxed);
+  wait.thread.store(0, std::memory_order_release);  // the word before: a free record says nothing
+}
+
+namespace activity {
+
+void begin(ActivityRecord& record, ProcessTag owner) noexcept {
+  record.owner.store(0);
+  record.label_changes.store(0);
+  record.trace.store(0);
+  for (auto& word : record.label) word.store(0);
+  for (Wait& wait : record.waits) {
+    wait.word.store(0);
+    wait.thread.store(0);
+  }
+  record.owner.store(owner.word());
+}
+
+std::uint64_t now() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::uint64_t(time.tv_sec) * 1'000'000'000 + std::uint64_t(time.tv_nsec);
+}
+
+}  // namespace activity
+
+}  // namespace shoal
