@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/codec/header.h>
+#include <shoal/tensors/cuda/device_memory.h>
 #include <shoal/tensors/share.h>
 
 #include <stdexcept>
@@ -51,7 +52,9 @@ const bool describer_registered = (register_exception_describer(&describe_c10_er
 
 Kind kind_of(const at::Tensor& tensor) {
   if (tensor.device().is_meta()) return Kind::kMeta;
-  if (!tensor.device().is_cpu()) refuse(fmt::format("it is on {}; send tensor.cpu()", tensor.device().str()));
+  const bool on_cpu = tensor.device().is_cpu();
+  if (!on_cpu && !find_device_memory(tensor.device().type()))
+    refuse(fmt::format("it is on {}, whose memory cannot be shared here; send tensor.cpu()", tensor.device().str()));
 #if __has_include(<ATen/core/NamedTensor.h>)  // libtorch had them up to 2.12
   if (tensor.has_names()) refuse("its dimensions have names; send tensor.rename(std::nullopt)");
 #endif
@@ -72,7 +75,8 @@ Kind kind_of(const at::Tensor& tensor) {
       refuse(fmt::format("{} has a layout that does not cross; send its parts", tensor.toString()));
   }
   if (!tensor.has_storage()) refuse(fmt::format("{} has no storage", tensor.toString()));
-  if (!tensor.is_quantized()) return Kind::kStrided;
+  if (!tensor.is_quantized()) return on_cpu ? Kind::kStrided : Kind::kDevice;
+  if (!on_cpu) refuse(fmt::format("it is quantized, on {}; send tensor.cpu()", tensor.device().str()));
   switch (tensor.qscheme()) {
     case c10::kPerTensorAffine:
       return Kind::kQuantizedPerTensor;
@@ -114,6 +118,7 @@ void Codec<at::Tensor>::encode(Encoder& encoder, const at::Tensor& tensor) {
   if (tensor.requires_grad()) header.flags |= kRequiresGrad;
   switch (header.kind) {
     case Kind::kStrided:
+    case Kind::kDevice:
     case Kind::kQuantizedPerTensor:
     case Kind::kQuantizedPerChannel:
       encode_strided(encoder, tensor, header);
@@ -134,6 +139,7 @@ at::Tensor Codec<at::Tensor>::decode(Decoder& decoder) {
     case Kind::kUndefined:
       return tensor;
     case Kind::kStrided:
+    case Kind::kDevice:
     case Kind::kQuantizedPerTensor:
     case Kind::kQuantizedPerChannel:
       tensor = decode_strided(decoder, header);

@@ -15,6 +15,7 @@ namespace shoal {
 ///   one the storage.
 /// * Tensors of one message that share a storage share one on the other side, if it is in the heap, or
 ///   went along as a whole.
+/// * A tensor on a GPU stays there, and its storage is shared as a whole: docs/cuda.md.
 /// * requires_grad of a leaf is kept; a tensor that is not a leaf is refused: detach() it.
 ///
 /// All dtypes; strided, quantized (per tensor, per channel), sparse COO, CSR, CSC, BSR, BSC and nested
@@ -23,7 +24,7 @@ namespace shoal {
 /// checked, indices of sparse tensors included: DecodeError, never a read outside a block.
 template <>
 struct Codec<at::Tensor> {
-  static constexpr std::uint64_t schema() { return schema_hash("at::Tensor", std::uint64_t(2)); }
+  static constexpr std::uint64_t schema() { return schema_hash("at::Tensor", std::uint64_t(3)); }
   static void encode(Encoder& encoder, const at::Tensor& tensor);
   static at::Tensor decode(Decoder& decoder);
   /// For Queue<at::Tensor>::loan({3, 4}, at::kFloat): as empty_shared.

@@ -1,4 +1,5 @@
 #include <c10/core/StorageImpl.h>
+#include <c10/core/TensorOptions.h>
 #include <shoal/tensors/storage.h>
 
 #include <memory>
@@ -33,7 +34,10 @@ c10::intrusive_ptr<c10::StorageImpl> storage_of(Hold&& hold, std::size_t bytes) 
 }
 
 at::Tensor tensor_over(c10::Storage storage, c10::ScalarType dtype) {
-  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+  const c10::Device device = storage.device();
+  const c10::DispatchKey key =
+      device.is_cpu() ? c10::DispatchKey::CPU : c10::computeDispatchKey(dtype, c10::kStrided, device);
+  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key),
                                                   c10::scalarTypeToTypeMeta(dtype));
 }
 

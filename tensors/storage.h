@@ -20,7 +20,8 @@ c10::DataPtr data_ptr_of(Hold&& hold);
 /// silently make it private.
 c10::intrusive_ptr<c10::StorageImpl> storage_of(Hold&& hold, std::size_t bytes);
 
-/// A CPU tensor of this element type over the storage, one-dimensional and empty: its maker sets sizes.
+/// A tensor of this element type over the storage, on the storage's device, one-dimensional and empty: its maker sets
+/// sizes.
 at::Tensor tensor_over(c10::Storage storage, c10::ScalarType dtype);
 
 }  // namespace shoal

@@ -19,6 +19,7 @@ enum class Kind : std::uint8_t {
   kCompressed = 5,  // CSR, CSC, BSR, BSC
   kNested = 6,
   kMeta = 7,
+  kDevice = 8,  // strided, on a GPU: the handle is that of its export (tensors/cuda/layout.h)
 };
 
 enum Flags : std::uint8_t {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/codec/header.h>
+#include <shoal/tensors/cuda/device_ipc.h>
 #include <shoal/tensors/storage.h>
 
 #include <array>
@@ -104,6 +105,22 @@ at::QuantizerPtr decode_quantizer(Decoder& decoder, const Header& header, c10::S
   return at::make_per_channel_affine_quantizer(scales, zero_points, axis, dtype);
 }
 
+/// Of a tensor on a device, behind sizes and strides: the handles of its event and of its export's pieces.
+void write_device_handles(Encoder& encoder, const DeviceIpc::Handles& handles) {
+  encoder.write(handles.event);
+  encoder.write(std::uint32_t(handles.offers.size()));
+  encoder.write(handles.offers.data(), handles.offers.size() * sizeof(std::uint32_t));
+}
+
+c10::Storage read_device_storage(Decoder& decoder, std::uint32_t block) {
+  DeviceIpc::Handles handles{block, decoder.read<std::uint32_t>(), {}};
+  const std::size_t offers = decoder.read<std::uint32_t>();
+  auto bytes = decoder.read(offers * sizeof(std::uint32_t));  // never more than there are, so the count is none to fear
+  handles.offers.resize(offers);
+  if (offers != 0) std::memcpy(handles.offers.data(), bytes.data(), bytes.size());
+  return DeviceIpc::current().decode(decoder, handles);
+}
+
 bool is_packed(c10::ScalarType dtype) {  // several elements a byte
   return dtype == c10::ScalarType::QUInt4x2 || dtype == c10::ScalarType::QUInt2x4;
 }
@@ -118,7 +135,14 @@ void encode_strided(Encoder& encoder, const at::Tensor& given, Header header) {
     if (tensor.is_conj()) header.flags |= kConjugate;
     if (tensor.is_neg()) header.flags |= kNegative;
   };
-  if (const Hold* hold = shared_hold(given)) {
+  DeviceIpc::Handles on_device;
+  if (header.kind == Kind::kDevice) {
+    on_device = DeviceIpc::current().encode(encoder, given.storage());
+    header.handle = on_device.block;
+    header.offset = tensor.storage_offset();
+    flag_views();
+    contiguous = tensor.is_contiguous();
+  } else if (const Hold* hold = shared_hold(given)) {
     header.handle = encoder.add(*hold);
     header.offset = tensor.storage_offset();
     flag_views();
@@ -138,12 +162,16 @@ void encode_strided(Encoder& encoder, const at::Tensor& given, Header header) {
   encoder.write(header);
   write_words(encoder, tensor.sizes());
   if (!contiguous) write_words(encoder, tensor.strides());
-  if (header.kind != Kind::kStrided) encode_quantizer(encoder, given, header.kind);
+  if (header.kind == Kind::kDevice)
+    write_device_handles(encoder, on_device);
+  else if (header.kind != Kind::kStrided)
+    encode_quantizer(encoder, given, header.kind);
 }
 
 at::Tensor decode_strided(Decoder& decoder, const Header& header) {
   const c10::ScalarType dtype = checked_type(header);
-  if (is_packed(dtype) || c10::isQIntType(dtype) != (header.kind != Kind::kStrided))
+  const bool on_device = header.kind == Kind::kDevice;
+  if (is_packed(dtype) || c10::isQIntType(dtype) != (header.kind != Kind::kStrided && !on_device))
     bad(fmt::format("element type {} in a tensor of another kind", c10::toString(dtype)));
   // Not vectors: this is on the way of every tensor.
   std::array<std::int64_t, kMostDimensions> size_words, stride_words;
@@ -169,8 +197,8 @@ at::Tensor decode_strided(Decoder& decoder, const Header& header) {
       if (stride < 0) bad("a negative stride");
   }
   at::QuantizerPtr quantizer;
-  if (header.kind != Kind::kStrided) quantizer = decode_quantizer(decoder, header, dtype, sizes);
-  c10::Storage storage = storage_for(decoder, header.handle);
+  if (header.kind != Kind::kStrided && !on_device) quantizer = decode_quantizer(decoder, header, dtype, sizes);
+  c10::Storage storage = on_device ? read_device_storage(decoder, header.handle) : storage_for(decoder, header.handle);
   std::int64_t elements = std::int64_t(storage.nbytes() / c10::elementSize(dtype));
   if (header.offset < 0 || header.offset > elements || reach(sizes, strides) > elements - header.offset)
     bad("it reaches outside its block");

@@ -1,0 +1,63 @@
+// The functions of the CUDA driver that shoal calls. Empty without the toolkit's headers. Not for users.
+#pragma once
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+
+#include <string>
+
+namespace shoal {
+
+// Each by the name that the toolkit's header gives it, which says the version (cuIpcOpenMemHandle_v2).
+#define SHOAL_CUDA_FUNCTIONS(each)      \
+  each(cuInit);                         \
+  each(cuGetErrorName);                 \
+  each(cuGetErrorString);               \
+  each(cuDeviceGetCount);               \
+  each(cuDeviceGet);                    \
+  each(cuDeviceGetUuid);                \
+  each(cuDevicePrimaryCtxRetain);       \
+  each(cuCtxPushCurrent);               \
+  each(cuCtxPopCurrent);                \
+  each(cuMemGetAddressRange);           \
+  each(cuPointerGetAttribute);          \
+  each(cuIpcGetMemHandle);              \
+  each(cuIpcOpenMemHandle);             \
+  each(cuIpcCloseMemHandle);            \
+  each(cuIpcGetEventHandle);            \
+  each(cuIpcOpenEventHandle);           \
+  each(cuEventCreate);                  \
+  each(cuEventDestroy);                 \
+  each(cuMemHostRegister);              \
+  each(cuMemHostUnregister);            \
+  each(cuMemRetainAllocationHandle);    \
+  each(cuMemExportToShareableHandle);   \
+  each(cuMemImportFromShareableHandle); \
+  each(cuMemAddressReserve);            \
+  each(cuMemAddressFree);               \
+  each(cuMemMap);                       \
+  each(cuMemUnmap);                     \
+  each(cuMemSetAccess);                 \
+  each(cuMemRelease)
+
+/// libcuda.so.1, which comes with the driver and not with the toolkit: loaded when first needed, so that a program
+/// built with a toolkit runs on machines without a driver. The driver alone, not libcudart: it is one library for all
+/// versions of the toolkit, and its contexts, events and streams are those of the libcudart that libtorch brought.
+/// Threads: any.
+struct CudaDriver {
+  /// Null where the machine has none, and `missing` says why.
+  static const CudaDriver* load(std::string& missing);
+  /// Null where nobody in this process has loaded it.
+  static CUresult (*loaded_device_count())(int*);
+
+  /// Throws DeviceError with the driver's own words unless `result` is success.
+  void check(CUresult result, const char* what) const;
+  std::string describe(CUresult result) const;
+
+#define SHOAL_CUDA_MEMBER(name) decltype(&::name) name = nullptr
+  SHOAL_CUDA_FUNCTIONS(SHOAL_CUDA_MEMBER);
+#undef SHOAL_CUDA_MEMBER
+};
+
+}  // namespace shoal
+#endif

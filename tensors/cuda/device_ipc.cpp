@@ -1,0 +1,166 @@
+#include <ATen/Context.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/service_thread.h>
+#include <shoal/ipc/session.h>
+#include <shoal/tensors/cuda/device_ipc.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery{100};
+
+std::atomic<DeviceIpc*> instance{nullptr};
+std::mutex instance_mutex;
+
+/// Per handle of a message, so that tensors that share a storage go on sharing it, and wait for an event once.
+const char kStorages = 0, kEvents = 0;
+
+}  // namespace
+
+DeviceExportLayout read_export(const Hold& block) {
+  DeviceExportLayout layout{};
+  if (block.size() < sizeof layout) throw DecodeError("this block of shared memory is no tensor's on a device");
+  std::memcpy(&layout, block.data(), sizeof layout);
+  if (layout.magic != DeviceExportLayout::kMagic || layout.version != DeviceExportLayout::kVersion)
+    throw DecodeError("this block of shared memory is no tensor's on a device, or of another version");
+  if (layout.device_type >= std::uint8_t(c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES))
+    throw DecodeError(fmt::format("a tensor on an unknown kind of device ({})", layout.device_type));
+  if (layout.pieces > kMostPieces || block.size() != sizeof layout + layout.pieces * sizeof(std::uint64_t))
+    throw DecodeError("a device's export whose pieces are not all there");
+  if (layout.offset > layout.base_bytes || layout.bytes > layout.base_bytes - layout.offset ||
+      layout.base_bytes > std::uint64_t(INT64_MAX))
+    throw DecodeError("a storage on a device that reaches outside its allocation");
+  return layout;
+}
+
+DeviceIpc& DeviceIpc::current() {
+  // A1: pairs with R1.
+  if (DeviceIpc* known = instance.load(std::memory_order_acquire)) return *known;
+  std::lock_guard lock(instance_mutex);
+  if (DeviceIpc* known = instance.load(std::memory_order_acquire)) return *known;  // A1
+  static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+    instance.store(nullptr, std::memory_order_relaxed);  // relaxed: the child has one thread
+    new (&instance_mutex) std::mutex;
+  });
+  (void)registered;
+  auto* made = new DeviceIpc;
+  try {
+    made->start();
+  } catch (...) {
+    delete made;
+    throw;
+  }
+  instance.store(made, std::memory_order_release);  // R1: whoever finds it finds it whole
+  return *made;
+}
+
+DeviceIpc::Handles DeviceIpc::encode(Encoder& message, const c10::Storage& storage) {
+  const c10::Device device = storage.device();
+  Handles handles;
+  DeviceHolds holds;
+  if (storage.nbytes() == 0) {
+    holds.block = allocate_shared(sizeof(DeviceExportLayout));
+    auto* layout = new (holds.block.data()) DeviceExportLayout{};
+    layout->magic = DeviceExportLayout::kMagic;
+    layout->version = DeviceExportLayout::kVersion;
+    layout->producer = Session::current().self().word();
+    layout->device_type = std::uint8_t(device.type());
+    const DeviceUuid uuid = device_memory(device.type()).uuid(device.index());
+    std::memcpy(layout->uuid, uuid.bytes.data(), sizeof layout->uuid);
+    handles.block = message.add(std::move(holds.block));
+    return handles;
+  }
+  if (!Imports::share(storage, holds)) holds = exports_.share(storage);
+  wake();
+  handles.block = message.add(std::move(holds.block));
+  for (Hold& offer : holds.offers) handles.offers.push_back(message.add(std::move(offer)));
+  if (auto event = sent_.record(message, device)) handles.event = *event;
+  SHOAL_KILL_POINT("device.export.in_message");
+  return handles;
+}
+
+c10::Storage DeviceIpc::decode(Decoder& message, const Handles& handles) {
+  std::shared_ptr<void>& made = message.object(handles.block, &kStorages);
+  if (!made) {
+    const Hold& block = message.handle(handles.block);
+    const DeviceExportLayout layout = read_export(block);
+    const auto type = c10::DeviceType(layout.device_type);
+    (void)device_memory(type);  // throws where there is no such thing here
+    at::globalContext().lazyInitDevice(type);
+    c10::Storage storage;
+    if (layout.bytes != 0 && ProcessTag::from_word(layout.producer) == Session::current().self()) {
+      storage = exports_.find(block.block());
+      if (!storage) throw DecodeError("a tensor of this process that it never sent");
+    } else {
+      DeviceHolds holds{message.take_handle(handles.block), {}};
+      for (std::uint32_t offer : handles.offers) holds.offers.push_back(message.handle(offer).share());
+      storage = imports_.open(std::move(holds));
+    }
+    made = std::make_shared<c10::Storage>(std::move(storage));
+  }
+  c10::Storage storage = *static_cast<c10::Storage*>(made.get());
+  if (handles.event != kNone) {
+    std::shared_ptr<void>& waited = message.object(handles.event, &kEvents);
+    if (!waited) {
+      received_.wait(message.handle(handles.event), storage.device(), sent_);
+      waited = std::make_shared<int>();
+    }
+  }
+  return storage;
+}
+
+void DeviceIpc::start() {
+  start_service_thread([this] { run(); });
+}
+
+void DeviceIpc::run() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return work_; });
+      work_ = false;
+    }
+    while (look_through()) {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kLookEvery, [] { return false; });  // nobody waits for it: a wake-up says nothing new
+    }
+  }
+}
+
+bool DeviceIpc::look_through() try {
+  HolderCheck holders;
+  bool again = imports_.collect(Imports::Unused::kKeepAWhile);
+  again |= exports_.collect(holders);
+  again |= pinned_.collect(holders);
+  holders.reclaim_dead();
+  return again;
+} catch (const std::exception&) {
+  return true;  // nobody to tell: what is left is looked at again, and ipc_collect() throws it at its caller
+}
+
+void DeviceIpc::collect() {
+  HolderCheck holders;
+  imports_.collect(Imports::Unused::kClose);
+  exports_.collect(holders);
+  pinned_.collect(holders);
+  holders.reclaim_dead();
+  if (HolderCheck again; exports_.collect(again)) wake();  // what the dead had
+  received_.collect();
+  sent_.collect();
+}
+
+void DeviceIpc::wake() noexcept {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(work_, true)) return;
+  changed_.notify_one();
+}
+
+}  // namespace shoal

@@ -1,0 +1,65 @@
+// What this process shares of its devices, and what of others' it has. Not for users: see ipc_collect.h.
+#pragma once
+
+#include <c10/core/Storage.h>
+#include <shoal/ipc/codec/decoder.h>
+#include <shoal/ipc/codec/encoder.h>
+#include <shoal/tensors/cuda/events.h>
+#include <shoal/tensors/cuda/exports.h>
+#include <shoal/tensors/cuda/imports.h>
+#include <shoal/tensors/cuda/layout.h>
+#include <shoal/tensors/cuda/pinned_ranges.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+namespace shoal {
+
+/// The export's layout, checked; a copy, since its maker could change it at any time. DecodeError where it is none.
+DeviceExportLayout read_export(const Hold& block);
+
+/// The exports, imports, events and pinned ranges of this process, and the thread that looks through them ten times a
+/// second while there are any. One a process, made at first use, never destroyed: tensors with static lifetime let go
+/// of memory late. A forked child starts with none: what it has copies of is its parent's. Threads: any.
+class DeviceIpc {
+ public:
+  static DeviceIpc& current();
+
+  /// What of a storage is in a message: the handle of its export, of its event (kNone: none), of its pieces.
+  static constexpr std::uint32_t kNone = ~0u;
+  struct Handles {
+    std::uint32_t block = kNone, event = kNone;
+    std::vector<std::uint32_t> offers;
+  };
+  Handles encode(Encoder& message, const c10::Storage& storage);
+  /// The calling thread's current stream waits for what the sender's had queued.
+  c10::Storage decode(Decoder& message, const Handles& handles);
+
+  Exports& exports() { return exports_; }
+  Imports& imports() { return imports_; }
+  SentEvents& sent_events() { return sent_; }
+  PinnedRanges& pinned() { return pinned_; }
+
+  /// Gives up all that nobody needs any more.
+  void collect();
+  /// There is something for the collector.
+  void wake() noexcept;
+
+ private:
+  DeviceIpc() = default;
+  void start();
+  void run();
+  bool look_through();  // true: again, soon
+
+  Exports exports_;
+  Imports imports_;
+  SentEvents sent_;
+  ReceivedEvents received_;
+  PinnedRanges pinned_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool work_ = false;
+};
+
+}  // namespace shoal

@@ -1,0 +1,102 @@
+// What sharing memory of a device between processes needs of the device's driver.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/fd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace shoal {
+
+/// The device's driver refused, or a device is not there.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Names one physical device on this machine, whatever its index in a process.
+struct DeviceUuid {
+  std::array<std::uint8_t, 16> bytes{};
+  bool operator==(const DeviceUuid&) const = default;
+  std::string str() const;  ///< as nvidia-smi writes it
+};
+
+/// What another process opens an allocation or an event by. Opaque; any process of the machine may have it.
+struct MemoryHandle {
+  std::array<std::byte, 64> bytes{};
+};
+struct EventHandle {
+  std::array<std::byte, 64> bytes{};
+};
+
+/// One kind of device: CUDA, or the host double of the tests. Streams, the recording and awaiting of events, and
+/// allocation are libtorch's business, through its device-generic interfaces: here is only what those do not have.
+/// Events are what libtorch's guard takes as `void*` (for CUDA a cudaEvent_t). Owned by the registry, never destroyed.
+/// Threads: any. All throw DeviceError where the driver refuses; what concerns a device takes its index in this
+/// process.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+
+  virtual const char* name() const = 0;
+  virtual int device_count() = 0;
+  virtual DeviceUuid uuid(int device) = 0;
+
+  /// A piece of memory as the driver knows it. Tensors lie anywhere inside.
+  struct Base {
+    std::byte* start = nullptr;
+    std::size_t bytes = 0;
+    bool by_descriptor = false;  ///< shared as a file descriptor; only then may a tensor reach into the next one
+  };
+  /// The one that `address` lies in. Throws where it cannot be shared, saying why.
+  virtual Base base_of(const void* address, int device) = 0;
+  virtual MemoryHandle handle_of(const Base& base, int device) = 0;
+  virtual Fd descriptor_of(const Base& base, int device) = 0;
+
+  /// Makes an allocation of another process readable and writable here. A process opens one at most once at a time, and
+  /// never one of its own. `bytes` is what it must have. close() must come before its owner frees it.
+  virtual std::byte* open(const MemoryHandle& handle, std::size_t bytes, int device) = 0;
+  virtual void close(std::byte* opened, int device) noexcept = 0;
+  struct Piece {
+    int descriptor;
+    std::size_t bytes;
+  };
+  /// The same for pieces that are shared as descriptors, one behind the other.
+  virtual std::byte* map(std::span<const Piece> pieces, int device) = 0;
+  virtual void unmap(std::byte* mapped, std::size_t bytes, int device) noexcept = 0;
+
+  /// An event that other processes can open. An opened one must not be used after its maker destroyed it.
+  virtual void* create_event(int device) = 0;
+  virtual EventHandle handle_of_event(void* event, int device) = 0;
+  virtual void* open_event(const EventHandle& handle, int device) = 0;
+  virtual void destroy_event(void* event, int device) noexcept = 0;
+
+  /// Pins memory of the host, so that all devices read and write it directly. No two registrations may overlap. The
+  /// device is the one whose context keeps the registration: one that the process uses anyway.
+  virtual void register_host(std::byte* start, std::size_t bytes, int device) = 0;
+  virtual void unregister_host(std::byte* start, int device) noexcept = 0;
+
+  /// Whether the driver is in use in this process, so that a fork would break it. Never starts it.
+  virtual bool is_initialized() noexcept = 0;
+
+  /// The index of a device in this process. DeviceError where this process does not see it.
+  int index_of(const DeviceUuid& uuid);
+};
+
+/// The device memory of this type, or null where this build, this libtorch or this machine has none.
+DeviceMemory* find_device_memory(c10::DeviceType type);
+/// The same; DeviceError says what is missing.
+DeviceMemory& device_memory(c10::DeviceType type);
+/// For other kinds of devices than CUDA. Never destroyed; by a static initializer, so that started processes have it
+/// too.
+void register_device_memory(c10::DeviceType type, DeviceMemory* memory);
+
+/// Why this process cannot be forked on account of its devices (a static text), or null. For runtime/hooks.h.
+const char* device_fork_refusal();
+
+}  // namespace shoal

@@ -1,0 +1,132 @@
+#include <c10/core/StorageImpl.h>
+#include <fmt/format.h>
+#include <shoal/ipc/descriptor/offers.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/session.h>
+#include <shoal/tensors/cuda/exports.h>
+#include <shoal/tensors/cuda/layout.h>
+
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+namespace shoal {
+namespace {
+
+/// An offer of this descriptor that lasts as long as somebody has the hold: many messages can carry it.
+Hold lasting_offer(const Fd& descriptor) {
+  Encoder message;
+  const std::uint32_t handle = DescriptorOffers::current().offer(descriptor.get(), message);
+  return Hold::share_of(message.handles()[handle].block);
+}
+
+}  // namespace
+
+Exports::BasePtr Exports::base_of(const std::byte* address, c10::Device device) {
+  DeviceMemory& memory = device_memory(device.type());
+  const DeviceMemory::Base found = memory.base_of(address, device.index());
+  std::weak_ptr<Base>& known = bases_[{device.type(), device.index(), found.start}];
+  // One that is known is the same allocation still: an export keeps a storage in it.
+  if (BasePtr base = known.lock()) return base;
+  auto base = std::make_shared<Base>(Base{found, next_base_++, {}, {}});
+  if (found.by_descriptor)
+    base->offer = lasting_offer(memory.descriptor_of(found, device.index()));
+  else
+    base->handle = memory.handle_of(found, device.index());
+  known = base;
+  return base;
+}
+
+Exports::Export Exports::make(const c10::Storage& storage) {
+  const c10::Device device = storage.device();
+  const auto* start = static_cast<const std::byte*>(storage.data());
+  const auto* end = start + storage.nbytes();
+  Export made{storage, {}, {base_of(start, device)}};
+  auto end_of = [](const BasePtr& base) { return base->memory.start + base->memory.bytes; };
+  while (end_of(made.bases.back()) < end) {
+    const BasePtr& last = made.bases.back();
+    if (!last->memory.by_descriptor || made.bases.size() >= kMostPieces)
+      throw DeviceError(
+          fmt::format("a storage of {} bytes on {} reaches out of its allocation", storage.nbytes(), device.str()));
+    made.bases.push_back(base_of(end_of(last), device));
+    if (!made.bases.back()->memory.by_descriptor || made.bases.back()->memory.start != end_of(last))
+      throw DeviceError(fmt::format("the pieces of a segment on {} are not neighbours", device.str()));
+  }
+  const Base& first = *made.bases.front();
+  const std::size_t pieces = first.memory.by_descriptor ? made.bases.size() : 0;
+  made.block = allocate_shared(sizeof(DeviceExportLayout) + pieces * sizeof(std::uint64_t));
+  auto* layout = new (made.block.data()) DeviceExportLayout{};
+  layout->magic = DeviceExportLayout::kMagic;
+  layout->version = DeviceExportLayout::kVersion;
+  layout->producer = Session::current().self().word();
+  layout->device_type = std::uint8_t(device.type());
+  const DeviceUuid uuid = device_memory(device.type()).uuid(device.index());
+  std::memcpy(layout->uuid, uuid.bytes.data(), sizeof layout->uuid);
+  layout->base = first.number;
+  layout->base_bytes = std::size_t(end_of(made.bases.back()) - first.memory.start);
+  layout->offset = std::size_t(start - first.memory.start);
+  layout->bytes = storage.nbytes();
+  layout->pieces = std::uint32_t(pieces);
+  std::memcpy(layout->handle, first.handle.bytes.data(), sizeof layout->handle);
+  for (std::size_t i = 0; i < pieces; ++i) {
+    const std::uint64_t bytes = made.bases[i]->memory.bytes;
+    std::memcpy(made.block.data() + sizeof *layout + i * sizeof bytes, &bytes, sizeof bytes);
+  }
+  return made;
+}
+
+DeviceHolds Exports::holds_of(const Export& exported) {
+  DeviceHolds holds{exported.block.share(), {}};
+  for (const BasePtr& base : exported.bases)
+    if (base->offer) holds.offers.push_back(base->offer.share());
+  return holds;
+}
+
+DeviceHolds Exports::share(const c10::Storage& storage) {
+  const c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+  std::lock_guard lock(mutex_);
+  auto found = by_storage_.find(impl);
+  if (found == by_storage_.end()) {
+    Export made = make(storage);
+    by_block_.reserve(by_block_.size() + 1);  // from here on nothing throws
+    found = by_storage_.emplace(impl, std::move(made)).first;
+    by_block_.emplace(found->second.block.block().value, impl);
+    storage.unsafeGetStorageImpl()->set_resizable(false);
+    SHOAL_KILL_POINT("device.export.made");
+  }
+  return holds_of(found->second);
+}
+
+c10::Storage Exports::find(BlockOffset block) const {
+  std::lock_guard lock(mutex_);
+  auto found = by_block_.find(block.value);
+  return found == by_block_.end() ? c10::Storage() : by_storage_.at(found->second).storage;
+}
+
+bool Exports::collect(HolderCheck& holders) {
+  std::vector<Export> gone;  // given up outside the lock: freeing memory runs code of others
+  std::lock_guard lock(mutex_);
+  for (auto each = by_storage_.begin(); each != by_storage_.end();) {
+    if (!is_only_hold(each->second.block)) {
+      holders.look_at(each->second.block);
+      ++each;
+      continue;
+    }
+    SHOAL_KILL_POINT("device.collect.before_drop");
+    by_block_.erase(each->second.block.block().value);
+    gone.push_back(std::move(each->second));
+    each = by_storage_.erase(each);
+  }
+  std::erase_if(bases_, [](const auto& entry) { return entry.second.expired(); });
+  return !by_storage_.empty();
+}
+
+Exports::Counts Exports::counts() const {
+  std::lock_guard lock(mutex_);
+  Counts counts{by_storage_.size(), 0, 0};
+  for (auto& [storage, exported] : by_storage_) counts.bytes += storage->nbytes();
+  for (auto& [start, base] : bases_) counts.bases += !base.expired();
+  return counts;
+}
+
+}  // namespace shoal

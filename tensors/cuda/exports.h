@@ -1,0 +1,70 @@
+// Storages on devices that this process has shared. Not for users.
+#pragma once
+
+#include <c10/core/Storage.h>
+#include <shoal/ipc/heap.h>
+#include <shoal/tensors/cuda/device_memory.h>
+#include <shoal/tensors/cuda/holders.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+namespace shoal {
+
+/// What a message carries of a storage on a device: its export, and where that is shared by descriptors, an offer of
+/// each piece's (ipc/descriptor/offers).
+struct DeviceHolds {
+  Hold block;
+  std::vector<Hold> offers;
+};
+
+/// The storages of this process that others have, or have been sent: each is kept until nobody but this process holds
+/// its export block. Looked through by the collector. One a process, owned by DeviceIpc. Threads: any. When this
+/// process dies the memory is gone, and the blocks say so by naming it; a holder that dies is noticed by collect().
+class Exports {
+ public:
+  /// The storage's export, made where there is none yet: holds of the caller's own, for a message. From then on the
+  /// storage is not resizable: that would free what others use.
+  DeviceHolds share(const c10::Storage& storage);
+  /// The storage of an export that came back to its maker; null where it is none (any more).
+  c10::Storage find(BlockOffset block) const;
+
+  /// Lets go of those that nobody holds any more; looks at the holders of the others. True where some are left.
+  bool collect(HolderCheck& holders);
+
+  struct Counts {
+    std::size_t storages = 0, bytes = 0, bases = 0;
+  };
+  Counts counts() const;
+
+ private:
+  struct Base {
+    DeviceMemory::Base memory;
+    std::uint64_t number;
+    MemoryHandle handle;
+    Hold offer;  // of its descriptor
+  };
+  struct Export {
+    c10::Storage storage;
+    Hold block;
+    std::vector<std::shared_ptr<Base>> bases;  // one, or neighbouring pieces
+  };
+  using BasePtr = std::shared_ptr<Base>;
+  BasePtr base_of(const std::byte* address, c10::Device device);
+  Export make(const c10::Storage& storage);
+  static DeviceHolds holds_of(const Export& exported);
+
+  mutable std::mutex mutex_;
+  std::unordered_map<const c10::StorageImpl*, Export> by_storage_;
+  std::unordered_map<std::uint64_t, const c10::StorageImpl*> by_block_;
+  std::map<std::tuple<c10::DeviceType, c10::DeviceIndex, std::byte*>, std::weak_ptr<Base>> bases_;  // by their start
+  std::uint64_t next_base_ = 1;
+};
+
+}  // namespace shoal

@@ -1,0 +1,40 @@
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/session.h>
+#include <shoal/tensors/cuda/holders.h>
+
+#include <atomic>
+
+namespace shoal {
+
+bool is_only_hold(const Hold& hold) {
+  const BlockMemory memory = Session::current().heap().memory();
+  const BlockHeader& header = memory.header(hold.block());
+  // By invariants I2 and I3 of BlockHeader: a hold may move from one word to another during the look, but then a hold
+  // was added, and the change count tells. acquire: the loads stay in this order, and a word's zero brings the count
+  // with it.
+  const std::uint64_t before = header.state.load(std::memory_order_acquire);
+  int holds = 0;
+  memory.for_each_hold(hold.block(), [&](std::uint32_t, std::atomic<std::uint32_t>& word) {
+    holds += word.load(std::memory_order_acquire) != 0;
+    return holds < 2;
+  });
+  return holds == 1 && header.state.load(std::memory_order_acquire) == before;
+}
+
+void HolderCheck::look_at(const Hold& hold) {
+  Session& session = Session::current();
+  session.heap().memory().for_each_hold(hold.block(), [&](std::uint32_t, std::atomic<std::uint32_t>& word) {
+    // A message's word, too: it may be one that its sender died before sending.
+    const ProcessTag tag = ProcessTag::from_word(word.load(std::memory_order_acquire));
+    if (!tag || tag == session.self()) return true;
+    if (auto [entry, is_new] = alive_.try_emplace(tag.word(), true); is_new) entry->second = session.is_alive(tag);
+    return true;
+  });
+}
+
+void HolderCheck::reclaim_dead() {
+  for (auto& [word, alive] : alive_)
+    if (!alive) Session::current().reclaim(ProcessTag::from_word(word));
+}
+
+}  // namespace shoal

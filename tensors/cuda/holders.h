@@ -1,0 +1,27 @@
+// Who else holds a block that this process holds. Not for users.
+#pragma once
+
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/process_tag.h>
+
+#include <cstdint>
+#include <unordered_map>
+
+namespace shoal {
+
+/// Whether `hold` is the only one on its block, messages included. Then nobody can come to have another unless the
+/// caller gives it to them. Exact, as the last look of BlockHeader's invariants is.
+bool is_only_hold(const Hold& hold);
+
+/// One look at the holders of many blocks: each process is asked for once. One thread.
+class HolderCheck {
+ public:
+  void look_at(const Hold& hold);
+  /// Gives back what those seen had that are dead.
+  void reclaim_dead();
+
+ private:
+  std::unordered_map<std::uint32_t, bool> alive_;  // by the word of the ProcessTag
+};
+
+}  // namespace shoal

@@ -1,0 +1,70 @@
+// Memory of other processes' devices that this process has opened. Not for users.
+#pragma once
+
+#include <c10/core/Storage.h>
+#include <shoal/ipc/heap.h>
+#include <shoal/tensors/cuda/exports.h>
+#include <shoal/tensors/cuda/layout.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+namespace shoal {
+
+/// Storages over other processes' memory. Each keeps a hold on its export and the opened base it lies in; a base is
+/// opened once, however many lie in it. Letting go of a storage takes effect when what the current stream had queued is
+/// done; a base is closed before the last hold on what lies in it goes. One a process, owned by DeviceIpc. Threads:
+/// any. When this process dies the driver closes what it opened, and its holds are given up by whoever notices.
+class Imports {
+ public:
+  Imports();
+  ~Imports();
+  /// The storage of an export of another process: the same object as long as one is there. Throws PeerDied where the
+  /// producer is dead, DecodeError where the block is no export, DeviceError where the device is not seen here.
+  c10::Storage open(DeviceHolds holds);
+  /// What to send a storage on by; nothing where it is not one of these.
+  static bool share(const c10::Storage& storage, DeviceHolds& holds);
+  /// Throws PeerDied where the memory's producer is dead. Does nothing for other storages.
+  static void check_alive(const c10::Storage& storage);
+
+  enum class Unused { kKeepAWhile, kClose };
+  /// Gives up what is let go of and done with, and closes bases that nobody used since the last but one call, or all of
+  /// those unused. True where some of it is left for later.
+  bool collect(Unused unused);
+
+  struct Counts {
+    std::size_t storages = 0;  ///< alive, or let go of and still in use by a stream
+    std::size_t bases = 0;     ///< open now
+    std::size_t openings = 0;  ///< ever
+  };
+  Counts counts() const;
+
+ private:
+  class OpenBase;
+  struct Import;
+  struct LetGo {
+    std::unique_ptr<Import> import;
+    void* event;
+  };
+  using BaseKey =
+      std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint64_t>;  // producer, base, pieces, bytes
+
+  static void release(void* import);  // the storages' deleter
+  void let_go(std::unique_ptr<Import> import) noexcept;
+  std::shared_ptr<OpenBase> base_for(const DeviceExportLayout& layout, const DeviceHolds& holds, c10::Device device);
+
+  mutable std::mutex mutex_;
+  std::unordered_map<std::uint64_t, std::pair<const Import*, c10::weak_intrusive_ptr<c10::StorageImpl>>> by_block_;
+  std::map<BaseKey, std::shared_ptr<OpenBase>> bases_;
+  std::vector<LetGo> let_go_;
+  std::size_t openings_ = 0, alive_ = 0;
+};
+
+}  // namespace shoal

@@ -1,0 +1,191 @@
+// The host double as a device of libtorch's: guard, hooks, allocator, and the few operators that tests use.
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/library.h>
+
+#include "tests/support/host_double/host_double.h"
+#include "tests/support/host_double/memory.h"
+#include "tests/support/host_double/streams.h"
+
+namespace shoal::host_double {
+namespace {
+
+thread_local c10::DeviceIndex current_device = 0;
+thread_local std::map<c10::DeviceIndex, c10::StreamId> current_streams;
+std::atomic<c10::StreamId> next_stream{1};
+
+c10::Device device_of(c10::DeviceIndex index) { return {kType, index}; }
+
+/// Streams 0 are the default ones.
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return kType; }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    return device_of(std::exchange(current_device, device.index()));
+  }
+  c10::Device getDevice() const override { return device_of(current_device); }
+  void setDevice(c10::Device device) const override { current_device = device.index(); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { current_device = device.index(); }
+  c10::Stream getStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device, current_streams[device.index()]);
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device, 0);
+  }
+  c10::Stream getNewStream(c10::Device device, int) const override {
+    return c10::Stream(c10::Stream::UNSAFE, device, next_stream++);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    return c10::Stream(c10::Stream::UNSAFE, stream.device(),
+                       std::exchange(current_streams[stream.device_index()], stream.id()));
+  }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    destroy(static_cast<Event*>(event));
+  }
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
+    if (!*event) *event = make_event(false);
+    Streams::current().record(Streams::key(stream), *static_cast<Event*>(*event));
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    if (event) Streams::current().wait(Streams::key(stream), *static_cast<Event*>(event));
+  }
+  bool queryEvent(void* event) const override {
+    if (!event) return true;
+    const EventWords& words = *static_cast<Event*>(event)->words;
+    return words.done >= words.recorded;
+  }
+  c10::DeviceIndex deviceCount() const noexcept override { return c10::DeviceIndex(Memory::current().device_count()); }
+  bool queryStream(const c10::Stream& stream) const override { return Streams::current().idle(Streams::key(stream)); }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    Streams::current().synchronize(Streams::key(stream));
+  }
+};
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return Streams::exist(); }
+};
+
+void free_storage(void* storage) { Memory::current().free(static_cast<std::byte*>(storage)); }
+
+struct Allocator final : c10::Allocator {
+  c10::DataPtr allocate(std::size_t bytes) override {
+    std::byte* storage = Memory::current().allocate(bytes, current_device);
+    return {storage, storage, &free_storage, device_of(current_device)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &free_storage; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { std::memcpy(to, from, bytes); }
+};
+Allocator allocator;
+
+// ---------------------------------------------------------------- operators
+
+Streams::Key stream_of(const at::Tensor& tensor) {
+  return Streams::key(c10::impl::VirtualGuardImpl(kType).getStream(tensor.device()));
+}
+
+/// A CPU tensor over the same elements, made where the work is done. It keeps nothing alive, as a kernel does not.
+std::function<at::Tensor()> on_host(const at::Tensor& tensor) {
+  auto* start = static_cast<std::byte*>(tensor.storage().mutable_data()) +
+                tensor.storage_offset() * std::int64_t(tensor.element_size());
+  return [start, sizes = tensor.sizes().vec(), strides = tensor.strides().vec(), type = tensor.scalar_type()] {
+    return at::from_blob(start, sizes, strides, at::TensorOptions(type));
+  };
+}
+
+c10::Device device_or_current(std::optional<c10::Device> device) {
+  return device && device->has_index() ? *device : device_of(current_device);
+}
+
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout>,
+                 std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  c10::DeviceGuard guard(device_or_current(device));
+  return at::detail::empty_generic(size, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                   type.value_or(at::kFloat), format);
+}
+
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> type,
+                         std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool>) {
+  c10::DeviceGuard guard(device_or_current(device));
+  return at::detail::empty_strided_generic(size, stride, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                           type.value_or(at::kFloat));
+}
+
+/// Between devices, and to one: queued. To the host: waits.
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
+  if (from.device().is_cpu()) {
+    Streams::current().enqueue(stream_of(to), [from = from.clone(), to = on_host(to)] { to().copy_(from); });
+  } else if (to.device().is_cpu()) {
+    Streams::current().enqueue(stream_of(from), [from = on_host(from), to] { to.copy_(from()); });
+    Streams::current().synchronize(stream_of(from));
+  } else {
+    Streams::current().enqueue(stream_of(to), [from = on_host(from), to = on_host(to)] { to().copy_(from()); });
+  }
+  return to;
+}
+
+at::Tensor& fill(at::Tensor& self, const at::Scalar& value) {
+  Streams::current().enqueue(stream_of(self), [self = on_host(self), value] { self().fill_(value); });
+  return self;
+}
+
+at::Tensor& zero(at::Tensor& self) { return fill(self, 0); }
+
+at::Tensor& add_scalar(at::Tensor& self, const at::Scalar& other, const at::Scalar& alpha) {
+  Streams::current().enqueue(stream_of(self), [self = on_host(self), other, alpha] { self().add_(other, alpha); });
+  return self;
+}
+
+at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArrayRef stride,
+                      std::optional<std::int64_t> offset) {
+  return at::native::as_strided_tensorimpl(self, size, stride, offset);
+}
+
+at::Tensor view(const at::Tensor& self, at::IntArrayRef size) { return at::native::view(self, size); }
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("empty.memory_format", TORCH_FN(empty));
+  library.impl("empty_strided", TORCH_FN(empty_strided));
+  library.impl("as_strided", TORCH_FN(as_strided));
+  library.impl("view", TORCH_FN(view));
+  library.impl("_copy_from", TORCH_FN(copy_from));
+  library.impl("fill_.Scalar", TORCH_FN(fill));
+  library.impl("zero_", TORCH_FN(zero));
+  library.impl("add_.Scalar", TORCH_FN(add_scalar));
+}
+
+const bool registered = [] {
+  static Guard guard;
+  static Hooks hooks;
+  c10::impl::registerDeviceGuard(kType, &guard);
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+  c10::SetAllocator(kType, &allocator);
+  register_device_memory(kType, &Memory::current());
+  return true;
+}();
+
+}  // namespace
+
+void enqueue(int device, std::function<void()> work) {
+  const c10::Device on(kType, c10::DeviceIndex(device));
+  Streams::current().enqueue(Streams::key(c10::impl::VirtualGuardImpl(kType).getStream(on)), std::move(work));
+}
+
+void settle(c10::Stream stream) { Streams::current().settle(Streams::key(stream)); }
+
+Gate::Gate(int device) {
+  const c10::Device on(kType, c10::DeviceIndex(device));
+  Streams::current().enqueue(
+      Streams::key(c10::impl::VirtualGuardImpl(kType).getStream(on)), [] {}, [open = open_] { return open->load(); });
+}
+
+}  // namespace shoal::host_double

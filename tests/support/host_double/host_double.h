@@ -1,0 +1,62 @@
+// A device that is made of host memory, for tests of what is done with devices where there is none.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+/// The double is libtorch's PrivateUse1 device and a shoal::DeviceMemory, and is as strict as CUDA: work is queued on
+/// streams and runs later; an allocation of another process is opened by a handle, once, never in its own process, and
+/// must be closed before its owner frees it (the owner aborts otherwise); its events are few; what is opened through a
+/// process that died cannot be. Linked into a program, it is there; it takes nothing before it is used.
+namespace shoal::host_double {
+
+constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
+constexpr int kPhysicalDevices = 4;
+constexpr int kMostEvents = 200;  // that a process may have made at a time
+
+/// Which physical devices this process sees, in which order: its CUDA_VISIBLE_DEVICES. All unless said.
+void set_visible(std::vector<int> devices);
+
+/// Allocations from now on are made of pieces that are shared by descriptors, or not again.
+void use_expandable_segments(bool on);
+
+/// Bytes in live storages of this process, and of all its allocations.
+std::size_t bytes_in_storages();
+std::size_t bytes_of_allocations();
+/// Waits for all streams and frees allocations without storages.
+void empty_cache();
+
+struct Counts {
+  int openings = 0;                  // ever
+  int open = 0;                      // now
+  int events = 0;                    // made here for others, now
+  int opened_events = 0;             // of others, now
+  int registrations = 0;             // of host memory, ever
+  std::size_t registered_bytes = 0;  // now
+};
+Counts counts();
+
+/// Puts work on the calling thread's current stream of the device.
+void enqueue(int device, std::function<void()> work);
+/// Waits until the stream has nothing to do, or is waiting for something itself.
+void settle(c10::Stream stream);
+
+/// Stops the calling thread's current stream of a device until it is opened.
+class Gate {
+ public:
+  explicit Gate(int device);
+  Gate(const Gate&) = delete;
+  ~Gate() { open(); }
+  void open() { *open_ = true; }
+
+ private:
+  std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+}  // namespace shoal::host_double

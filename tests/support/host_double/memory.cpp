@@ -1,0 +1,318 @@
+#include "tests/support/host_double/memory.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "tests/support/host_double/host_double.h"
+#include "tests/support/host_double/streams.h"
+
+namespace shoal::host_double {
+namespace {
+
+struct OpaqueMemory {
+  std::uint64_t magic;
+  std::int32_t process, file;
+  std::uint64_t inode, bytes;
+};
+constexpr std::uint64_t kMemoryMagic = 0x79726f6d656d;  // "memory"
+
+Fd make_file(std::size_t bytes) {
+  Fd file(::memfd_create("double-memory", MFD_CLOEXEC));
+  if (!file || ::ftruncate(file.get(), off_t(bytes)) != 0) throw DeviceError("the double is out of memory");
+  return file;
+}
+
+std::byte* map_file(void* where, std::size_t bytes, int file) {
+  void* mapped = ::mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (where ? MAP_FIXED : 0), file, 0);
+  if (mapped == MAP_FAILED) throw DeviceError("the double cannot map memory");
+  return static_cast<std::byte*>(mapped);
+}
+
+std::byte* reserve(std::size_t bytes) {
+  void* reserved = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) throw DeviceError("the double cannot reserve addresses");
+  return static_cast<std::byte*>(reserved);
+}
+
+ino_t inode_of(int file) {
+  struct stat status{};
+  ::fstat(file, &status);
+  return status.st_ino;
+}
+
+std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+[[noreturn]] void violation(const char* what) {
+  std::fprintf(stderr, "host double: %s\n", what);
+  std::abort();
+}
+
+}  // namespace
+
+Memory& Memory::current() {
+  static auto* memory = new Memory;
+  return *memory;
+}
+
+int Memory::device_count() {
+  std::lock_guard lock(mutex_);
+  return visible_.empty() ? kPhysicalDevices : int(visible_.size());
+}
+
+void Memory::set_visible(std::vector<int> devices) {
+  std::lock_guard lock(mutex_);
+  visible_ = std::move(devices);
+}
+
+DeviceUuid Memory::uuid(int device) {
+  std::lock_guard lock(mutex_);
+  DeviceUuid uuid;
+  std::memcpy(uuid.bytes.data(), "host double", 11);
+  uuid.bytes[15] = std::uint8_t(visible_.empty() ? device : visible_.at(std::size_t(device)));
+  return uuid;
+}
+
+// ---------------------------------------------------------------- allocations and storages
+
+Memory::Allocation& Memory::make(std::size_t bytes, int device) {
+  Allocation made{device, nullptr, 0};
+  if (expandable_) {
+    made.start = reserve(kReserved);
+  } else {
+    made.bytes = round_up(bytes, kPiece);
+    made.files.push_back(make_file(kPage + made.bytes));
+    std::byte* mapped = map_file(nullptr, kPage + made.bytes, made.files.front().get());
+    made.control = reinterpret_cast<Control*>(mapped);
+    made.start = mapped + kPage;
+  }
+  return allocations_.emplace_back(std::move(made));
+}
+
+void Memory::grow(Allocation& allocation, std::size_t bytes) {
+  while (allocation.bytes < bytes) {
+    if (allocation.bytes + kPiece > kReserved) throw DeviceError("the double's expandable segment is full");
+    allocation.files.push_back(make_file(kPiece));
+    map_file(allocation.start + allocation.bytes, kPiece, allocation.files.back().get());
+    allocation.bytes += kPiece;
+  }
+}
+
+std::byte* Memory::allocate(std::size_t bytes, int device) {
+  if (bytes == 0) return nullptr;
+  const std::int64_t stream =
+      c10::impl::VirtualGuardImpl(kType).getStream(c10::Device(kType, c10::DeviceIndex(device))).id();
+  std::lock_guard lock(mutex_);
+  const std::size_t size = round_up(bytes, kAlignment);
+  auto fits = [&](const Allocation& each) {
+    return each.device == device && (each.control == nullptr) == expandable_ &&
+           (expandable_ || each.bytes - each.used >= size);
+  };
+  auto found = std::find_if(allocations_.begin(), allocations_.end(), fits);
+  Allocation& allocation = found != allocations_.end() ? *found : make(size, device);
+  if (!allocation.control) grow(allocation, allocation.used + size);
+  std::byte* storage = allocation.start + allocation.used;
+  allocation.used += size;
+  allocation.live.emplace(storage, std::pair(bytes, stream));
+  ++allocation.storages;
+  return storage;
+}
+
+Memory::Allocation& Memory::find(const void* address) {
+  for (Allocation& each : allocations_)
+    if (each.start <= address && address < each.start + each.bytes) return each;
+  throw DeviceError("the double: an address in none of its allocations");
+}
+
+void Memory::free(std::byte* storage) noexcept {
+  if (!storage) return;
+  std::lock_guard lock(mutex_);
+  Allocation& allocation = find(storage);
+  auto [bytes, stream] = allocation.live.at(storage);
+  allocation.live.erase(storage);
+  Streams::current().enqueue({allocation.device, stream}, [this, &allocation, storage, bytes = bytes] {
+    std::memset(storage, 0xcd, bytes);
+    std::lock_guard lock(mutex_);
+    if (--allocation.storages == 0) allocation.used = 0;
+  });
+}
+
+void Memory::release(Allocation& allocation) {
+  if (allocation.control) {
+    for (auto& opener : allocation.control->openers)
+      if (opener != 0 && is_running(opener)) violation("an allocation is freed that another process has open");
+    ::munmap(allocation.control, kPage + allocation.bytes);
+  } else {
+    ::munmap(allocation.start, kReserved);
+  }
+}
+
+void Memory::empty_cache() {
+  if (Streams::exist()) Streams::current().synchronize_all();
+  std::lock_guard lock(mutex_);
+  std::erase_if(allocations_, [&](Allocation& each) {
+    if (each.storages != 0) return false;
+    release(each);
+    return true;
+  });
+}
+
+std::size_t Memory::bytes_in_storages() {
+  std::lock_guard lock(mutex_);
+  std::size_t sum = 0;
+  for (const Allocation& each : allocations_)
+    for (auto& [storage, block] : each.live) sum += block.first;
+  return sum;
+}
+
+std::size_t Memory::bytes_of_allocations() {
+  std::lock_guard lock(mutex_);
+  std::size_t sum = 0;
+  for (const Allocation& each : allocations_) sum += each.bytes;
+  return sum;
+}
+
+// ---------------------------------------------------------------- what others open
+
+Memory::Base Memory::base_of(const void* address, int) {
+  std::lock_guard lock(mutex_);
+  Allocation& allocation = find(address);
+  if (allocation.control) return {allocation.start, allocation.bytes, false};
+  const std::size_t piece = std::size_t(static_cast<const std::byte*>(address) - allocation.start) / kPiece;
+  return {allocation.start + piece * kPiece, kPiece, true};
+}
+
+MemoryHandle Memory::handle_of(const Base& base, int) {
+  std::lock_guard lock(mutex_);
+  const int file = find(base.start).files.front().get();
+  OpaqueMemory opaque{kMemoryMagic, ::getpid(), file, inode_of(file), base.bytes};
+  MemoryHandle handle;
+  std::memcpy(handle.bytes.data(), &opaque, sizeof opaque);
+  return handle;
+}
+
+Fd Memory::descriptor_of(const Base& base, int) {
+  std::lock_guard lock(mutex_);
+  Allocation& allocation = find(base.start);
+  const std::size_t piece = std::size_t(base.start - allocation.start) / kPiece;
+  return Fd(::fcntl(allocation.files.at(piece).get(), F_DUPFD_CLOEXEC, 0));
+}
+
+std::byte* Memory::open(const MemoryHandle& handle, std::size_t bytes, int) {
+  OpaqueMemory opaque;
+  std::memcpy(&opaque, handle.bytes.data(), sizeof opaque);
+  if (opaque.magic != kMemoryMagic) throw DeviceError("the double: an invalid memory handle");
+  if (opaque.process == ::getpid()) throw DeviceError("the double: a handle of the own process cannot be opened");
+  if (opaque.bytes < bytes) throw DecodeError("the double: an allocation shorter than it is said to be");
+  std::lock_guard lock(mutex_);
+  for (auto& [start, opened] : opened_)
+    if (opened.inode == opaque.inode) throw DeviceError("the double: an allocation is open here already");
+  const std::string path = "/proc/" + std::to_string(opaque.process) + "/fd/" + std::to_string(opaque.file);
+  Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file || inode_of(file.get()) != opaque.inode)
+    throw DeviceError("the double: the memory's process or the memory is gone");
+  std::byte* mapped = map_file(nullptr, kPage + opaque.bytes, file.get());
+  for (auto& opener : reinterpret_cast<Control*>(mapped)->openers) {
+    pid_t known = opener;
+    if (known != 0 && is_running(known)) continue;
+    if (!opener.compare_exchange_strong(known, ::getpid())) continue;
+    opened_.emplace(mapped + kPage, Opened{opaque.inode, opaque.bytes});
+    ++openings_;
+    return mapped + kPage;
+  }
+  ::munmap(mapped, kPage + opaque.bytes);
+  throw DeviceError("the double: an allocation is open in too many processes");
+}
+
+void Memory::close(std::byte* opened, int) noexcept {
+  std::lock_guard lock(mutex_);
+  auto found = opened_.find(opened);
+  if (found == opened_.end()) violation("an allocation is closed that is not open");
+  for (auto& opener : reinterpret_cast<Control*>(opened - kPage)->openers) {
+    pid_t self = ::getpid();
+    if (opener.compare_exchange_strong(self, 0)) break;
+  }
+  ::munmap(opened - kPage, kPage + found->second.bytes);
+  opened_.erase(found);
+}
+
+std::byte* Memory::map(std::span<const Piece> pieces, int) {
+  std::size_t total = 0;
+  for (const Piece& piece : pieces) total += piece.bytes;
+  std::byte* start = reserve(total);
+  std::byte* at = start;
+  for (const Piece& piece : pieces) {
+    map_file(at, piece.bytes, piece.descriptor);
+    at += piece.bytes;
+  }
+  std::lock_guard lock(mutex_);
+  ++openings_;
+  ++mapped_;
+  return start;
+}
+
+void Memory::unmap(std::byte* mapped, std::size_t bytes, int) noexcept {
+  ::munmap(mapped, bytes);
+  std::lock_guard lock(mutex_);
+  --mapped_;
+}
+
+void* Memory::create_event(int) { return make_event(true); }
+
+EventHandle Memory::handle_of_event(void* event, int) { return host_double::handle_of(*static_cast<Event*>(event)); }
+
+void* Memory::open_event(const EventHandle& handle, int) { return host_double::open_event(handle); }
+
+void Memory::destroy_event(void* event, int) noexcept { destroy(static_cast<Event*>(event)); }
+
+// ---------------------------------------------------------------- host memory
+
+void Memory::register_host(std::byte* start, std::size_t bytes, int) {
+  if (reinterpret_cast<std::uintptr_t>(start) % kPage != 0 || bytes % kPage != 0)
+    throw DeviceError("the double registers whole pages only");
+  std::lock_guard lock(mutex_);
+  for (auto& [known, size] : registered_)
+    if (start < known + size && known < start + bytes) throw DeviceError("the double: registered already");
+  registered_.emplace(start, bytes);
+  ++registrations_;
+}
+
+void Memory::unregister_host(std::byte* start, int) noexcept {
+  std::lock_guard lock(mutex_);
+  if (registered_.erase(start) == 0) violation("host memory is unregistered that was not registered");
+}
+
+bool Memory::is_initialized() noexcept {
+  std::lock_guard lock(mutex_);
+  return Streams::exist() || !allocations_.empty() || !opened_.empty();
+}
+
+Memory::Counts Memory::counts() {
+  std::lock_guard lock(mutex_);
+  Counts counts{openings_, int(opened_.size()) + mapped_, registrations_, 0};
+  for (auto& [start, bytes] : registered_) counts.registered_bytes += bytes;
+  return counts;
+}
+
+// ---------------------------------------------------------------- for tests
+
+void set_visible(std::vector<int> devices) { Memory::current().set_visible(std::move(devices)); }
+void use_expandable_segments(bool on) { Memory::current().use_expandable_segments(on); }
+std::size_t bytes_in_storages() { return Memory::current().bytes_in_storages(); }
+std::size_t bytes_of_allocations() { return Memory::current().bytes_of_allocations(); }
+void empty_cache() { Memory::current().empty_cache(); }
+
+Counts counts() {
+  const Memory::Counts memory = Memory::current().counts();
+  return {memory.openings, memory.open, events_made(), events_opened(), memory.registrations, memory.registered_bytes};
+}
+
+}  // namespace shoal::host_double

@@ -1,0 +1,90 @@
+// The host double's memory: allocations, storages in them, and how other processes open them.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <shoal/tensors/cuda/device_memory.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <list>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+namespace shoal::host_double {
+
+/// A caching allocator: storages lie one behind the other in allocations of some MiB, which are only freed by
+/// empty_cache(). What a freed storage had is overwritten, in the order of its stream.
+class Memory final : public DeviceMemory {
+ public:
+  static Memory& current();
+
+  std::byte* allocate(std::size_t bytes, int device);
+  void free(std::byte* storage) noexcept;
+  void empty_cache();
+  std::size_t bytes_in_storages();
+  std::size_t bytes_of_allocations();
+  void set_visible(std::vector<int> devices);
+  void use_expandable_segments(bool on) { expandable_ = on; }
+
+  const char* name() const override { return "double"; }
+  int device_count() override;
+  DeviceUuid uuid(int device) override;
+  Base base_of(const void* address, int device) override;
+  MemoryHandle handle_of(const Base& base, int device) override;
+  Fd descriptor_of(const Base& base, int device) override;
+  std::byte* open(const MemoryHandle& handle, std::size_t bytes, int device) override;
+  void close(std::byte* opened, int device) noexcept override;
+  std::byte* map(std::span<const Piece> pieces, int device) override;
+  void unmap(std::byte* mapped, std::size_t bytes, int device) noexcept override;
+  void* create_event(int device) override;
+  EventHandle handle_of_event(void* event, int device) override;
+  void* open_event(const EventHandle& handle, int device) override;
+  void destroy_event(void* event, int device) noexcept override;
+  void register_host(std::byte* start, std::size_t bytes, int device) override;
+  void unregister_host(std::byte* start, int device) noexcept override;
+  bool is_initialized() noexcept override;
+
+  struct Counts {
+    int openings = 0, open = 0, registrations = 0;
+    std::size_t registered_bytes = 0;
+  };
+  Counts counts();
+
+ private:
+  /// In the first page of an allocation: who has it open.
+  struct Control {
+    std::atomic<pid_t> openers[512];
+  };
+  static constexpr std::size_t kPage = 4096, kPiece = 2u << 20, kReserved = 256u << 20, kAlignment = 512;
+
+  struct Allocation {
+    int device;
+    std::byte* start;   // of the data
+    std::size_t bytes;  // usable now
+    std::size_t used = 0;
+    int storages = 0;
+    Control* control = nullptr;                                         // null: made of pieces
+    std::vector<Fd> files{};                                            // one, or one a piece
+    std::map<std::byte*, std::pair<std::size_t, std::int64_t>> live{};  // bytes, stream
+  };
+  Allocation& make(std::size_t bytes, int device);
+  void grow(Allocation& allocation, std::size_t bytes);
+  void release(Allocation& allocation);
+  Allocation& find(const void* address);
+
+  std::mutex mutex_;
+  std::list<Allocation> allocations_;
+  std::vector<int> visible_;
+  bool expandable_ = false;
+  struct Opened {
+    ino_t inode;
+    std::size_t bytes;
+  };
+  std::map<std::byte*, Opened> opened_;
+  std::map<std::byte*, std::size_t> registered_;
+  int openings_ = 0, registrations_ = 0, mapped_ = 0;
+};
+
+}  // namespace shoal::host_double
