@@ -1,4 +1,3 @@
-#include <cxxabi.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
@@ -10,6 +9,7 @@
 #include <shoal/runtime/descendants.h>
 #include <shoal/runtime/hooks.h>
 #include <shoal/runtime/process_title.h>
+#include <shoal/runtime/raised.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -21,33 +21,6 @@
 
 namespace shoal {
 namespace {
-
-ExceptionSummary describe_foreign_exception() {
-  int status = 0;
-  const char* mangled = abi::__cxa_current_exception_type()->name();
-  char* name = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
-  ExceptionSummary summary{status == 0 ? name : mangled, "(not derived from std::exception)"};
-  std::free(name);
-  return summary;
-}
-
-/// The exception that is being handled, and those nested in it.
-void describe_current_exception(std::vector<ExceptionSummary>& raised) {
-  constexpr std::size_t kDeepest = 32;
-  try {
-    throw;
-  } catch (const std::exception& error) {
-    raised.push_back({type_name(error), describe(error)});
-    if (raised.size() == kDeepest) return;
-    try {
-      std::rethrow_if_nested(error);
-    } catch (...) {
-      describe_current_exception(raised);
-    }
-  } catch (...) {
-    raised.push_back(describe_foreign_exception());
-  }
-}
 
 void report_failure(Channel& channel, const FailureReport& report, const StartHeader& header) {
   if (header.prints_failure)
@@ -115,8 +88,7 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, Cr
     } catch (...) {
       code = 1;
       record.phase = ChildPhase::kReturned;
-      FailureReport report{std::chrono::steady_clock::now().time_since_epoch().count(), {}};
-      describe_current_exception(report.raised);
+      FailureReport report{std::chrono::steady_clock::now().time_since_epoch().count(), describe_current_exception()};
       // First of all there, where it arrives whatever comes: the heap may be full.
       note_exception(report.raised.front().type, report.raised.front().message);
       SHOAL_KILL_POINT("child.noted");

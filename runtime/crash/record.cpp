@@ -42,7 +42,10 @@ CrashRecordBlock CrashRecordBlock::create() {
 }
 
 CrashReport CrashRecordBlock::read() const {
-  const auto& record = *reinterpret_cast<const CrashRecord*>(hold_.data());
+  return read_crash_record(*reinterpret_cast<const CrashRecord*>(hold_.data()));
+}
+
+CrashReport read_crash_record(const CrashRecord& record) {
   CrashReport report;
   if (record.magic != CrashRecord::kMagic || record.version != CrashRecord::kVersion) return report;
   report.phase = std::min(record.phase.load(), ChildPhase::kReturned);

@@ -85,6 +85,9 @@ struct CrashReport {
   std::vector<CodePlace> frames;
 };
 
+/// Believes nothing that it reads. By the parent after the child's end, or by the process whose record it is.
+CrashReport read_crash_record(const CrashRecord& record);
+
 /// The parent's hold on a record. Made before the start; one thread at a time.
 class CrashRecordBlock {
  public:

@@ -1,0 +1,29 @@
+// An exception of a started process, whole, on its way to another one.
+#pragma once
+
+#include <shoal/runtime/failure.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace shoal {
+
+/// An exception, those nested in it, and where it was thrown. A plain, encodable value.
+struct RaisedException {
+  std::vector<ExceptionSummary> chain;  // outermost first, never empty
+  std::vector<CodePlace> frames;        // innermost call first; empty where it was not noted
+  std::int64_t time = 0;                // of the steady clock
+};
+
+/// The exception that is being handled, and those nested in it (std::throw_with_nested), outermost first.
+std::vector<ExceptionSummary> describe_current_exception();
+
+/// The same with its stack, where it has passed traced_call(): for a process that goes on after it.
+RaisedException take_current_exception();
+
+/// What the process that asked for the call throws: a ProcessRaised, as if that one call had been the process's
+/// function.
+std::shared_ptr<const ProcessFailed> make_failure(const ProcessIdentity& who, const RaisedException& raised);
+
+}  // namespace shoal
