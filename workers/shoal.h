@@ -37,6 +37,7 @@
 #include <shoal/workers/data/mnist.h>
 #include <shoal/workers/data/progress.h>
 #include <shoal/workers/data/sampler.h>
+#include <shoal/workers/pool.h>
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/hogwild.h>

@@ -1,0 +1,139 @@
+// Imap: the results of a function over a range, while they come.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <ranges>
+#include <utility>
+#include <vector>
+
+#include <shoal/ipc/error.h>
+#include <shoal/workers/pool/pool_call.h>
+#include <shoal/workers/pool/pool_core.h>
+
+namespace shoal {
+
+struct ImapOptions {
+  std::size_t chunksize = 1;  ///< elements that a worker gets at once
+  std::size_t prefetch = 0;   ///< chunks asked for ahead of the consumer. 0: 16 for each worker
+};
+
+namespace pooling {
+
+enum class Order { kOfInput, kOfCompletion };
+
+/// What Pool::imap and imap_unordered return: a range to be passed over once, by one thread. The input is read as
+/// far as `prefetch` chunks ahead and no further, so it may be endless, and no more results than that are kept. An
+/// element that failed throws when its turn comes, and the others can still be had.
+template <Order kOrder, class F, std::ranges::view View>
+class Imap {
+  using Element = std::ranges::range_value_t<View>;
+  using OneJob = MapJob<Spread::kWhole, F, Element>;
+
+ public:
+  using Result = typename OneJob::Result;
+  static_assert(!std::is_void_v<Result>, "shoal: imap of a function that returns nothing: use map");
+
+  Imap(std::shared_ptr<PoolCore> core, const ImapOptions& options, F function, View input)
+      : core_(std::move(core)),
+        function_(std::move(function)),
+        input_(std::make_unique<View>(std::move(input))),
+        next_(std::ranges::begin(*input_)),
+        chunk_(options.chunksize),
+        ahead_(options.prefetch != 0 ? options.prefetch : 16 * std::size_t(core_->size())) {
+    ask_ahead();
+  }
+  Imap(const Imap&) = delete;
+  Imap(Imap&&) = default;
+  ~Imap() {
+    if (core_)
+      for (const auto& job : asked_) core_->abandon(job);
+  }
+
+  /// The next result; nothing after the last one. Throws as AsyncResult::get.
+  std::optional<Result> next() { return next_until(Deadline::never()); }
+  /// The same; TimeoutError after `timeout`, and the result is not lost.
+  std::optional<Result> next(std::chrono::nanoseconds timeout) { return next_until(Deadline::after(timeout)); }
+
+  class Iterator {
+   public:
+    using value_type = Result;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    Result& operator*() const { return *owner_->current_; }
+    Iterator& operator++() {
+      owner_->current_ = owner_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return !owner_->current_; }
+
+   private:
+    friend class Imap;
+    explicit Iterator(Imap* owner) : owner_(owner) {}
+    Imap* owner_ = nullptr;
+  };
+  Iterator begin() {
+    current_ = next();
+    return Iterator(this);
+  }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  void ask_ahead() {
+    const auto end = std::ranges::end(*input_);
+    while (asked_.size() < ahead_ && next_ != end) {
+      std::vector<Element> elements;
+      for (; elements.size() < chunk_ && next_ != end; ++next_) elements.push_back(*next_);
+      auto job = std::make_shared<OneJob>(function_, std::move(elements), chunk_);
+      asked_.push_back(job);
+      core_->submit(std::move(job), PoolCore::Awaited::kLater);
+    }
+  }
+
+  std::shared_ptr<OneJob> take_done(Deadline deadline) {
+    auto found = asked_.begin();
+    auto ready = [&] {
+      if constexpr (kOrder == Order::kOfInput) return (*found)->done();
+      for (found = asked_.begin(); found != asked_.end(); ++found)
+        if ((*found)->done()) return true;
+      return false;
+    };
+    if (!core_->wait(ready, deadline)) throw TimeoutError("Imap::next: no result was there within the timeout");
+    auto job = std::move(*found);
+    asked_.erase(found);
+    return job;
+  }
+
+  std::optional<Result> next_until(Deadline deadline) {
+    while (taken_ == results_.size()) {
+      if (asked_.empty()) return std::nullopt;
+      const std::shared_ptr<OneJob> job = take_done(deadline);
+      results_.clear();
+      taken_ = 0;
+      ask_ahead();
+      std::lock_guard lock(core_->mutex());
+      if (job->error()) std::rethrow_exception(job->error());
+      results_ = job->take_results();
+    }
+    return std::optional<Result>(std::move(results_[taken_++]));
+  }
+
+  std::shared_ptr<PoolCore> core_;
+  F function_;
+  std::unique_ptr<View> input_;  // does not move when this object does
+  std::ranges::iterator_t<View> next_;
+  std::size_t chunk_, ahead_;
+  std::deque<std::shared_ptr<OneJob>> asked_;
+  std::vector<Result> results_;
+  std::size_t taken_ = 0;
+  std::optional<Result> current_;
+};
+
+}  // namespace pooling
+}  // namespace shoal

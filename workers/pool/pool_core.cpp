@@ -1,0 +1,446 @@
+#include <shoal/workers/pool/pool_core.h>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/cpu_share.h>
+#include <shoal/runtime/init.h>
+#include <shoal/runtime/raised.h>
+#include <shoal/workers/pool/pool_failure.h>
+#include <shoal/workers/pool/pool_keeper.h>
+
+namespace shoal::pooling {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Tasks that a worker may have at once. Many, so that it need not wait for the pool between short ones.
+constexpr std::size_t kDeepest = 256;
+/// As much work as a worker should have in front of it.
+constexpr double kNanosecondsAhead = 300'000;
+constexpr std::uint32_t kResultCapacity = 4096;
+/// How often the dead are looked for while results come in.
+constexpr milliseconds kBetweenLooks{100};
+/// While tasks could be taken back from busy workers: how long the pool waits for results before it does.
+constexpr milliseconds kBeforeTakingBack{1};
+/// Workers that die one after the other before their first task is asked for: then there is no hope for another.
+constexpr int kMostFailedStarts = 3;
+/// Between SIGTERM and SIGKILL, when the pool is terminated.
+constexpr milliseconds kGracePeriod{500};
+
+PoolOptions checked(PoolOptions options) {
+  check_initialized();
+  if (options.processes < 0)
+    throw std::invalid_argument(fmt::format(
+        "PoolOptions::processes is {}: give the number of workers, or 0 for one each CPU", options.processes));
+  if (options.max_tasks_per_child < 0)
+    throw std::invalid_argument(
+        fmt::format("PoolOptions::max_tasks_per_child is {}: give a number of tasks, or 0 for no limit",
+                    options.max_tasks_per_child));
+  if (options.max_retries < 0)
+    throw std::invalid_argument(
+        fmt::format("PoolOptions::max_retries is {}: give how often a lost task is run again", options.max_retries));
+  if (options.processes == 0) options.processes = usable_cpus();
+  options.num_threads = thread_share(options.processes, options.num_threads);
+  return options;
+}
+
+std::exception_ptr stopped_error(const char* why) {
+  return std::make_exception_ptr(PoolStopped(fmt::format("the pool {}: there will be no result", why)));
+}
+
+}  // namespace
+
+PoolCore::PoolCore(const PoolOptions& options, StartWorker start)
+    : options_(checked(options)),
+      start_(std::move(start)),
+      owner_(::getpid()),
+      results_(Ring::create(kResultCapacity, kResultSchema)) {
+  workers_.reserve(std::size_t(options_.processes));
+  for (int i = 0; i < options_.processes; ++i) start_worker();
+}
+
+void PoolCore::check_owner() const {
+  if (owner_ != ::getpid())
+    throw std::invalid_argument(fmt::format(
+        "this pool belongs to process {}, and this one is {}: make a pool of its own here", owner_, ::getpid()));
+}
+
+void PoolCore::start_worker() {
+  WorkerEnds ends{Ring::create(std::uint32_t(kDeepest), kTaskSchema), results_.share(),
+                  SharedPart<ProgressLayout>::create(BlockType::kBytes), ++started_};
+  Process<void> process = start_({.name = fmt::format("{} {}", options_.name, ends.worker),
+                                  .start_method = options_.start_method,
+                                  .grace_period = kGracePeriod,
+                                  .num_threads = options_.num_threads},
+                                 ends);
+  process.start();
+  workers_.push_back(std::make_unique<Worker>(std::move(ends), std::move(process)));
+}
+
+std::vector<int> PoolCore::pids() {
+  Lock lock(mutex_);
+  std::vector<int> result;
+  for (const auto& worker : workers_) result.push_back(worker->process.pid());
+  return result;
+}
+
+// ---------------------------------------------------------------- tasks out
+
+void PoolCore::submit(std::shared_ptr<Job> job, Awaited awaited) {
+  check_owner();
+  Lock lock(mutex_);
+  if (stopped_) std::rethrow_exception(stopped_);
+  if (closed_) throw PoolStopped("the pool was closed: it takes no more tasks");
+  unanswered_ += job->unfinished();
+  jobs_.push_back(std::move(job));
+  // A flood of tasks that nobody waits for yet goes on at full speed.
+  if (!leading_) take_results();
+  give_tasks();
+  if (awaited == Awaited::kNow || kept_ || unanswered_ == 0) return;
+  kept_ = true;
+  lock.unlock();
+  keep_for(shared_from_this());
+}
+
+std::size_t PoolCore::depth() const {
+  if (nanoseconds_ < 1) return 2;  // nothing is known yet
+  return std::clamp<std::size_t>(std::size_t(kNanosecondsAhead / nanoseconds_), 2, kDeepest);
+}
+
+/// The one with the fewest tasks; of several the one that has worked last, whose caches are warm and who may not sleep
+/// yet.
+PoolCore::Worker* PoolCore::free_worker(std::size_t depth) {
+  Worker* best = nullptr;
+  for (const auto& worker : workers_) {
+    if (worker->retiring || worker->given.size() >= depth) continue;
+    if (!best || worker->given.size() < best->given.size() ||
+        (worker->given.size() == best->given.size() && worker->last_answer > best->last_answer))
+      best = worker.get();
+  }
+  return best;
+}
+
+void PoolCore::give_tasks() {
+  const std::size_t depth = this->depth();
+  while (!jobs_.empty()) {
+    if (!jobs_.front()->has_next()) {
+      jobs_.pop_front();
+      continue;
+    }
+    Worker* worker = free_worker(depth);
+    if (!worker) return;
+    const std::shared_ptr<Job> job = jobs_.front();
+    give(*worker, job, job->take_next());
+  }
+}
+
+void PoolCore::give(Worker& worker, const std::shared_ptr<Job>& job, std::size_t task) {
+  const std::uint64_t number = tasks_ + 1;
+  RingStatus status = RingStatus::kDone;
+  try {
+    Encoder message;
+    message.write(TaskHeader{number});
+    names_.write(message, reinterpret_cast<AnyFunction>(job->entry()));
+    names_.write(message, job->function());
+    job->encode_arguments(task, message);
+    status = worker.ends.tasks.put(message, Deadline::now());
+  } catch (...) {
+    // Arguments that cannot cross, or no memory for them: that task's result.
+    --unanswered_;
+    job->fail(task, std::current_exception());
+    return;
+  }
+  if (status != RingStatus::kDone) {
+    // Nobody reads there any more: looked after in a moment. Until then it gets nothing.
+    worker.retiring = true;
+    job->run_again(task);
+    return;
+  }
+  tasks_ = number;
+  worker.given.push_back({number, job, task});
+  ++worker.given_ever;
+  if (options_.max_tasks_per_child == 0 || worker.given_ever < options_.max_tasks_per_child) return;
+  // It ends when it has done these; the next one starts meanwhile.
+  worker.retiring = true;
+  worker.ends.tasks.close();
+  try {
+    start_worker();
+  } catch (const Error&) {
+    // Tried again when that one has ended.
+  }
+}
+
+// ---------------------------------------------------------------- results in
+
+bool PoolCore::take_results() {
+  // As many as fit into the ring at once: whoever waits for one of them is to hear of it.
+  std::uint32_t left = kResultCapacity;
+  for (; left != 0; --left) {
+    Received message;
+    const RingStatus status = results_.get(message, Deadline::now());
+    if (status == RingStatus::kPeersDied) looked_ = {};  // it is time to look
+    if (status != RingStatus::kDone) break;
+    take_result(std::move(message).decoder());
+  }
+  return left != kResultCapacity;
+}
+
+void PoolCore::take_result(Decoder result) {
+  const auto header = result.read<ResultHeader>();
+  const auto found = std::find_if(workers_.begin(), workers_.end(),
+                                  [&](const auto& worker) { return worker->ends.worker == header.worker; });
+  if (found == workers_.end()) return;
+  Worker& worker = **found;
+  const auto given = std::find_if(worker.given.begin(), worker.given.end(),
+                                  [&](const Given& one) { return one.number == header.task; });
+  if (given == worker.given.end()) return;
+  const std::shared_ptr<Job> job = std::move(given->job);
+  const std::size_t task = given->task;
+  worker.given.erase(given);
+  worker.last_answer = ++answers_;
+  failed_starts_ = 0;
+  if (header.nanoseconds_before != 0) {
+    constexpr double kWeight = 1.0 / 16;
+    nanoseconds_ += kWeight * (double(header.nanoseconds_before) - nanoseconds_);
+  }
+  --unanswered_;
+  if (header.raised == 0) return job->succeed(task, result);
+  try {
+    const ProcessIdentity who{worker.process.name(), -1, worker.process.pid(), options_.start_method};
+    const auto failure = make_failure(who, decode<RaisedException>(result));
+    job->fail(task, std::make_exception_ptr(dynamic_cast<const ProcessRaised&>(*failure)));
+  } catch (...) {
+    job->fail(task, std::current_exception());
+  }
+}
+
+// ---------------------------------------------------------------- workers
+
+bool PoolCore::could_take_back() const {
+  const auto any = [&](auto&& is) { return std::any_of(workers_.begin(), workers_.end(), is); };
+  return jobs_.empty() && any([](const auto& worker) { return !worker->retiring && worker->given.empty(); }) &&
+         any([](const auto& worker) { return worker->given.size() >= 2; });
+}
+
+bool PoolCore::take_back_waiting() {
+  if (!could_take_back()) return false;
+  const auto most = std::max_element(workers_.begin(), workers_.end(), [](const auto& one, const auto& other) {
+    return one->given.size() < other->given.size();
+  });
+  Worker& busy = **most;
+  // Half of them, the ones that it would do next: the message is dropped, and written anew for the other one.
+  bool any = false;
+  for (std::size_t wanted = busy.given.size() / 2; wanted != 0; --wanted) {
+    Received message;
+    if (busy.ends.tasks.get(message, Deadline::now()) != RingStatus::kDone) break;
+    const std::uint64_t number = std::move(message).decoder().read<TaskHeader>().task;
+    const auto given =
+        std::find_if(busy.given.begin(), busy.given.end(), [&](const Given& one) { return one.number == number; });
+    if (given == busy.given.end()) continue;
+    given->job->run_again(given->task);
+    jobs_.push_back(given->job);
+    busy.given.erase(given);
+    any = true;
+  }
+  return any;
+}
+
+void PoolCore::look_after_workers() {
+  looked_ = std::chrono::steady_clock::now();
+  std::vector<pollfd> ends;
+  for (const auto& worker : workers_) ends.push_back({worker->process.sentinel(), POLLIN, 0});
+  if (::poll(ends.data(), nfds_t(ends.size()), 0) <= 0) return;
+  std::vector<std::unique_ptr<Worker>> dead;
+  for (std::size_t i = 0; i < ends.size(); ++i)
+    if (ends[i].revents != 0) {
+      workers_[i]->process.join();  // gives back what it had, and makes the results that it sent whole
+      workers_[i]->retiring = true;
+    }
+  // Before anybody is blamed: all that the dead have sent.
+  while (take_results()) continue;
+  for (std::size_t i = 0; i < ends.size(); ++i)
+    if (ends[i].revents != 0) dead.push_back(std::move(workers_[i]));
+  std::erase_if(workers_, [](const auto& worker) { return !worker; });
+  for (const auto& worker : dead) bury(*worker);
+}
+
+void PoolCore::bury(Worker& worker) {
+  std::shared_ptr<const ProcessFailed> failure;
+  try {
+    worker.process.result();
+  } catch (const ProcessRaised& error) {
+    failure = std::make_shared<ProcessRaised>(error);
+  } catch (const ProcessExited& error) {
+    failure = std::make_shared<ProcessExited>(error);
+  }
+  const bool was_ready = worker.ends.progress->ready.load() != 0;
+  const std::uint64_t running = worker.ends.progress->running.load(std::memory_order_acquire);
+  for (const Given& given : worker.given) {
+    if (failure && given.number == running) {
+      lose(given, failure);
+    } else {
+      given.job->run_again(given.task);
+      jobs_.push_front(given.job);
+    }
+  }
+  if (stopped_) return;
+  if (!was_ready && failure) {
+    const bool raised = dynamic_cast<const ProcessRaised*>(failure.get()) != nullptr;
+    if (raised || ++failed_starts_ >= kMostFailedStarts)
+      return stop(
+          std::make_exception_ptr(PoolStopped(fmt::format("the pool's workers cannot start: {}", failure->what()))));
+  }
+  const auto working = std::count_if(workers_.begin(), workers_.end(), [](const auto& one) { return !one->retiring; });
+  if (working >= options_.processes || (closed_ && unanswered_ == 0)) return;
+  try {
+    start_worker();
+  } catch (...) {
+    // No processes or no memory to be had. Those that are left go on.
+    if (working == 0) stop(std::current_exception());
+  }
+}
+
+void PoolCore::lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure) {
+  const int deaths = given.job->count_death(given.task);
+  if (options_.on_worker_death == OnWorkerDeath::retry && deaths <= options_.max_retries) {
+    given.job->run_again(given.task);
+    jobs_.push_front(given.job);
+    return;
+  }
+  --unanswered_;
+  given.job->fail(given.task, std::make_exception_ptr(WorkerDied(failure, deaths)));
+}
+
+// ---------------------------------------------------------------- those that wait
+
+void PoolCore::work(Lock& lock, const std::function<bool()>& ready, Deadline deadline) {
+  for (;;) {
+    const bool some = take_results();
+    give_tasks();
+    if (some && followers_ > 0) led_.notify_all();
+    if (ready() || deadline.passed()) return;
+    if (std::chrono::steady_clock::now() - looked_ > kBetweenLooks) {
+      look_after_workers();
+      continue;
+    }
+    const auto longest = deadline.left(could_take_back() ? kBeforeTakingBack : kBetweenLooks);
+    lock.unlock();
+    const RingStatus status = results_.wait_for_message(Deadline::after(longest));
+    lock.lock();
+    if (status == RingStatus::kTimedOut) take_back_waiting();
+  }
+}
+
+bool PoolCore::wait(const std::function<bool()>& ready, Deadline deadline) {
+  check_owner();
+  Lock lock(mutex_);
+  for (;;) {
+    if (ready()) return true;
+    if (leading_) {
+      if (deadline.passed()) return false;
+      ++followers_;
+      led_.wait_for(lock, deadline.left(kBetweenLooks));
+      --followers_;
+      continue;
+    }
+    leading_ = true;
+    try {
+      work(lock, ready, deadline);
+    } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
+      leading_ = false;
+      led_.notify_all();
+      throw;
+    }
+    leading_ = false;
+    if (followers_ > 0) led_.notify_all();
+    if (!ready() && deadline.passed()) return false;
+  }
+}
+
+bool PoolCore::keep() {
+  Lock lock(mutex_);
+  if (!leading_) {
+    take_results();
+    give_tasks();
+    take_back_waiting();
+    if (std::chrono::steady_clock::now() - looked_ > kBetweenLooks) look_after_workers();
+    give_tasks();
+    if (followers_ > 0) led_.notify_all();
+  }
+  kept_ = unanswered_ > 0;
+  return kept_;
+}
+
+void PoolCore::abandon(const std::shared_ptr<Job>& job) {
+  Lock lock(mutex_);
+  unanswered_ -= job->drop_rest();
+}
+
+// ---------------------------------------------------------------- the end
+
+void PoolCore::close() {
+  Lock lock(mutex_);
+  closed_ = true;
+}
+
+bool PoolCore::join(Deadline deadline) {
+  {
+    Lock lock(mutex_);
+    if (!closed_ && !stopped_)
+      throw std::invalid_argument(
+          "Pool::join: call close() first, or terminate(): a pool that takes tasks does not end");
+  }
+  if (!wait([&] { return unanswered_ == 0; }, deadline)) return false;
+  Lock lock(mutex_);
+  for (const auto& worker : workers_) worker->ends.tasks.close();
+  for (const auto& worker : workers_)
+    while (!worker->process.join(deadline.left(std::chrono::minutes(1))))
+      if (deadline.passed()) return false;
+  workers_.clear();
+  return true;
+}
+
+void PoolCore::stop(const std::exception_ptr& error) {
+  stopped_ = error;
+  // Every task that has no result fails, whether a worker has it or not.
+  auto fail_rest = [&](const std::shared_ptr<Job>& job) {
+    while (job->has_next()) {
+      --unanswered_;
+      job->fail(job->take_next(), error);
+    }
+  };
+  for (const auto& job : jobs_) fail_rest(job);
+  jobs_.clear();
+  for (const auto& worker : workers_) {
+    for (const Given& given : worker->given) {
+      fail_rest(given.job);
+      --unanswered_;
+      given.job->fail(given.task, error);
+    }
+    worker->given.clear();
+    worker->retiring = true;
+  }
+  led_.notify_all();
+}
+
+void PoolCore::terminate() noexcept {
+  std::vector<std::unique_ptr<Worker>> workers;
+  {
+    Lock lock(mutex_);
+    if (!stopped_) stop(stopped_error("was terminated"));
+    workers.swap(workers_);
+  }
+  if (owner_ != ::getpid()) return;
+  for (const auto& worker : workers) worker->process.terminate();
+  for (const auto& worker : workers)
+    if (!worker->process.join(kGracePeriod)) worker->process.kill();
+}
+
+}  // namespace shoal::pooling

@@ -1,0 +1,117 @@
+// What a pool does, whatever the types of its tasks.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <shoal/ipc/deadline.h>
+#include <shoal/runtime/process.h>
+#include <shoal/workers/pool/function_name.h>
+#include <shoal/workers/pool/pool_job.h>
+#include <shoal/workers/pool/pool_options.h>
+#include <shoal/workers/pool/pool_protocol.h>
+
+namespace shoal::pooling {
+
+/// The pool's side of its workers. Whoever waits for a result does the pool's work meanwhile: takes in results, gives
+/// out tasks, looks after the dead. One thread at a time does; the others wait for it. While nobody waits, the keeper
+/// does, a hundred times a second (see pool_keeper.h).
+///
+/// Each worker has a ring of its own, so the pool knows which tasks a worker has, and from ProgressLayout which one it
+/// had begun: that one is lost if it dies, the others are given to others. A task that waits behind a long one, while
+/// another worker has nothing to do, is taken back and given to that one.
+///
+/// Belongs to the process that made it. Threads: any, at once. Workers die with this process.
+class PoolCore : public std::enable_shared_from_this<PoolCore> {
+ public:
+  using StartWorker = std::function<Process<void>(const ProcessOptions& options, const WorkerEnds& ends)>;
+
+  PoolCore(const PoolOptions& options, StartWorker start);
+  PoolCore(const PoolCore&) = delete;
+  ~PoolCore() { terminate(); }
+
+  [[nodiscard]] int size() const { return options_.processes; }
+  [[nodiscard]] std::vector<int> pids();
+
+  /// Whether somebody is going to wait for the job at once.
+  enum class Awaited { kNow, kLater };
+  /// Throws std::invalid_argument, PoolStopped.
+  void submit(std::shared_ptr<Job> job, Awaited awaited);
+  /// Does the pool's work until ready() is true, asked under the mutex. False at the deadline.
+  bool wait(const std::function<bool()>& ready, Deadline deadline);
+  /// The mutex of everything that belongs to jobs.
+  std::mutex& mutex() { return mutex_; }
+  /// For the keeper: does what is to be done now, without waiting for anything. False where the pool needs no keeper
+  /// until the next submit().
+  bool keep();
+  /// Gives up what nobody has begun of it.
+  void abandon(const std::shared_ptr<Job>& job);
+
+  void close();
+  bool join(Deadline deadline);
+  void terminate() noexcept;
+
+ private:
+  struct Given {
+    std::uint64_t number;
+    std::shared_ptr<Job> job;
+    std::size_t task;
+  };
+  struct Worker {
+    Worker(WorkerEnds its, Process<void> its_process) : ends(std::move(its)), process(std::move(its_process)) {}
+    WorkerEnds ends;
+    Process<void> process;
+    std::deque<Given> given;  // not answered yet, in the order of its ring
+    std::int64_t given_ever = 0;
+    std::uint64_t last_answer = 0;
+    bool retiring = false;  // gets no more
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  void check_owner() const;
+  void start_worker();
+  std::size_t depth() const;
+  bool take_results();
+  void take_result(Decoder result);
+  void give_tasks();
+  void give(Worker& worker, const std::shared_ptr<Job>& job, std::size_t task);
+  Worker* free_worker(std::size_t depth);
+  [[nodiscard]] bool could_take_back() const;
+  bool take_back_waiting();
+  void look_after_workers();
+  void bury(Worker& worker);
+  void lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure);
+  void stop(const std::exception_ptr& error);
+  void work(Lock& lock, const std::function<bool()>& ready, Deadline deadline);
+
+  const PoolOptions options_;
+  const StartWorker start_;
+  const pid_t owner_;
+
+  std::mutex mutex_;  // of everything below
+  std::condition_variable led_;
+  bool leading_ = false;
+  int followers_ = 0;
+  Ring results_;
+  FunctionNames names_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::deque<std::shared_ptr<Job>> jobs_;  // that have tasks to be given out
+  std::uint64_t tasks_ = 0, answers_ = 0;
+  std::size_t unanswered_ = 0;  // tasks that were asked for and have no result
+  std::uint32_t started_ = 0;
+  int failed_starts_ = 0;   // one after the other
+  double nanoseconds_ = 0;  // that a task takes, lately
+  std::chrono::steady_clock::time_point looked_;
+  bool closed_ = false, kept_ = false;
+  std::exception_ptr stopped_;
+};
+
+}  // namespace shoal::pooling

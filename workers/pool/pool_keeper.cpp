@@ -1,0 +1,82 @@
+#include <shoal/workers/pool/pool_keeper.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <shoal/ipc/service_thread.h>
+#include <shoal/workers/pool/pool_core.h>
+
+namespace shoal::pooling {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenRounds{10};
+
+class Keeper {
+ public:
+  void add(std::weak_ptr<PoolCore> core) {
+    {
+      std::lock_guard lock(mutex_);
+      added_.push_back(std::move(core));
+    }
+    changed_.notify_one();
+  }
+
+  [[noreturn]] void run() {
+    std::vector<std::weak_ptr<PoolCore>> cores;
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        if (cores.empty()) changed_.wait(lock, [&] { return !added_.empty(); });
+        std::move(added_.begin(), added_.end(), std::back_inserter(cores));
+        added_.clear();
+        // Whoever adds one does not want it looked after at once.
+        changed_.wait_for(lock, kBetweenRounds, [] { return false; });
+      }
+      std::erase_if(cores, [](const std::weak_ptr<PoolCore>& weak) {
+        const std::shared_ptr<PoolCore> core = weak.lock();
+        return !core || !keep(*core);
+      });
+    }
+  }
+
+  const pid_t process = ::getpid();
+
+ private:
+  static bool keep(PoolCore& core) noexcept {
+    try {
+      return core.keep();
+    } catch (...) {
+      return true;  // no processes or no memory at the moment; whoever waits is told
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::weak_ptr<PoolCore>> added_;
+};
+
+}  // namespace
+
+void keep_for(const std::shared_ptr<PoolCore>& core) {
+  static std::atomic<Keeper*> keeper{nullptr};
+  Keeper* current = keeper.load();
+  while (!current || current->process != ::getpid()) {
+    // Never deleted: its thread lasts as long as the process. A forked child has none of its parent's.
+    auto* made = new Keeper;
+    if (keeper.compare_exchange_strong(current, made)) {
+      current = made;
+      start_service_thread([made] { made->run(); });
+    } else {
+      delete made;
+    }
+  }
+  current->add(core);
+}
+
+}  // namespace shoal::pooling

@@ -1,0 +1,69 @@
+// What a pool and its workers say to each other.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <shoal/ipc/ring.h>
+#include <shoal/ipc/sync/shared_part.h>
+
+namespace shoal::pooling {
+
+/// Ahead of every task: then the entry's name, the function's name, the arguments.
+struct TaskHeader {
+  std::uint64_t task;  // counts the pool's tasks from 1
+};
+
+/// Ahead of every result: then the values, or a RaisedException.
+struct ResultHeader {
+  std::uint64_t task;
+  std::uint64_t nanoseconds_before;  // that the worker's task before it took, 0 for the first
+  std::uint32_t worker;              // counts the pool's workers, those that replaced others too
+  std::uint32_t raised;              // 1: the task threw
+};
+
+/// In shared memory, one for each worker: how far it is, for the case that it does not come to say so.
+struct ProgressLayout {
+  static constexpr std::uint32_t kMagic = 0x6c6f6f70;  // "pool"
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr const char* kName = "progress of a pool's worker";
+
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::atomic<std::uint64_t> ready;    // 1: its initializer has returned
+  std::atomic<std::uint64_t> running;  // the task that it began last
+};
+
+/// A worker's ends: its own ring of tasks, the pool's ring of results. Each worker has a ring of its own, so that the
+/// pool knows whose each task is, whatever happens to the worker.
+struct WorkerEnds {
+  Ring tasks, results;
+  SharedPart<ProgressLayout> progress;
+  std::uint32_t worker = 0;
+};
+
+inline constexpr std::uint64_t kTaskSchema = schema_hash("shoal::Pool task");
+inline constexpr std::uint64_t kResultSchema = schema_hash("shoal::Pool result");
+
+}  // namespace shoal::pooling
+
+namespace shoal {
+
+template <>
+struct Codec<pooling::WorkerEnds> {
+  static constexpr std::uint64_t schema() { return schema_hash("shoal::pooling::WorkerEnds"); }
+  static void encode(Encoder& encoder, const pooling::WorkerEnds& ends) {
+    encoder.write(encoder.add(ends.tasks.hold()));
+    encoder.write(encoder.add(ends.results.hold()));
+    ends.progress.encode(encoder);
+    encoder.write(ends.worker);
+  }
+  static pooling::WorkerEnds decode(Decoder& decoder) {
+    Ring tasks = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), pooling::kTaskSchema);
+    Ring results = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), pooling::kResultSchema);
+    auto progress = SharedPart<pooling::ProgressLayout>::decode(decoder);
+    return {std::move(tasks), std::move(results), std::move(progress), decoder.read<std::uint32_t>()};
+  }
+};
+
+}  // namespace shoal

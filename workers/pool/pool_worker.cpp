@@ -1,0 +1,69 @@
+#include <shoal/workers/pool/pool_worker.h>
+
+#include <chrono>
+#include <optional>
+
+#include <shoal/ipc/kill_point.h>
+#include <shoal/runtime/crash/traced_call.h>
+#include <shoal/runtime/raised.h>
+#include <shoal/workers/pool/function_name.h>
+
+namespace shoal::pooling {
+namespace {
+
+class Worker {
+ public:
+  explicit Worker(WorkerEnds& ends) : ends_(ends) {}
+
+  /// False where the pool wants no more of it.
+  bool serve_one() {
+    Received message;
+    // Whoever closes the ring or dies has no more tasks for this worker, and nobody to tell.
+    if (ends_.tasks.get(message, Deadline::never()) != RingStatus::kDone) return false;
+    SHOAL_KILL_POINT("pool.worker.took");
+    Decoder task = std::move(message).decoder();
+    const std::uint64_t number = task.read<TaskHeader>().task;
+    // Release: whoever reads it after this process's death sees what the task did before.
+    ends_.progress->running.store(number, std::memory_order_release);
+    SHOAL_KILL_POINT("pool.worker.began");
+    const auto start = std::chrono::steady_clock::now();
+    std::optional<Encoder> result(std::in_place);
+    result->write(ResultHeader{number, took_before_, ends_.worker, 0});
+    bool sent = false;
+    try {
+      traced_call([&] {
+        auto entry = reinterpret_cast<CallEntry>(functions_.read(task));
+        const AnyFunction function = functions_.read(task);
+        entry(function, task, *result);
+        SHOAL_KILL_POINT("pool.worker.called");
+        sent = send(*result);
+      });
+    } catch (...) {
+      const RaisedException raised = take_current_exception();
+      result.emplace();
+      result->write(ResultHeader{number, took_before_, ends_.worker, 1});
+      encode(*result, raised);
+      sent = send(*result);
+    }
+    took_before_ = std::uint64_t(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+    SHOAL_KILL_POINT("pool.worker.answered");
+    return sent;
+  }
+
+ private:
+  bool send(Encoder& result) { return ends_.results.put(result, Deadline::never()) == RingStatus::kDone; }
+
+  WorkerEnds& ends_;
+  FunctionFinder functions_;
+  std::uint64_t took_before_ = 0;
+};
+
+}  // namespace
+
+void serve_pool(WorkerEnds& ends) {
+  ends.progress->ready.store(1);
+  Worker worker(ends);
+  while (worker.serve_one()) continue;
+}
+
+}  // namespace shoal::pooling
