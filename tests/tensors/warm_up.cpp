@@ -1,0 +1,12 @@
+#include <shoal/ipc/descriptor/offers.h>
+#include <shoal/runtime/fork_server_client.h>
+#include <shoal/tensors/cuda/device_ipc.h>
+
+#include "tests/support/guard.h"
+
+// What stays for good: the fork server, the socket from which descriptors are fetched, the collector of device memory.
+void shoal::test::warm_up() {
+  allow_child(start_fork_server());
+  DescriptorOffers::current();
+  DeviceIpc::current();
+}
