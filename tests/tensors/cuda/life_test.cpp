@@ -1,0 +1,301 @@
+// Who keeps a device's memory, who gives it back, and what is left of it at each death.
+#include <ATen/ATen.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/event.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/queue.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/process.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/tensors/cuda/ipc_collect.h>
+#include <signal.h>
+
+#include <string>
+
+#include "tests/support/catch.h"
+#include "tests/support/guard.h"
+#include "tests/tensors/cuda/devices.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+/// Holds what it received until it is killed or told to let go.
+template <class On>
+void hold(Queue<at::Tensor> in, Event holding, Event let_go) {
+  {
+    at::Tensor received = in.get();
+    (void)received.cpu();
+    holding.set();
+    let_go.wait();
+  }
+  ipc_collect();
+}
+
+/// Receives, reads, lets go and gives everything back, dying where it is told.
+template <class On>
+void die_receiving(std::string where, Queue<at::Tensor> in) {
+  if (!where.empty()) kill_at(where.c_str());
+  {
+    at::Tensor received = in.get();
+    (void)received.cpu();
+  }
+  ipc_collect();
+}
+
+template <class On>
+void die_forwarding(std::string where, Queue<at::Tensor> in, Queue<at::Tensor> out) {
+  at::Tensor received = in.get();
+  if (!where.empty()) kill_at(where.c_str());
+  out.put(received);
+  ::raise(SIGKILL);
+}
+
+/// Sends one tensor and stays, unless it dies before.
+template <class On>
+void produce(std::string where, Queue<at::Tensor> out, Event done) {
+  if (!where.empty()) kill_at(where.c_str());
+  {
+    at::Tensor tensor = at::full({100}, 4.0f).to(on<On>().device());
+    out.put(tensor);
+  }
+  done.wait();
+  wait_until_released(std::chrono::seconds(10));
+}
+
+/// The collector thread alone gives it back: nothing here calls ipc_collect().
+bool exports_go() {
+  return eventually([] { return device_ipc_statistics().exports == 0; });
+}
+
+}  // namespace
+
+DEVICE_TEST_CASE("memory is kept while anyone holds it, though the producer's tensor is gone, and not longer") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    const std::size_t before = On::bytes_in_storages();
+    Queue<at::Tensor> queue(4);
+    Event holding, let_go;
+    Process<void> process({.name = "holder"}, hold<On>, queue, holding, let_go);
+    process.start();
+    queue.put(at::full({1000}, 3.0f).to(on<On>().device()));
+    holding.wait();
+    ipc_collect();
+    CHECK(device_ipc_statistics().exports == 1);
+    CHECK(device_ipc_statistics().exported_bytes == 4000);
+    CHECK(device_ipc_statistics().exported_bases == 1);
+    CHECK(On::bytes_in_storages() >= before + 4000);
+    let_go.set();
+    process.result();
+    CHECK(exports_go());
+    CHECK(On::bytes_in_storages() == before);
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a holder killed by SIGKILL gives the memory back, and nobody has to ask for it") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    const std::size_t before = On::bytes_in_storages();
+    Queue<at::Tensor> queue(4);
+    Event holding, let_go;
+    Process<void> process({.name = "holder"}, hold<On>, queue, holding, let_go);
+    process.start();
+    queue.put(at::full({1000}, 3.0f).to(on<On>().device()));
+    holding.wait();
+    ::kill(process.pid(), SIGKILL);  // not through the handle, which would give back what it had when it is reaped
+    CHECK(exports_go());
+    CHECK(On::bytes_in_storages() == before);
+    process.join();
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a receiver that dies at any marked point gives the memory back") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  for (const char* where : {"", "device.import.before_open", "device.import.opened", "device.release.closed",
+                            "device.release.before_drop"}) {
+    INFO("killed at " << where);
+    Queue<at::Tensor> queue(4);
+    Process<void> process({.name = "receiver"}, die_receiving<On>, std::string(where), queue);
+    process.start();
+    queue.put(at::full({100}, 3.0f).to(on<On>().device()));
+    process.join();
+    CHECK(process.exitcode() == (*where ? -SIGKILL : 0));
+    CHECK(exports_go());
+    CHECK(nothing_left<On>());
+  }
+}
+
+DEVICE_TEST_CASE("a forwarder's death before or after sending: the message is whole, or the memory comes back") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  for (const char* where : {"", "device.export.in_message"}) {
+    INFO("killed at " << where);
+    Queue<at::Tensor> to_forwarder(4), from_forwarder(4);
+    Process<void> process({.name = "forwarder"}, die_forwarding<On>, std::string(where), to_forwarder, from_forwarder);
+    process.start();
+    to_forwarder.put(at::full({100}, 3.0f).to(on<On>().device()));
+    process.join();
+    CHECK(process.exitcode() == -SIGKILL);
+    if (*where) {
+      CHECK(exports_go());
+      CHECK(from_forwarder.empty());
+    } else {
+      ipc_collect();
+      CHECK(device_ipc_statistics().exports == 1);  // the message has it
+      CHECK(from_forwarder.get().cpu().equal(at::full({100}, 3.0f)));
+      CHECK(exports_go());
+    }
+    CHECK(nothing_left<On>());
+  }
+}
+
+DEVICE_TEST_CASE("a producer's death at any marked point of sending leaves no message, or one that says so") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  for (const char* where : {"device.export.made", "device.export.in_message"}) {
+    INFO("killed at " << where);
+    Queue<at::Tensor> queue(4);
+    Process<void> process({.name = "producer"}, produce<On>, std::string(where), queue, Event());
+    process.start();
+    process.join();
+    CHECK(process.exitcode() == -SIGKILL);
+    CHECK(queue.empty());
+  }
+  {
+    Queue<at::Tensor> queue(4);
+    Process<void> process({.name = "producer"}, produce<On>, std::string(), queue, Event());
+    process.start();
+    CHECK(eventually([&] { return queue.qsize() == 1; }));
+    process.kill();
+    process.join();
+    CHECK_THROWS_AS(queue.get(), PeerDied);
+    CHECK(queue.empty());
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a producer that dies while it gives back leaves nothing behind") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    Queue<at::Tensor> queue(4);
+    Event done;
+    Process<void> process({.name = "producer"}, produce<On>, std::string("device.collect.before_drop"), queue, done);
+    process.start();
+    CHECK(queue.get().cpu().equal(at::full({100}, 4.0f)));
+    done.set();
+    ipc_collect();
+    process.join();
+    CHECK(process.exitcode() == -SIGKILL);
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a producer's death is an error by name at the next use, and letting go is none") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    Queue<at::Tensor> queue(4);
+    Process<void> process({.name = "producer"}, produce<On>, std::string(), queue, Event());
+    process.start();
+    at::Tensor received = queue.get();
+    CHECK(received.cpu().equal(at::full({100}, 4.0f)));
+    CHECK_NOTHROW(check_owner_alive(received));
+    const std::string pid = std::to_string(process.pid());
+    ::kill(process.pid(), SIGKILL);
+    process.join();
+    CHECK_THROWS_AS(check_owner_alive(received), PeerDied);
+    CHECK_THROWS_WITH(check_owner_alive(received), ContainsSubstring("cpu()"));
+    CHECK_THROWS_AS(queue.put(received), PeerDied);
+    CHECK(queue.empty());
+    CHECK_NOTHROW(check_owner_alive(at::ones({2})));
+    CHECK_NOTHROW(check_owner_alive(at::Tensor()));
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a process that waits until its tensors are released may end") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    Queue<at::Tensor> queue(4);
+    Event done;
+    Process<void> process({.name = "producer"}, produce<On>, std::string(), queue, done);
+    process.start();
+    at::Tensor received = queue.get();
+    done.set();
+    CHECK(received.cpu().equal(at::full({100}, 4.0f)));
+    CHECK_FALSE(process.join(std::chrono::milliseconds(200)));  // it is still waiting
+    received = at::Tensor();
+    process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("an opening that nobody uses is closed by itself, and at once by ipc_collect") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    Queue<at::Tensor> queue(4);
+    Event done;
+    Process<void> process({.name = "producer"}, produce<On>, std::string(), queue, done);
+    process.start();
+    at::Tensor received = queue.get();
+    queue.put(received);
+    CHECK(device_ipc_statistics().open_bases == 1);
+    received = at::Tensor();
+    received = queue.get();
+    (void)received.cpu();
+    queue.put(received);
+    received = at::Tensor();
+    CHECK(eventually([] { return device_ipc_statistics().open_bases == 0; }));
+    received = queue.get();
+    (void)received.cpu();
+    received = at::Tensor();
+    CHECK(eventually([] {
+      ipc_collect();
+      return device_ipc_statistics().imports == 0;
+    }));
+    CHECK(device_ipc_statistics().open_bases == 0);
+    done.set();
+    process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("storm: receivers killed at random times leave no memory, and the producer goes on") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  const std::size_t before = On::bytes_in_storages();
+  for (int round = 0; round < 5 * test_scale(); ++round) {
+    Queue<at::Tensor> queue(16);
+    auto receive = +[](Queue<at::Tensor> in) {
+      std::vector<at::Tensor> kept;
+      for (;;) {
+        kept.push_back(in.get());
+        if (kept.size() > 4) kept.erase(kept.begin());
+      }
+    };
+    Process<void> one({.name = "one"}, receive, queue), two({.name = "two"}, receive, queue);
+    one.start();
+    two.start();
+    for (int i = 0; i < 50 + 13 * round; ++i) {
+      queue.put(at::full({100}, float(i)).to(on<On>().device()));
+      if (i == 20 + 7 * round) one.kill();
+    }
+    two.kill();
+    one.join();
+    two.join();
+    while (queue.try_get()) {
+    }
+    CHECK(exports_go());
+    CHECK(On::bytes_in_storages() == before);
+    CHECK(nothing_left<On>());
+  }
+}

@@ -1,0 +1,208 @@
+// The order of a sender's stream, a receiver's, and what a receiver still does when it lets go.
+#include <ATen/ATen.h>
+#include <shoal/ipc/event.h>
+#include <shoal/ipc/queue.h>
+#include <shoal/runtime/process.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/tensors/cuda/events.h>
+#include <shoal/tensors/cuda/ipc_collect.h>
+
+#include "tests/support/catch.h"
+#include "tests/tensors/cuda/devices.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+/// Queues a copy of what it received at once, says so when its stream has nothing to do but to wait, and returns the
+/// copy.
+template <class On>
+at::Tensor copy_at_once(Queue<at::Tensor> in, Event queued) {
+  at::Tensor received = in.get();
+  at::Tensor copy = received.clone();
+  On::settle(c10::impl::VirtualGuardImpl(On::kType).getStream(received.device()));
+  queued.set();
+  return copy.cpu();
+}
+
+/// Receives, sends on the same tensor after it queued work on it, and is there until told.
+template <class On>
+void add_and_send_on(Queue<at::Tensor> in, Queue<at::Tensor> out, Event done) {
+  at::Tensor received = in.get();
+  OnStream stream(new_stream<On>());
+  received.add_(10);
+  out.put(received);
+  done.wait();
+}
+
+}  // namespace
+
+DEVICE_TEST_CASE("a receiver that reads at once gets what the sender's stream wrote before it sent") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    at::Tensor tensor = at::zeros({1000}, at::kFloat).to(on<On>().device());
+    Queue<at::Tensor> queue(4);
+    Event queued;
+    Process<at::Tensor> process({.name = "receiver"}, copy_at_once<On>, queue, queued);
+    process.start();
+    auto gate = On::close_gate();
+    tensor.fill_(7);  // waits behind the gate
+    queue.put(tensor);
+    queued.wait();  // the receiver has the tensor and has queued its copy
+    gate.reset();
+    CHECK(process.result().equal(at::full({1000}, 7.0f)));
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("what is written after sending may come late: the receiver waits for no more than it has to") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    at::Tensor tensor = at::ones({10}, at::kFloat).to(on<On>().device());
+    at::Tensor other = at::ones({10}, at::kFloat).to(on<On>().device());
+    Queue<at::Tensor> queue(4);
+    queue.put(tensor);
+    auto gate = On::close_gate();
+    Process<at::Tensor> process({.name = "receiver"}, copy_at_once<On>, queue, Event());
+    process.start();
+    CHECK(process.result().equal(at::ones({10})));  // with the gate closed
+    gate.reset();
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("streams of one process are ordered, too, when it sends to itself") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    at::Tensor tensor = at::zeros({10}, at::kFloat).to(on<On>().device());
+    Queue<at::Tensor> queue(4);
+    auto gate = On::close_gate();
+    tensor.fill_(5);
+    queue.put(tensor);
+    const c10::Stream stream = new_stream<On>();
+    at::Tensor copy;
+    {
+      OnStream current(stream);
+      copy = queue.get().clone();
+      On::settle(stream);
+    }
+    gate.reset();
+    OnStream current(stream);
+    CHECK(copy.cpu().equal(at::full({10}, 5.0f)));
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a tensor is sent on to a third process, which waits for the second one's work") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    at::Tensor tensor = at::ones({10}, at::kFloat).to(on<On>().device());
+    Queue<at::Tensor> first(4), second(4);
+    Event queued, done;
+    Process<void> forwarder({.name = "forwarder"}, add_and_send_on<On>, first, second, done);
+    Process<at::Tensor> third({.name = "third"}, copy_at_once<On>, second, queued);
+    forwarder.start();
+    third.start();
+    auto gate = On::close_gate();
+    tensor.fill_(1);
+    first.put(tensor);
+    queued.wait();
+    gate.reset();
+    CHECK(third.result().equal(at::full({10}, 11.0f)));
+    CHECK(tensor.cpu().equal(at::full({10}, 11.0f)));  // one memory for all three
+    CHECK(device_ipc_statistics().exports == 1);       // the second one's is this one's
+    done.set();
+    forwarder.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("live events are bounded, however many messages wait and streams send") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    constexpr int kMessages = 300;
+    Queue<at::Tensor> queue(kMessages);
+    std::vector<c10::Stream> streams;
+    for (int i = 0; i < 4; ++i) streams.push_back(new_stream<On>());
+    at::Tensor tensor = at::zeros({kMessages}, at::kFloat).to(on<On>().device());
+    for (int i = 0; i < kMessages; ++i) {
+      OnStream stream(streams[std::size_t(i) % streams.size()]);
+      at::Tensor slice = tensor.slice(0, i, i + 1);
+      slice.fill_(double(i));
+      queue.put(slice);
+      CHECK(device_ipc_statistics().events <= SentEvents::kMostEvents);
+    }
+    CHECK(device_ipc_statistics().events == SentEvents::kMostEvents);
+    // A stream that none of the events was recorded on: it is synchronized instead.
+    OnStream stream(new_stream<On>());
+    for (int i = 0; i < kMessages; ++i) {
+      at::Tensor received = queue.get();
+      CHECK(received.cpu().template item<float>() == float(i));
+      queue.put(received);
+    }
+    CHECK(device_ipc_statistics().events == SentEvents::kMostEvents);
+    for (int i = 0; i < kMessages; ++i) CHECK(queue.get().cpu().template item<float>() == float(i));
+    ipc_collect();
+    CHECK(device_ipc_statistics().events == 0);
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("the tensors of one message share an event") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    Queue<std::vector<at::Tensor>> queue(4);
+    std::vector<at::Tensor> tensors;
+    for (int i = 0; i < 100; ++i) tensors.push_back(at::ones({4}).to(on<On>().device()));
+    ipc_collect();
+    queue.put(tensors);
+    CHECK(device_ipc_statistics().events == 1);
+    CHECK(queue.get().size() == 100);
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("memory that a receiver's stream still reads is not given back, though its tensor is gone") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    Queue<at::Tensor> queue(4);
+    Event queued, go_on;
+    Process<at::Tensor> process(
+        {.name = "receiver"},
+        +[](Queue<at::Tensor> in, Event queued, Event go_on) {
+          auto gate = On::close_gate();
+          at::Tensor copy;
+          {
+            at::Tensor received = in.get();
+            copy = received.clone();  // behind the gate
+          }
+          ipc_collect();
+          queued.set();
+          go_on.wait();
+          gate.reset();
+          return copy.cpu();
+        },
+        queue, queued, go_on);
+    process.start();
+    const std::size_t before = On::bytes_in_storages();
+    queue.put(at::full({1000}, 3.0f).to(on<On>().device()));
+    queued.wait();
+    ipc_collect();
+    ipc_collect();
+    CHECK(device_ipc_statistics().exports == 1);
+    CHECK(On::bytes_in_storages() >= before + 4000);
+    go_on.set();
+    CHECK(process.result().equal(at::full({1000}, 3.0f)));
+    CHECK(wait_until_released(std::chrono::seconds(10)));
+    CHECK(On::bytes_in_storages() == before);
+  }
+  CHECK(nothing_left<On>());
+}
