@@ -104,6 +104,7 @@ c10::Storage Exports::find(BlockOffset block) const {
 }
 
 bool Exports::collect(HolderCheck& holders) {
+  std::lock_guard one_at_a_time(collecting_);
   std::vector<Export> gone;  // given up outside the lock: freeing memory runs code of others
   std::lock_guard lock(mutex_);
   for (auto each = by_storage_.begin(); each != by_storage_.end();) {

@@ -35,7 +35,8 @@ class Exports {
   /// The storage of an export that came back to its maker; null where it is none (any more).
   c10::Storage find(BlockOffset block) const;
 
-  /// Lets go of those that nobody holds any more; looks at the holders of the others. True where some are left.
+  /// Lets go of those that nobody holds any more; looks at the holders of the others. True where some are left. On
+  /// return the memory of all others is free, whichever thread found them.
   bool collect(HolderCheck& holders);
 
   struct Counts {
@@ -60,6 +61,7 @@ class Exports {
   Export make(const c10::Storage& storage);
   static DeviceHolds holds_of(const Export& exported);
 
+  std::recursive_mutex collecting_;  // recursive: what frees the memory may be code of the user's
   mutable std::mutex mutex_;
   std::unordered_map<const c10::StorageImpl*, Export> by_storage_;
   std::unordered_map<std::uint64_t, const c10::StorageImpl*> by_block_;

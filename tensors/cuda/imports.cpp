@@ -127,7 +127,13 @@ c10::Storage Imports::open(DeviceHolds holds) {
   auto import = std::make_unique<Import>(Import{std::move(holds), nullptr, producer, device});
   const std::uint64_t block = import->holds.block.block().value;
 
+  std::vector<DeviceHolds> given_up;  // outside the lock
   std::lock_guard lock(mutex_);
+  // Who receives faster than the collector looks clears up behind itself.
+  for (int i = 0; i < 2 && !let_go_.empty() && is_done(let_go_.front()); ++i) {
+    given_up.push_back(finish(*let_go_.front().import));
+    let_go_.pop_front();
+  }
   auto& known = by_block_.try_emplace(block, nullptr, c10::weak_intrusive_ptr<c10::StorageImpl>(storage)).first->second;
   if (known.first)
     if (auto alive = known.second.lock()) return c10::Storage(std::move(alive));
@@ -179,33 +185,46 @@ void Imports::let_go(std::unique_ptr<Import> import) noexcept {
     // The device is broken or its driver shutting down: nothing uses the memory any more.
   }
   {
+    DeviceHolds given_up;  // outside the lock
     std::lock_guard lock(mutex_);
     auto known = by_block_.find(import->holds.block.block().value);
     if (known != by_block_.end() && known->second.first == import.get()) by_block_.erase(known);
-    let_go_.push_back({std::move(import), event});
+    if (event)
+      let_go_.push_back({std::move(import), event});
+    else
+      given_up = finish(*import);
   }
   DeviceIpc::current().wake();
 }
 
+/// Its memory is in use no more. Returns what is to be given up.
+DeviceHolds Imports::finish(Import& import) {
+  SHOAL_KILL_POINT("device.release.before_drop");
+  --alive_;
+  OpenBase& base = *import.base;
+  if (--base.users != 0) return std::move(import.holds);
+  base.looked_at_unused = 0;
+  base.keep(std::move(import.holds));
+  return {};
+}
+
+bool Imports::is_done(const LetGo& each) {
+  c10::impl::VirtualGuardImpl guard(each.import->device.type());
+  try {
+    if (!guard.queryEvent(each.event)) return false;
+  } catch (...) {
+    // As in let_go.
+  }
+  guard.destroyEvent(each.event, each.import->device.index());
+  return true;
+}
+
 bool Imports::collect(Unused unused) {
+  std::vector<DeviceHolds> given_up;  // outside the lock
   std::lock_guard lock(mutex_);
   std::erase_if(let_go_, [&](LetGo& each) {
-    Import& import = *each.import;
-    if (each.event) {
-      c10::impl::VirtualGuardImpl guard(import.device.type());
-      try {
-        if (!guard.queryEvent(each.event)) return false;
-      } catch (...) {
-        // As in let_go.
-      }
-      guard.destroyEvent(each.event, import.device.index());
-    }
-    --alive_;
-    if (--import.base->users == 0) {
-      import.base->looked_at_unused = 0;
-      import.base->keep(std::move(import.holds));
-    }
-    SHOAL_KILL_POINT("device.release.before_drop");
+    if (!is_done(each)) return false;
+    given_up.push_back(finish(*each.import));
     return true;
   });
   // Under the lock: a base must not be opened again before it is closed.
@@ -213,9 +232,8 @@ bool Imports::collect(Unused unused) {
     OpenBase& base = *entry.second;
     return base.users == 0 && (unused == Unused::kClose || base.looked_at_unused++ >= 2);
   });
-  for (const LetGo& each : let_go_)
-    if (each.event) return true;
-  return std::any_of(bases_.begin(), bases_.end(), [](const auto& entry) { return entry.second->users == 0; });
+  return !let_go_.empty() ||
+         std::any_of(bases_.begin(), bases_.end(), [](const auto& entry) { return entry.second->users == 0; });
 }
 
 Imports::Counts Imports::counts() const {

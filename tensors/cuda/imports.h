@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -58,12 +59,14 @@ class Imports {
 
   static void release(void* import);  // the storages' deleter
   void let_go(std::unique_ptr<Import> import) noexcept;
+  DeviceHolds finish(Import& import);
+  static bool is_done(const LetGo& each);
   std::shared_ptr<OpenBase> base_for(const DeviceExportLayout& layout, const DeviceHolds& holds, c10::Device device);
 
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::pair<const Import*, c10::weak_intrusive_ptr<c10::StorageImpl>>> by_block_;
   std::map<BaseKey, std::shared_ptr<OpenBase>> bases_;
-  std::vector<LetGo> let_go_;
+  std::deque<LetGo> let_go_;
   std::size_t openings_ = 0, alive_ = 0;
 };
 

@@ -38,7 +38,7 @@ struct Openings {
   std::uint64_t openings, open_bases, imports;
 };
 
-/// Receives that many tensors, one message each, the first of which it keeps to the end; and returns what it opened.
+/// Receives that many tensors, one message each, keeps all or none, and returns what it opened.
 Openings receive(Queue<at::Tensor> in, int count, bool keep_all) {
   const std::size_t before = device_ipc_statistics().openings;
   std::vector<at::Tensor> kept;
@@ -46,7 +46,7 @@ Openings receive(Queue<at::Tensor> in, int count, bool keep_all) {
     at::Tensor received = in.get();
     if (received.numel() != 1 || received.cpu().item<float>() != float(i))
       throw std::runtime_error("tensor " + std::to_string(i) + " is another one");
-    if (keep_all || kept.empty()) kept.push_back(std::move(received));
+    if (keep_all) kept.push_back(std::move(received));
   }
   const DeviceIpcStatistics now = device_ipc_statistics();
   return {now.openings - before, now.open_bases, now.imports};
@@ -113,9 +113,11 @@ DEVICE_TEST_CASE("10,000 slices of one storage are one opening, kept or let go o
     process.start();
     for (int i = 0; i < kSlices; ++i) queue.put(tensor.slice(0, i, i + 1));
     const Openings seen = process.result();
-    CHECK(seen.openings == 1);
+    // Unused for two tenths of a second an opening is closed: on a machine that is so busy it may be opened again.
+    CHECK(seen.openings >= 1);
+    CHECK(seen.openings <= (keep_all ? 1 : 10));
     CHECK(seen.open_bases == 1);
-    CHECK(seen.imports == 1);  // one storage, as at the sender
+    CHECK(seen.imports <= (keep_all ? 1 : 4));  // one storage, as at the sender; or some whose work is not done yet
   }
   CHECK(nothing_left<On>());
 }

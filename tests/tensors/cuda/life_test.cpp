@@ -65,8 +65,9 @@ void produce(std::string where, Queue<at::Tensor> out, Event done) {
 }
 
 /// The collector thread alone gives it back: nothing here calls ipc_collect().
-bool exports_go() {
-  return eventually([] { return device_ipc_statistics().exports == 0; });
+template <class On>
+bool exports_go(std::size_t bytes_before) {
+  return eventually([&] { return device_ipc_statistics().exports == 0 && On::bytes_in_storages() == bytes_before; });
 }
 
 }  // namespace
@@ -89,8 +90,7 @@ DEVICE_TEST_CASE("memory is kept while anyone holds it, though the producer's te
     CHECK(On::bytes_in_storages() >= before + 4000);
     let_go.set();
     process.result();
-    CHECK(exports_go());
-    CHECK(On::bytes_in_storages() == before);
+    CHECK(exports_go<On>(before));
   }
   CHECK(nothing_left<On>());
 }
@@ -107,8 +107,7 @@ DEVICE_TEST_CASE("a holder killed by SIGKILL gives the memory back, and nobody h
     queue.put(at::full({1000}, 3.0f).to(on<On>().device()));
     holding.wait();
     ::kill(process.pid(), SIGKILL);  // not through the handle, which would give back what it had when it is reaped
-    CHECK(exports_go());
-    CHECK(On::bytes_in_storages() == before);
+    CHECK(exports_go<On>(before));
     process.join();
   }
   CHECK(nothing_left<On>());
@@ -120,13 +119,14 @@ DEVICE_TEST_CASE("a receiver that dies at any marked point gives the memory back
   for (const char* where : {"", "device.import.before_open", "device.import.opened", "device.release.closed",
                             "device.release.before_drop"}) {
     INFO("killed at " << where);
+    const std::size_t before = On::bytes_in_storages();
     Queue<at::Tensor> queue(4);
     Process<void> process({.name = "receiver"}, die_receiving<On>, std::string(where), queue);
     process.start();
     queue.put(at::full({100}, 3.0f).to(on<On>().device()));
+    CHECK(exports_go<On>(before));  // before the process is reaped, which would give back what it had
     process.join();
     CHECK(process.exitcode() == (*where ? -SIGKILL : 0));
-    CHECK(exports_go());
     CHECK(nothing_left<On>());
   }
 }
@@ -136,20 +136,21 @@ DEVICE_TEST_CASE("a forwarder's death before or after sending: the message is wh
   if (skipped<On>()) return;
   for (const char* where : {"", "device.export.in_message"}) {
     INFO("killed at " << where);
+    const std::size_t before = On::bytes_in_storages();
     Queue<at::Tensor> to_forwarder(4), from_forwarder(4);
     Process<void> process({.name = "forwarder"}, die_forwarding<On>, std::string(where), to_forwarder, from_forwarder);
     process.start();
     to_forwarder.put(at::full({100}, 3.0f).to(on<On>().device()));
+    if (*where) CHECK(exports_go<On>(before));
     process.join();
     CHECK(process.exitcode() == -SIGKILL);
     if (*where) {
-      CHECK(exports_go());
       CHECK(from_forwarder.empty());
     } else {
       ipc_collect();
       CHECK(device_ipc_statistics().exports == 1);  // the message has it
       CHECK(from_forwarder.get().cpu().equal(at::full({100}, 3.0f)));
-      CHECK(exports_go());
+      CHECK(exports_go<On>(before));
     }
     CHECK(nothing_left<On>());
   }
@@ -294,8 +295,7 @@ DEVICE_TEST_CASE("storm: receivers killed at random times leave no memory, and t
     two.join();
     while (queue.try_get()) {
     }
-    CHECK(exports_go());
-    CHECK(On::bytes_in_storages() == before);
+    CHECK(exports_go<On>(before));
     CHECK(nothing_left<On>());
   }
 }

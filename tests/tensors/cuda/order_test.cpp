@@ -29,8 +29,8 @@ at::Tensor copy_at_once(Queue<at::Tensor> in, Event queued) {
 /// Receives, sends on the same tensor after it queued work on it, and is there until told.
 template <class On>
 void add_and_send_on(Queue<at::Tensor> in, Queue<at::Tensor> out, Event done) {
-  at::Tensor received = in.get();
   OnStream stream(new_stream<On>());
+  at::Tensor received = in.get();
   received.add_(10);
   out.put(received);
   done.wait();
@@ -139,7 +139,17 @@ DEVICE_TEST_CASE("live events are bounded, however many messages wait and stream
       CHECK(device_ipc_statistics().events <= SentEvents::kMostEvents);
     }
     CHECK(device_ipc_statistics().events == SentEvents::kMostEvents);
-    // A stream that none of the events was recorded on: it is synchronized instead.
+    {
+      // A stream that none of the events was recorded on: it is synchronized instead.
+      const c10::Stream stream = new_stream<On>();
+      OnStream current(stream);
+      Queue<at::Tensor> more(1);
+      at::Tensor other = at::zeros({1'000'000}, at::kFloat).to(on<On>().device());
+      for (int i = 0; i < 50; ++i) other.add_(1);
+      more.put(other);
+      CHECK(c10::impl::VirtualGuardImpl(On::kType).queryStream(stream));
+      CHECK(more.get().cpu().equal(at::full({1'000'000}, 50.0f)));
+    }
     OnStream stream(new_stream<On>());
     for (int i = 0; i < kMessages; ++i) {
       at::Tensor received = queue.get();
