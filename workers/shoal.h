@@ -36,6 +36,7 @@
 #include <shoal/workers/data/dataset.h>
 #include <shoal/workers/data/mnist.h>
 #include <shoal/workers/data/progress.h>
+#include <shoal/workers/data/sample_random.h>
 #include <shoal/workers/data/sampler.h>
 #include <shoal/workers/pool.h>
 #include <shoal/workers/train/communicator.h>
