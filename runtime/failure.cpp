@@ -24,6 +24,8 @@ const char* describe(ChildPhase phase, StartMethod method) {
       return "";
     case ChildPhase::kReturned:
       return " after its function had ended";
+    case ChildPhase::kProgram:
+      return "";
   }
   return "";
 }

@@ -6,6 +6,7 @@
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/lifeline.h>
+#include <shoal/runtime/member.h>
 #include <shoal/runtime/parent_death.h>
 #include <shoal/runtime/process_title.h>
 #include <shoal/runtime/start_ticket.h>
@@ -35,12 +36,13 @@ std::atomic<bool> initialized{false};
 void init(int argc, char** argv) {
   if (argc > 0) note_program_name(argv[0]);
   initialized = true;
-  if (argc < 2) return;
   try {
-    if (auto ticket = StartTicket::from_argument(argv[1])) {
+    auto ticket = argc > 1 ? StartTicket::from_argument(argv[1]) : std::nullopt;
+    if (ticket) {
       note_title_place(argv[1]);
       run_started(*ticket);
     }
+    if (auto member = MemberTicket::take()) join_as_member(*member);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "shoal: a started process (pid %d) cannot join its session: %s\n", int(::getpid()),
                  error.what());

@@ -1,19 +1,159 @@
 // shoal run: starts a program as several ranks.
+#include <fmt/format.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/command/launch.h>
+#include <shoal/runtime/command/one_host.h>
 #include <shoal/runtime/command/subcommand.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace shoal::command {
+namespace {
 
-void add_run(CLI::App& shoal, Action& action) {
+/// As they were written.
+struct Texts {
+  std::string ranks = "1", nodes = "1", redirects = "0", tee = "0", binding = "none", conf, shown, backend = "c10d";
+  bool no_python = false;
+};
+
+/// --nproc_per_node is --nproc-per-node too, as with torchrun, but not shown in the help.
+std::string spellings(const std::string& name) {
+  std::string other = name;
+  for (std::size_t i = 2; i < other.size(); ++i)
+    if (other[i] == '-') other[i] = '_';
+  return name + "," + other;
+}
+
+/// The file that a shell would execute for this name.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    if (::access(name.c_str(), X_OK) != 0)
+      throw std::invalid_argument(fmt::format("{} is no program that can be executed: {}", name, ::strerror(errno)));
+    return name;
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+  }
+  throw std::invalid_argument(
+      fmt::format("{} is no program in PATH{}", name, ::access(name.c_str(), X_OK) == 0 ? ": write ./" + name : ""));
+}
+
+void check(RunOptions& options, const Texts& texts) {
+  options.ranks = parse_ranks(texts.ranks);
+  options.nodes = parse_nodes(texts.nodes);
+  options.redirects = StreamChoice(texts.redirects, "--redirects");
+  options.tee = StreamChoice(texts.tee, "--tee");
+  options.binding = parse_binding(texts.binding);
+  options.rendezvous_conf = parse_conf(texts.conf);
+  options.shown = parse_list(texts.shown, "--local-ranks-filter");
+  if (texts.backend != "c10d" && texts.backend != "static")
+    throw std::invalid_argument(fmt::format("--rdzv-backend {}: there is c10d only", texts.backend));
+  if (options.max_restarts < 0)
+    throw std::invalid_argument(fmt::format("--max-restarts {}: give 0 or more", options.max_restarts));
+  if (!(options.shutdown_timeout >= 0))
+    throw std::invalid_argument(
+        fmt::format("--shutdown-timeout {}: give seconds, 0 or more", options.shutdown_timeout));
+  if (!(options.monitor_interval > 0))
+    throw std::invalid_argument(
+        fmt::format("--monitor-interval {}: give seconds, more than 0", options.monitor_interval));
+  if (options.standalone && options.nodes.most > 1)
+    throw std::invalid_argument(fmt::format("--standalone is for one host, and --nnodes {} for more", texts.nodes));
+  if (options.node_rank >= options.nodes.most)
+    throw std::invalid_argument(fmt::format("--node-rank {}: with --nnodes {} it is from 0 to {}", options.node_rank,
+                                            texts.nodes, options.nodes.most - 1));
+  if (options.master_port < 0 || options.master_port > 65535)
+    throw std::invalid_argument(fmt::format("--master-port {}: give a port from 1 to 65535", options.master_port));
+}
+
+int run_program(RunOptions options) {
+  const std::string path = find_program(options.program.front());
+  const RunMark mark;
+  if (options.run_id.empty()) options.run_id = options.is_one_host() ? mark.value().substr(0, 12) : "none";
+  ::signal(SIGPIPE, SIG_IGN);  // a reader of our output that goes away ends no run
+  RunResult result;
+  {
+    RunGuard guard(mark);
+    Session::current().describe_self("shoal run", -1);
+    std::unique_ptr<Rendezvous> rendezvous = std::make_unique<OneHost>(options);
+    result = Launch(std::move(options), path, std::move(rendezvous), mark).run();
+  }
+  if (result.signal != 0) {
+    // As if nobody had been in between: a shell sees what ended this program.
+    ::signal(result.signal, SIG_DFL);
+    ::raise(result.signal);
+  }
+  return result.exit_code;
+}
+
+}  // namespace
+
+void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& program) {
   CLI::App* run = shoal.add_subcommand("run", "starts a program as several ranks, and watches over them");
-  auto program = std::make_shared<std::vector<std::string>>();
-  run->add_option("program", *program, "the program and its arguments, after --")->required();
-  run->callback(
-      [&action, program] { action = [program]() -> int { throw Error("shoal run: not to be had in this build"); }; });
+  run->prefix_command();  // what follows the program's name is the program's
+  auto options = std::make_shared<RunOptions>();
+  auto texts = std::make_shared<Texts>();
+  auto option = [&](const std::string& names, auto& value, const char* help, const char* type, const char* group) {
+    run->add_option(names, value, help)->type_name(type)->group(group);
+  };
+  const char* const ranks = "Ranks";
+  option(spellings("--nproc-per-node"), texts->ranks, "ranks on this host: a number, cpu, gpu or auto (1)", "N", ranks);
+  option("--binding", texts->binding, "CPUs of each rank: none, core, cache or numa (none)", "KIND", ranks);
+  option(spellings("--max-restarts"), options->max_restarts, "how often all ranks are started again when one fails (0)",
+         "N", ranks);
+  option(spellings("--shutdown-timeout"), options->shutdown_timeout, "time between SIGTERM and SIGKILL (30)", "SECONDS",
+         ranks);
+  option("--role", options->role, "what the program is told by ROLE_NAME (default)", "NAME", ranks);
+
+  const char* const hosts = "Several hosts: one launcher on each, with the same options";
+  option("--nnodes", texts->nodes, "number of hosts, or MIN:MAX (1)", "N", hosts);
+  option(spellings("--node-rank"), options->node_rank, "this host's number, if it matters (any)", "N", hosts);
+  option(spellings("--rdzv-endpoint"), options->endpoint, "where the launchers meet: a host of the run, and a port",
+         "HOST:PORT", hosts);
+  option(spellings("--rdzv-id"), options->run_id, "name of the run, the same on all hosts (none)", "ID", hosts);
+  option(spellings("--rdzv-conf"), texts->conf,
+         "join_timeout, last_call_timeout, keep_alive_interval, keep_alive_max_attempt", "K=V,K=V", hosts);
+  option(spellings("--rdzv-backend"), texts->backend, "c10d is the only one", "NAME", hosts);
+  option(spellings("--monitor-interval"), options->monitor_interval,
+         "how often news of other hosts are looked for (0.1)", "SECONDS", hosts);
+  option(spellings("--local-addr"), options->local_addr, "this host, as the others reach it", "HOST", hosts);
+  run->add_flag("--standalone", options->standalone, "one host, which is what --nnodes 1 says too")->group(hosts);
+  option(spellings("--master-addr"), options->master_addr,
+         "MASTER_ADDR of the ranks; with --nnodes, as --rdzv-endpoint", "HOST", hosts);
+  option(spellings("--master-port"), options->master_port, "MASTER_PORT of the ranks", "PORT", hosts);
+
+  const char* const output = "Output";
+  option("-r,--redirects", texts->redirects, "into files, not here: 0 none, 1 output, 2 error, 3 both; or 0:3,1:2",
+         "WHICH", output);
+  option("-t,--tee", texts->tee, "into files as well as here", "WHICH", output);
+  option(spellings("--log-dir"), options->log_dir, "where these files are (/tmp/shoal-run)", "FOLDER", output);
+  option(spellings("--local-ranks-filter"), texts->shown, "show the output of these ranks only, as in 0,2", "RANKS",
+         output);
+  run->add_flag(spellings("--no-python"), texts->no_python, "accepted, since torchrun needs it for programs")
+      ->group("");
+  run->footer(
+      "Ends with 0 when all ranks have; 1 when a rank failed for good; 2 for wrong options; 3 without a rendezvous;\n"
+      "by the signal that ended it. docs/run.md has the variables that ranks get, and the differences from torchrun.");
+
+  run->callback([run, options, texts, &program, &action] {
+    if (const auto unknown = run->remaining(); !unknown.empty())
+      throw std::invalid_argument(fmt::format("run: there is no option {}: see shoal run --help", unknown.front()));
+    options->program = program;
+    if (options->program.empty())
+      throw std::invalid_argument("run: which program? shoal run --nproc-per-node 4 -- ./program ARGUMENTS");
+    check(*options, *texts);
+    action = [options] { return run_program(std::move(*options)); };
+  });
 }
 
 }  // namespace shoal::command

@@ -1,22 +1,30 @@
 // main() of the program shoal.
 #include <shoal/ipc/error.h>
+#include <shoal/runtime/command/help.h>
 #include <shoal/runtime/command/subcommand.h>
 #include <shoal/runtime/init.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 int main(int argc, char** argv) {
   using namespace shoal::command;
   shoal::init(argc, argv);
   CLI::App app("Processes that work together: starts them, and shows what they do.", "shoal");
   app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
+  app.formatter(std::make_shared<Help>());
   Action action;
-  add_run(app, action);
+  std::vector<std::string> arguments(argv + 1, argv + argc), program;
+  add_run(app, action, program);
   try {
-    app.parse(argc, argv);
+    program = split_program(app, arguments);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(arguments);
     return action ? action() : 0;
   } catch (const CLI::Success& success) {  // --help
     return app.exit(success);

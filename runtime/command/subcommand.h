@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace shoal::command {
 
@@ -12,11 +14,17 @@ using Action = std::function<int()>;
 
 /// Exit codes of the program's own. What a subcommand's work ends with is said by that subcommand.
 struct ExitCode {
-  static constexpr int kFailed = 1;  // the world's fault: shoal::Error
-  static constexpr int kUsage = 2;   // the caller's: an unknown option, a bad value
+  static constexpr int kFailed = 1;        // the world's fault: shoal::Error
+  static constexpr int kUsage = 2;         // the caller's: an unknown option, a bad value
+  static constexpr int kNoRendezvous = 3;  // launchers cannot reach each other, or not any more
 };
 
 /// Each adds one subcommand to `shoal`. A new one: a file of its own, its line here, and its line in shoal.cpp.
-void add_run(CLI::App& shoal, Action& action);
+/// `program`: what the command line has after the options of `run`; set before it is parsed.
+void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& program);
+
+/// Takes from the arguments of `shoal` what belongs to another program: all after `--`, or from the first one on that
+/// is neither an option of the subcommand nor an option's value. Nothing for subcommands that start no program.
+std::vector<std::string> split_program(const CLI::App& shoal, std::vector<std::string>& arguments);
 
 }  // namespace shoal::command

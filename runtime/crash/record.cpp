@@ -32,12 +32,13 @@ std::string tail_of(const CrashRecord& record) {
 
 }  // namespace
 
-CrashRecordBlock CrashRecordBlock::create() {
+CrashRecordBlock CrashRecordBlock::create(ChildPhase phase) {
   Hold hold = allocate_shared(sizeof(CrashRecord));
   auto* record = reinterpret_cast<CrashRecord*>(hold.data());
   std::memset(static_cast<void*>(record), 0, offsetof(CrashRecord, frames));
   record->magic = CrashRecord::kMagic;
   record->version = CrashRecord::kVersion;
+  record->phase = phase;
   return CrashRecordBlock(std::move(hold));
 }
 
@@ -48,7 +49,7 @@ CrashReport CrashRecordBlock::read() const {
 CrashReport read_crash_record(const CrashRecord& record) {
   CrashReport report;
   if (record.magic != CrashRecord::kMagic || record.version != CrashRecord::kVersion) return report;
-  report.phase = std::min(record.phase.load(), ChildPhase::kReturned);
+  report.phase = std::min(record.phase.load(), ChildPhase::kProgram);
   report.kind = record.kind.load();
   report.signal = record.signal;
   report.code = record.code;

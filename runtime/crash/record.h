@@ -17,6 +17,7 @@ enum class ChildPhase : std::uint32_t {
   kStarting = 1,    // it is part of the session and reads its arguments
   kInFunction = 2,  // the user's function runs
   kReturned = 3,    // that has returned or thrown
+  kProgram = 4,     // it is a program of its own, of which nobody but itself knows how far it is
 };
 
 enum class CrashKind : std::uint32_t { kNone = 0, kException = 1, kTerminate = 2, kSignal = 3 };
@@ -91,7 +92,7 @@ CrashReport read_crash_record(const CrashRecord& record);
 /// The parent's hold on a record. Made before the start; one thread at a time.
 class CrashRecordBlock {
  public:
-  static CrashRecordBlock create();
+  static CrashRecordBlock create(ChildPhase phase = ChildPhase::kMade);
   HoldRef lend() const { return hold_.share_in_transit(); }
   CrashReport read() const;
 

@@ -1,0 +1,28 @@
+// The signals that a launcher answers.
+#pragma once
+
+#include <shoal/ipc/fd.h>
+#include <signal.h>
+
+#include <optional>
+
+namespace shoal::command {
+
+/// While it exists, SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGTSTP do not act on this process but wait to be read here.
+/// One a process, made while it has one thread. Ranks do not inherit that: exec_program() clears masks.
+class LaunchSignals {
+ public:
+  LaunchSignals();
+  LaunchSignals(const LaunchSignals&) = delete;
+  ~LaunchSignals();
+
+  /// Readable when one has come.
+  int descriptor() const { return signals_.get(); }
+  std::optional<int> next();
+
+ private:
+  Fd signals_;
+  sigset_t before_;
+};
+
+}  // namespace shoal::command

@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+#include <shoal/runtime/command/run_options.h>
+#include <shoal/runtime/cpu_share.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+
+namespace shoal::command {
+namespace {
+
+constexpr int kMostNodes = 100'000, kMostRanks = 1000;
+
+std::optional<int> number(const std::string& text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  std::istringstream input(text);
+  for (std::string part; std::getline(input, part, at);) parts.push_back(part);
+  return parts;
+}
+
+Streams streams(const std::string& text, const std::string& whole, const std::string& option) {
+  const auto value = number(text);
+  if (!value || *value < 0 || *value > 3)
+    throw std::invalid_argument(
+        fmt::format("{} {}: give 0 (none), 1 (standard output), 2 (standard error) or 3 (both), for all ranks, or by "
+                    "local rank as in 0:3,1:2",
+                    option, whole));
+  return {(*value & 1) != 0, (*value & 2) != 0};
+}
+
+}  // namespace
+
+StreamChoice::StreamChoice(const std::string& text, const std::string& option) {
+  if (text.find(':') == std::string::npos) {
+    all_ = streams(text, text, option);
+    return;
+  }
+  for (const std::string& item : split(text, ',')) {
+    const auto colon = item.find(':');
+    const auto rank = number(item.substr(0, colon));
+    by_rank_[rank && *rank >= 0 ? *rank : 0] =
+        streams(rank && *rank >= 0 && colon != std::string::npos ? item.substr(colon + 1) : "", text, option);
+  }
+}
+
+Streams StreamChoice::of(int local_rank) const {
+  const auto found = by_rank_.find(local_rank);
+  return found == by_rank_.end() ? all_ : found->second;
+}
+
+NodeRange parse_nodes(const std::string& text) {
+  const auto colon = text.find(':');
+  const auto least = number(text.substr(0, colon));
+  const auto most = colon == std::string::npos ? least : number(text.substr(colon + 1));
+  if (!least || !most || *least < 1 || *most < *least || *most > kMostNodes)
+    throw std::invalid_argument(
+        fmt::format("--nnodes {}: give the number of hosts, or MIN:MAX with 1 <= MIN <= MAX <= {}", text, kMostNodes));
+  return {*least, *most};
+}
+
+int count_gpus(const std::string& root, const char* visible) {
+  int count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/dev", error)) {
+    const std::string name = entry.path().filename();
+    const auto number_part = name.starts_with("nvidia") ? name.substr(6) : "";
+    count += !number_part.empty() &&
+             std::all_of(number_part.begin(), number_part.end(), [](char c) { return c >= '0' && c <= '9'; });
+  }
+  if (!visible) return count;
+  // What CUDA does: everything from the first one on that it does not know is invisible.
+  int named = 0;
+  for (const std::string& device : split(visible, ',')) {
+    if (device.empty() || device == "-1" || device == "NoDevFiles") break;
+    ++named;
+  }
+  return std::min(count, named);
+}
+
+int parse_ranks(const std::string& text) {
+  const int gpus = text == "gpu" || text == "auto" ? count_gpus("", std::getenv("CUDA_VISIBLE_DEVICES")) : 0;
+  if (text == "gpu" && gpus == 0)
+    throw std::invalid_argument("--nproc-per-node gpu: there is no NVIDIA GPU to be seen here: give a number, or cpu");
+  if (gpus > 0) return gpus;
+  if (text == "cpu" || text == "auto") return std::min(usable_cpus(), kMostRanks);
+  const auto value = number(text);
+  if (!value || *value < 1 || *value > kMostRanks)
+    throw std::invalid_argument(
+        fmt::format("--nproc-per-node {}: give a number from 1 to {}, or cpu, gpu or auto", text, kMostRanks));
+  return *value;
+}
+
+std::map<std::string, std::string> parse_conf(const std::string& text) {
+  std::map<std::string, std::string> conf;
+  for (const std::string& item : split(text, ',')) {
+    const auto equals = item.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw std::invalid_argument(fmt::format("--rdzv-conf {}: give name=value,name=value", text));
+    conf[item.substr(0, equals)] = item.substr(equals + 1);
+  }
+  return conf;
+}
+
+std::vector<int> parse_list(const std::string& text, const std::string& option) {
+  std::vector<int> list;
+  for (const std::string& item : split(text, ',')) {
+    const auto value = number(item);
+    if (!value || *value < 0)
+      throw std::invalid_argument(fmt::format("{} {}: give local ranks, as in 0,2", option, text));
+    list.push_back(*value);
+  }
+  return list;
+}
+
+}  // namespace shoal::command

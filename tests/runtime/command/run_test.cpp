@@ -1,0 +1,316 @@
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <shoal/runtime/cpu/binding.h>
+#include <shoal/runtime/pidfd.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tests/runtime/command/shoal_program.h"
+#include "tests/runtime/methods.h"
+#include "tests/support/catch.h"
+
+namespace shoal::test {
+namespace {
+
+std::set<std::string> sorted_lines(const std::string& text) {
+  std::set<std::string> lines;
+  std::istringstream input(text);
+  for (std::string line; std::getline(input, line);) lines.insert(line);
+  return lines;
+}
+
+std::vector<pid_t> pids_in(const std::string& path, std::size_t count) {
+  std::vector<pid_t> pids;
+  for (const std::string& line : wait_for_lines(path, count)) pids.push_back(pid_t(std::stoi(line)));
+  return pids;
+}
+
+TEST_CASE("run: every rank sees its place, and its lines come out whole behind its number") {
+  const ProgramResult result = run_ranks({"--nproc-per-node", "3", "--rdzv-id", "job7"}, {"env", "", "partial", ""});
+  CHECK(result.code == 0);
+  std::set<std::string> expected;
+  for (const char* rank : {"0", "1", "2"}) {
+    expected.insert(std::string("[rank") + rank + "]: rank " + rank + "/3 local " + rank +
+                    "/3 node 0/1 restart 0 run job7 at shoal run");
+    expected.insert(std::string("[rank") + rank + "]: no end of line");
+  }
+  CHECK(sorted_lines(result.output) == expected);
+  CHECK(result.error.empty());
+}
+
+TEST_CASE("run: options are spelled as torchrun's, also with underscores, and end where the program begins") {
+  for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+           {"--nproc_per_node", "2"}, {"--nproc-per-node=2", "--standalone"}, {"--nproc_per_node=2", "--no-python"}}) {
+    std::vector<std::string> command{kShoal, "run"};
+    command.insert(command.end(), options.begin(), options.end());
+    // Without `--`: options of the program's own are left to it.
+    command.insert(command.end(), {"/bin/sh", "-c", "echo $WORLD_SIZE $1 $2", "sh", "--nnodes", "--"});
+    const ProgramResult result = run_program(command);
+    CHECK(result.code == 0);
+    CHECK(sorted_lines(result.output) == std::set<std::string>{"[rank0]: 2 --nnodes --", "[rank1]: 2 --nnodes --"});
+  }
+}
+
+TEST_CASE("run: one rank has the launcher's own output, without a prefix") {
+  const ProgramResult result = run_program({kShoal, "run", "--", "/bin/sh", "-c", "echo out; echo err >&2"});
+  CHECK(result.code == 0);
+  CHECK(result.output == "out\n");
+  CHECK(result.error == "err\n");
+}
+
+TEST_CASE("run: ranks of one host are in the launcher's session, and meet there by name") {
+  const ProgramResult result = run_ranks({"--nproc-per-node", "3"}, {"meet", "", "spawn", ""});
+  CAPTURE(result.error);
+  CHECK(result.code == 0);
+  CHECK(sorted_lines(result.output).size() == 3);
+  CHECK_THAT(result.output, ContainsSubstring("met in session of 3"));
+}
+
+/// From now on a system call that makes an internet socket ends this process and all that it starts.
+void forbid_internet() {
+  const auto family = offsetof(seccomp_data, args[0]);
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, family),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog filter{sizeof program / sizeof *program, program};
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) ::_exit(125);
+}
+
+TEST_CASE("run: on one host no port is opened, not even a socket that could have one") {
+  // The filter works: it would be noticed.
+  const ProgramResult caught = run_program({"/bin/bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/9"}, forbid_internet);
+  CHECK(caught.code == -SIGSYS);
+  const ProgramResult result =
+      run_program(ranks_command({"--nproc-per-node", "2", "--max-restarts", "1"}, {"meet", "", "exit-first", "1"}),
+                  forbid_internet);
+  CAPTURE(result.error);
+  CHECK(result.code == 0);
+}
+
+TEST_CASE("run: a failed rank ends the others, and the summary names the root cause") {
+  struct Case {
+    const char* how;
+    const char* says;
+  };
+  for (const Case& one : {Case{"throw", "std::terminate was called for std::out_of_range: thrown by a rank"},
+                          Case{"segv", "was killed by SIGSEGV"}, Case{"kill", "was killed by SIGKILL"},
+                          Case{"exit", "exited with code 3"}}) {
+    CAPTURE(one.how);
+    const ProgramResult result =
+        run_ranks({"--nproc-per-node", "3"}, {"stderr", "last words", one.how, "1", "wait", ""});
+    CAPTURE(result.error);
+    CHECK(result.code == 1);
+    CHECK_THAT(result.error, ContainsSubstring("failed. The root cause:\n  rank 1 (pid "));
+    CHECK_THAT(result.error, ContainsSubstring(one.says));
+    CHECK_THAT(result.error, ContainsSubstring("    | last words\n"));
+    CHECK_THAT(result.error, !ContainsSubstring("Later"));
+  }
+}
+
+TEST_CASE("run: a crash comes with its stack") {
+  const ProgramResult result = run_ranks({"--nproc-per-node", "2"}, {"throw", "1", "wait", ""});
+  CAPTURE(result.error);
+  CHECK_THAT(result.error, ContainsSubstring("#0 "));
+  CHECK_THAT(result.error, ContainsSubstring("main in "));
+}
+
+TEST_CASE("run: all ranks are started again as often as allowed") {
+  TemporaryFolder folder;
+  const std::string starts = folder.file("starts");
+  SECTION("enough") {
+    const ProgramResult result =
+        run_ranks({"--nproc-per-node", "2", "--max-restarts", "2"}, {"round-to", starts, "exit-first", "2"});
+    CAPTURE(result.error);
+    CHECK(result.code == 0);
+    CHECK(lines_of(starts).size() == 6);
+    const auto lines = lines_of(starts);
+    CHECK(std::count(lines.begin(), lines.end(), "1/2 of start 2") == 1);
+    CHECK_THAT(result.error, ContainsSubstring("all ranks are started again: rank 1 (pid "));
+  }
+  SECTION("not enough") {
+    const ProgramResult result =
+        run_ranks({"--nproc-per-node", "2", "--max-restarts", "1"}, {"round-to", starts, "exit-first", "2"});
+    CHECK(result.code == 1);
+    CHECK(lines_of(starts).size() == 4);
+    CHECK_THAT(result.error, ContainsSubstring("exited with code 4"));
+  }
+}
+
+TEST_CASE("run: SIGTERM and Ctrl-C reach the ranks once, and give them time for a checkpoint") {
+  const int signal = GENERATE(SIGTERM, SIGINT);
+  TemporaryFolder folder;
+  const std::string ready = folder.file("ready"), saved = folder.file("saved");
+  RunningProgram launcher(ranks_command({"--nproc-per-node", "2"}, {"pid-to", ready, "until-stop", saved}));
+  wait_for_lines(ready, 2);
+  launcher.signal(signal);
+  const ProgramResult result = launcher.finish();
+  CHECK(result.code == -signal);
+  CHECK(lines_of(saved).size() == 2);
+}
+
+TEST_CASE("run: ranks that do not end in time are killed, and told of") {
+  TemporaryFolder folder;
+  const std::string ready = folder.file("ready");
+  RunningProgram launcher(ranks_command({"--nproc-per-node", "2", "--shutdown-timeout", "0.05"},
+                                        {"ignore-term", "", "pid-to", ready, "wait", ""}));
+  const auto pids = pids_in(ready, 2);
+  launcher.signal(SIGTERM);
+  const ProgramResult result = launcher.finish();
+  CHECK(result.code == -SIGTERM);
+  CHECK_THAT(result.error, ContainsSubstring("did not end within 0.05 s and is killed"));
+}
+
+TEST_CASE("run: a second Ctrl-C has no patience") {
+  TemporaryFolder folder;
+  const std::string ready = folder.file("ready");
+  RunningProgram launcher(ranks_command({"--nproc-per-node", "1", "--shutdown-timeout", "3600"},
+                                        {"pid-to", ready, "until-stop", ready, "wait", ""}));
+  wait_for_lines(ready, 1);
+  launcher.signal(SIGINT);
+  wait_for_lines(ready, 2);
+  launcher.signal(SIGINT);
+  CHECK(launcher.finish().code == -SIGINT);
+}
+
+TEST_CASE("run: when the launcher is killed all ranks are gone, and what they have started") {
+  TemporaryFolder folder;
+  const std::string pids = folder.file("pids");
+  std::vector<pid_t> all;
+  std::vector<Fd> watched;
+  {
+    // A script that knows nothing of shoal, and starts a program in a session of its own.
+    RunningProgram launcher({kShoal, "run", "--nproc-per-node", "2", "--", "/bin/bash", "-c",
+                             "setsid sleep 1000 & echo $! >> " + pids + "; echo $$ >> " + pids + "; wait"});
+    all = pids_in(pids, 4);
+    watched = watch(all);
+    launcher.signal(SIGKILL);
+    CHECK(launcher.finish().code == -SIGKILL);
+  }
+  CHECK(all_end(watched));
+}
+
+TEST_CASE("run: at an orderly end nothing is left either") {
+  TemporaryFolder folder;
+  const std::string pids = folder.file("pids");
+  const ProgramResult result = run_program({kShoal, "run", "--nproc-per-node", "2", "--", "/bin/bash", "-c",
+                                            "setsid sleep 1000 >/dev/null 2>&1 & echo $! >> " + pids});
+  CHECK(result.code == 0);
+  for (const std::string& pid : lines_of(pids)) {
+    CAPTURE(pid);
+    const std::ifstream status("/proc/" + pid + "/environ");
+    std::string state;
+    std::ifstream("/proc/" + pid + "/stat") >> state >> state >> state;
+    CHECK((state.empty() || state == "Z"));
+  }
+}
+
+TEST_CASE("run: output goes to files, to both, or for some ranks only") {
+  TemporaryFolder folder;
+  SECTION("redirected") {
+    const ProgramResult result =
+        run_ranks({"--nproc-per-node", "2", "--log-dir", folder.path(), "--redirects", "3", "--rdzv-id", "it"},
+                  {"env", "", "stderr", "words"});
+    CHECK(result.output.empty());
+    CHECK(result.error.empty());
+    const ProgramResult found = run_program({"/bin/sh", "-c", "cd " + folder.path() + "/it_* && grep -rc '' . | sort"});
+    CHECK(found.output ==
+          "./attempt_0/0/stderr.log:1\n./attempt_0/0/stdout.log:1\n./attempt_0/1/stderr.log:1\n./attempt_0/1/"
+          "stdout.log:1\n");
+  }
+  SECTION("tee, of one rank") {
+    const ProgramResult result = run_ranks(
+        {"--nproc-per-node", "2", "--log-dir", folder.path(), "--tee", "1:1", "--rdzv-id", "it"}, {"env", ""});
+    CHECK(sorted_lines(result.output).size() == 2);
+    const ProgramResult found = run_program({"/bin/sh", "-c", "cd " + folder.path() + "/it_* && grep -rh '' . "});
+    CHECK_THAT(found.output, StartsWith("rank 1/2"));
+  }
+  SECTION("a filter") {
+    const ProgramResult result = run_ranks({"--nproc-per-node", "3", "--local-ranks-filter", "0,2"}, {"env", ""});
+    CHECK(sorted_lines(result.output).size() == 2);
+    CHECK_THAT(result.output, !ContainsSubstring("[rank1]"));
+  }
+  SECTION("the summary names the file") {
+    const ProgramResult result =
+        run_ranks({"--nproc-per-node", "2", "--log-dir", folder.path(), "-r", "2"}, {"exit", "0", "wait", ""});
+    CHECK_THAT(result.error, ContainsSubstring("/attempt_0/0/stderr.log"));
+  }
+}
+
+TEST_CASE("run: what is wrong with the command line is one line and a code of its own") {
+  struct Case {
+    std::vector<std::string> arguments;
+    const char* says;
+  };
+  for (const Case& one : std::vector<Case>{
+           {{"run"}, "which program?"},
+           {{"run", "--nproc-per-node", "-1", "true"}, "--nproc-per-node -1: give a number from 1"},
+           {{"run", "--nproc-per-node", "many", "true"}, "--nproc-per-node many"},
+           {{"run", "--nnodes", "4:1", "true"}, "--nnodes 4:1: give the number of hosts"},
+           {{"run", "--node-rank", "2", "--nnodes", "2", "--rdzv-endpoint", "h:1", "true"}, "--node-rank 2"},
+           {{"run", "--max-restarts", "-2", "true"}, "--max-restarts -2"},
+           {{"run", "--redirects", "7", "true"}, "--redirects 7"},
+           {{"run", "--tee", "0:1,x", "true"}, "--tee 0:1,x"},
+           {{"run", "--binding", "socket", "true"}, "'socket' is no binding"},
+           {{"run", "--rdzv-backend", "etcd", "true"}, "--rdzv-backend etcd"},
+           {{"run", "--shutdown-timeout", "-1", "true"}, "--shutdown-timeout -1"},
+           {{"run", "--bogus", "true"}, "no option --bogus"},
+           {{"run", "--nproc-per-node"}, "--nproc-per-node"},
+           {{"run", "/nowhere/program"}, "/nowhere/program is no program that can be executed"},
+           {{"run", "no-such-program"}, "no-such-program is no program in PATH"},
+           {{"walk"}, "subcommand"},
+           {{}, "subcommand"}}) {
+    CAPTURE(one.arguments);
+    std::vector<std::string> command{kShoal};
+    command.insert(command.end(), one.arguments.begin(), one.arguments.end());
+    const ProgramResult result = run_program(command);
+    CHECK(result.code == 2);
+    CHECK_THAT(result.error, ContainsSubstring(one.says));
+    CHECK(std::count(result.error.begin(), result.error.end(), '\n') == 1);
+    CHECK(result.output.empty());
+  }
+}
+
+TEST_CASE("run: a file that cannot be executed fails the run") {
+  TemporaryFolder folder;
+  std::ofstream(folder.file("text")) << "no program\n";
+  ::chmod(folder.file("text").c_str(), 0755);
+  const ProgramResult result = run_program({kShoal, "run", folder.file("text")});
+  CHECK(result.code == 1);
+  CHECK_THAT(result.error, ContainsSubstring("is it a program of this machine"));
+}
+
+TEST_CASE("run: ranks are bound to their part of the CPUs") {
+  const ProgramResult result = run_program({kShoal, "run", "--nproc-per-node", "2", "--binding", "core", "--",
+                                            "/bin/grep", "Cpus_allowed_list", "/proc/self/status"});
+  CHECK(result.code == 0);
+  const auto lines = sorted_lines(result.output);
+  REQUIRE(lines.size() == 2);
+  const auto parts = divide_cpus(Binding::core, 2);
+  int rank = 0;
+  for (const std::string& line : lines) {
+    const std::string cpus = parts[std::size_t(rank)].cpus.text();
+    CHECK(line == "[rank" + std::to_string(rank) + "]: Cpus_allowed_list:\t" + cpus);
+    ++rank;
+  }
+}
+
+}  // namespace
+}  // namespace shoal::test
