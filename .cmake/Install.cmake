@@ -14,7 +14,7 @@ if(SHOAL_TENSORS)
 endif()
 foreach(folder ${folders})
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shoal/${folder} FILES_MATCHING PATTERN "*.h"
-          PATTERN shoal.h EXCLUDE PATTERN command EXCLUDE)
+          PATTERN shoal.h EXCLUDE PATTERN command EXCLUDE PATTERN rendezvous EXCLUDE)
 endforeach()
 
 # Where this build found libtorch: used when the consumer does not say otherwise.

@@ -3,6 +3,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/command/launch.h>
+#include <shoal/runtime/command/many_hosts.h>
 #include <shoal/runtime/command/one_host.h>
 #include <shoal/runtime/command/subcommand.h>
 #include <signal.h>
@@ -69,6 +70,7 @@ void check(RunOptions& options, const Texts& texts) {
         fmt::format("--monitor-interval {}: give seconds, more than 0", options.monitor_interval));
   if (options.standalone && options.nodes.most > 1)
     throw std::invalid_argument(fmt::format("--standalone is for one host, and --nnodes {} for more", texts.nodes));
+  if (!options.is_one_host()) endpoint_of(options);
   if (options.node_rank >= options.nodes.most)
     throw std::invalid_argument(fmt::format("--node-rank {}: with --nnodes {} it is from 0 to {}", options.node_rank,
                                             texts.nodes, options.nodes.most - 1));
@@ -85,7 +87,11 @@ int run_program(RunOptions options) {
   {
     RunGuard guard(mark);
     Session::current().describe_self("shoal run", -1);
-    std::unique_ptr<Rendezvous> rendezvous = std::make_unique<OneHost>(options);
+    std::unique_ptr<Rendezvous> rendezvous;
+    if (options.is_one_host())
+      rendezvous = std::make_unique<OneHost>(options);
+    else
+      rendezvous = std::make_unique<ManyHosts>(options);
     result = Launch(std::move(options), path, std::move(rendezvous), mark).run();
   }
   if (result.signal != 0) {
@@ -104,7 +110,7 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
   auto options = std::make_shared<RunOptions>();
   auto texts = std::make_shared<Texts>();
   auto option = [&](const std::string& names, auto& value, const char* help, const char* type, const char* group) {
-    run->add_option(names, value, help)->type_name(type)->group(group);
+    run->add_option(names, value, help)->type_name(type)->group(group)->take_last();
   };
   const char* const ranks = "Ranks";
   option(spellings("--nproc-per-node"), texts->ranks, "ranks on this host: a number, cpu, gpu or auto (1)", "N", ranks);

@@ -1,0 +1,43 @@
+// The rendezvous of a run with several launchers.
+#pragma once
+
+#include <shoal/runtime/command/rendezvous.h>
+#include <shoal/runtime/command/run_options.h>
+#include <shoal/runtime/exec_program.h>
+
+namespace shoal::command {
+
+/// Done by another program, shoal-rendezvous, which has libtorch's TCPStore; this is its launcher's end of the two
+/// pipes between them. It dies with the launcher, having told the others. When it dies itself the run is lost.
+class ManyHosts : public Rendezvous {
+ public:
+  /// Throws std::invalid_argument where the options lack something, Error where that program is not installed.
+  explicit ManyHosts(const RunOptions& options);
+  /// Waits until the others have heard of the end, if they have to hear it from here; 15 seconds at most.
+  ~ManyHosts() override;
+  void join() override;
+  void report_success() override;
+  void report_failure(const std::string& what) override;
+  void leave(const std::string& why) override;
+  std::optional<RendezvousEvent> next_event() override;
+  int descriptor() const override { return lost_ ? -1 : answers_.get(); }
+
+ private:
+  void tell(const std::string& line);
+
+  const std::string master_addr_;
+  const int master_port_;
+  int round_ = -1;
+  Fd orders_, answers_;
+  StartedProcess companion_;
+  std::string input_;
+  bool lost_ = false;
+};
+
+/// One line of the companion's. Throws Error for what is none.
+RendezvousEvent parse_event(const std::string& line);
+
+/// Where the launchers meet: --rdzv-endpoint, or --master-addr and --master-port. Throws std::invalid_argument.
+std::string endpoint_of(const RunOptions& options);
+
+}  // namespace shoal::command
