@@ -44,7 +44,7 @@ Exports::Export Exports::make(const c10::Storage& storage) {
   Export made{storage, {}, {base_of(start, device)}};
   auto end_of = [](const BasePtr& base) { return base->memory.start + base->memory.bytes; };
   while (end_of(made.bases.back()) < end) {
-    const BasePtr& last = made.bases.back();
+    const BasePtr last = made.bases.back();
     if (!last->memory.by_descriptor || made.bases.size() >= kMostPieces)
       throw DeviceError(
           fmt::format("a storage of {} bytes on {} reaches out of its allocation", storage.nbytes(), device.str()));

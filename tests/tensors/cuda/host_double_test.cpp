@@ -1,0 +1,137 @@
+// The host double is as strict as what it stands for: otherwise the tests on it would prove nothing.
+#include <ATen/ATen.h>
+#include <shoal/ipc/queue.h>
+#include <shoal/runtime/process.h>
+#include <shoal/tensors/cuda/device_memory.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "tests/support/catch.h"
+#include "tests/tensors/cuda/devices.h"
+
+using namespace shoal;
+using namespace shoal::test;
+using On = OnHostDouble;
+
+namespace {
+
+using Words = std::array<std::uint64_t, 8>;  // a handle, as a message
+
+template <class Handle>
+Words to_words(const Handle& handle) {
+  Words words;
+  std::memcpy(words.data(), handle.bytes.data(), sizeof words);
+  return words;
+}
+
+template <class Handle>
+Handle from_words(const Words& words) {
+  Handle handle;
+  std::memcpy(handle.bytes.data(), words.data(), sizeof words);
+  return handle;
+}
+
+/// Opens the first, tries to open it again, and keeps it open until it is killed.
+int open_and_stay(Words words, Queue<int> opened) {
+  DeviceMemory& memory = device_memory(On::kType);
+  const auto handle = from_words<MemoryHandle>(words);
+  (void)memory.open(handle, 1, 0);
+  bool twice = true;
+  try {
+    (void)memory.open(handle, 1, 0);
+  } catch (const DeviceError&) {
+    twice = false;
+  }
+  opened.put(twice);
+  ::pause();
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("host double: an own handle cannot be opened, nor one of a process that died") {
+  {
+    DeviceMemory& memory = device_memory(On::kType);
+    const at::Tensor tensor = at::ones({4}).to(on<On>().device());
+    const auto base = memory.base_of(tensor.data_ptr(), 0);
+    CHECK_THROWS_AS(memory.open(memory.handle_of(base, 0), 1, 0), DeviceError);
+    CHECK_THROWS_AS(memory.open(MemoryHandle{}, 1, 0), DeviceError);
+    Process<Words> process(
+        {.name = "short-lived"}, +[] {
+          DeviceMemory& memory = device_memory(On::kType);
+          const at::Tensor tensor = at::ones({4}).to(on<On>().device());
+          return to_words(memory.handle_of(memory.base_of(tensor.data_ptr(), 0), 0));
+        });
+    process.start();
+    CHECK_THROWS_AS(memory.open(from_words<MemoryHandle>(process.result()), 1, 0), DeviceError);
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("host double: an allocation is opened once a process, and freeing one that is open aborts") {
+  Queue<Words> handles(1);
+  Queue<int> opened(1), may_free(1);
+  Process<void> owner(
+      {.name = "owner"},
+      +[](Queue<Words> handles, Queue<int> may_free) {
+        DeviceMemory& memory = device_memory(On::kType);
+        {
+          const at::Tensor tensor = at::ones({4}).to(on<On>().device());
+          handles.put(to_words(memory.handle_of(memory.base_of(tensor.data_ptr(), 0), 0)));
+          (void)may_free.get();
+        }
+        host_double::empty_cache();
+      },
+      handles, may_free);
+  owner.start();
+  Process<int> other({.name = "other"}, open_and_stay, handles.get(), opened);
+  other.start();
+  CHECK(opened.get() == 0);
+  may_free.put(1);
+  owner.join();
+  CHECK(owner.exitcode() == -SIGABRT);
+  other.kill();
+  other.join();
+}
+
+TEST_CASE("host double: events are few, and an own one is not opened") {
+  DeviceMemory& memory = device_memory(On::kType);
+  std::vector<void*> events;
+  for (int i = 0; i < host_double::kMostEvents; ++i) events.push_back(memory.create_event(0));
+  CHECK_THROWS_AS(memory.create_event(0), DeviceError);
+  CHECK_THROWS_AS(memory.open_event(memory.handle_of_event(events[0], 0), 0), DeviceError);
+  for (void* event : events) memory.destroy_event(event, 0);
+  CHECK(host_double::counts().events == 0);
+}
+
+TEST_CASE("host double: a stream's work waits behind its gate, and another stream does not") {
+  {
+    at::Tensor one = at::zeros({4}).to(on<On>().device()), two = at::zeros({4}).to(on<On>().device());
+    (void)two.cpu();
+    const c10::Stream other = new_stream<On>();
+    auto gate = On::close_gate();
+    one.fill_(1);
+    {
+      OnStream current(other);
+      two.fill_(2);
+      CHECK(two.cpu().equal(at::full({4}, 2.0f)));
+      CHECK(one.cpu().equal(at::zeros({4})));  // read on a stream that nobody told to wait: the old values
+    }
+    gate.reset();
+    CHECK(one.cpu().equal(at::ones({4})));
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("host double: host memory is registered in whole pages, and no part of it twice") {
+  DeviceMemory& memory = device_memory(On::kType);
+  auto* pages = reinterpret_cast<std::byte*>(4096 * 1000);
+  memory.register_host(pages, 8192, 0);
+  CHECK_THROWS_AS(memory.register_host(pages + 4096, 8192, 0), DeviceError);
+  CHECK_THROWS_AS(memory.register_host(pages + 8200, 4096, 0), DeviceError);
+  memory.unregister_host(pages, 0);
+  CHECK(host_double::counts().registered_bytes == 0);
+}
