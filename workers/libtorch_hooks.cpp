@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <shoal/runtime/hooks.h>
 #include <shoal/tensors/codec.h>
+#include <shoal/tensors/cuda/device_memory.h>
 
 namespace {
 
@@ -24,6 +25,7 @@ extern const int shoal_libtorch_hooks;
 const int shoal_libtorch_hooks = [] {
   shoal::register_preload(&warm_up);
   shoal::register_thread_setter(&set_threads);
+  shoal::register_fork_refusal(&shoal::device_fork_refusal);
   return 1;
 }();
 }
