@@ -42,5 +42,6 @@
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/hogwild.h>
+#include <shoal/workers/train/launched_ranks.h>
 #include <shoal/workers/train/process_group.h>
 #include <shoal/workers/train/shm_group.h>

@@ -1,6 +1,7 @@
 // libtorch's process groups over shared memory.
 #pragma once
 
+#include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/shm_group.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -16,6 +17,10 @@ namespace shoal {
 /// is complete: on a machine where every CPU has a rank, another thread could overlap nothing.
 /// Errors are thrown by the call: PeerDied, TimeoutError, std::invalid_argument; see Communicator. Any
 /// thread may call it; calls take turns.
+/// Ranks that `shoal run` or another launcher has started make their group by launched_ranks.h.
 c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ShmGroup& group, int rank);
+
+/// The same of a rank that has joined already.
+c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(Communicator communicator);
 
 }  // namespace shoal
