@@ -6,6 +6,7 @@
 #include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/sync/spin.h>
+#include <shoal/ipc/trace/span.h>
 #include <string.h>
 
 #include <chrono>
@@ -127,6 +128,10 @@ Ring Ring::open(Hold hold, std::uint64_t schema) {
   return ring;
 }
 
+void Ring::note_message(TraceKind kind, std::uint64_t since, RingTicket ticket, std::uint64_t bytes) const {
+  trace::write(kind, since, trace::now(), layout().name, hold_.block().value, ticket.word, bytes);
+}
+
 /// Whether the operation before this one, of this thread, was of the same side: then it is one side of a stream, not of
 /// questions and answers.
 bool Ring::streams(Side side) {
@@ -230,6 +235,7 @@ void Ring::write(RingTicket ticket, Encoder& message, const HoldRef& spilled, st
 }
 
 RingStatus Ring::put(Encoder& message, Deadline deadline, TaskLedger* tasks) {
+  const std::uint64_t traced_since = trace::is_on() ? trace::now() : 0;
   if (message.handles().size() > UINT16_MAX)
     throw std::invalid_argument(fmt::format("a message with {} handles (tensors, queues, ...): at most {} fit",
                                             message.handles().size(), UINT16_MAX));
@@ -260,10 +266,13 @@ RingStatus Ring::put(Encoder& message, Deadline deadline, TaskLedger* tasks) {
   message.sent();
   SHOAL_KILL_POINT("ring.put.published");
   layout().not_empty.notify_one();
+  if (traced_since != 0) [[unlikely]]
+    note_message(TraceKind::kPut, traced_since, ticket, message.bytes().size());
   return RingStatus::kDone;
 }
 
 RingStatus Ring::get(Received& message, Deadline deadline, TaskLedger* tasks) {
+  const std::uint64_t traced_since = trace::is_on() ? trace::now() : 0;
   auto core = core_of(layout());
   const std::uint32_t slot = self_slot();
   for (;;) {
@@ -274,7 +283,10 @@ RingStatus Ring::get(Received& message, Deadline deadline, TaskLedger* tasks) {
     if (status != RingStatus::kDone) return status;
     SHOAL_KILL_POINT("ring.get.taken");
     ahead_of_get_.claimed(layout(), ticket, layout().tail);
-    if (take_out(ticket, message, tasks)) return RingStatus::kDone;
+    if (!take_out(ticket, message, tasks)) continue;
+    if (traced_since != 0) [[unlikely]]
+      note_message(TraceKind::kGet, traced_since, ticket, message.size_);
+    return RingStatus::kDone;
   }
 }
 

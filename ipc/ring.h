@@ -16,6 +16,7 @@
 namespace shoal {
 
 class TaskLedger;
+enum class TraceKind : std::uint32_t;
 
 enum class RingStatus { kDone, kClosed, kTimedOut, kPeersDied };
 
@@ -86,6 +87,7 @@ class Ring {
   explicit Ring(Hold hold);
   RingLayout& layout() const { return *layout_; }
   enum class Side { kPut, kGet };
+  void note_message(TraceKind kind, std::uint64_t since, RingTicket ticket, std::uint64_t bytes) const;
   static bool streams(Side side);
   template <class Attempt>
   RingStatus wait(Side side, Deadline deadline, Attempt&& attempt);

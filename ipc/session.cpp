@@ -5,17 +5,20 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap/budget.h>
+#include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/session/listener.h>
 #include <shoal/ipc/session/liveness.h>
+#include <shoal/ipc/trace/span.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace shoal {
@@ -49,8 +52,11 @@ std::uint64_t wanted_bytes() {
   // RLIMIT_FSIZE counts a memfd's size and answers with SIGXFSZ, so it is looked at, not tried out.
   for (auto resource : {RLIMIT_AS, RLIMIT_FSIZE}) {
     rlimit limit{};
-    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-      wanted = std::min<std::uint64_t>(wanted, limit.rlim_cur / 2);
+    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 2 < wanted) {
+      log_info("{} is {}: the session's memory gets {} of address space, and not {}",
+               resource == RLIMIT_AS ? "RLIMIT_AS" : "RLIMIT_FSIZE", limit.rlim_cur, limit.rlim_cur / 2, wanted);
+      wanted = limit.rlim_cur / 2;
+    }
   }
   return wanted;
 }
@@ -95,6 +101,7 @@ Session::Session(Descriptors descriptors, std::byte* base)
 Session& Session::install(std::unique_ptr<Session> session) {
   Session* installed = session.release();                 // never destroyed; see the class
   instance_.store(installed, std::memory_order_release);  // R2
+  trace::session_word.store(&installed->layout().tracing);
   ::pthread_atfork(nullptr, nullptr, &Session::after_fork);
   return *installed;
 }
@@ -114,6 +121,8 @@ Session& Session::create() {
                         "raise RLIMIT_AS or RLIMIT_FSIZE (ulimit -v, ulimit -f)");
     plan(bytes, layout);
     if (::ftruncate(file.get(), off_t(layout.bytes)) == 0 && (base = map(file.get(), layout.bytes))) break;
+    log_warning("{} bytes of address space for the session's memory are not to be had ({}): half of it is tried", bytes,
+                std::strerror(errno));
   }
   LivenessFile liveness = LivenessFile::create();
   auto* header = new (base) SessionLayout;
@@ -125,6 +134,7 @@ Session& Session::create() {
   Session& session = install(std::unique_ptr<Session>(new Session({file.get(), liveness_descriptor}, base)));
   file.release();
   session.describe_self("root", -1);
+  log_info("made a session: {} of address space for its memory, {} slots", layout.bytes, ProcessTag::kSlotCount);
   std::atexit([] { Session::current().leave(); });
   return session;
 }
@@ -169,6 +179,7 @@ void Session::after_fork() noexcept {
   new (&session->reclaim_mutex_) std::mutex;
   session->heap_->after_fork();
   Listener::after_fork();
+  trace::after_fork();
 }
 
 bool Session::try_slot(std::uint32_t slot) {

@@ -72,6 +72,8 @@ class Session {
     if (std::uint32_t word = self_.load(std::memory_order_relaxed)) return ProcessTag::from_word(word);
     return take_slot();
   }
+  /// The same, where it has one: takes none.
+  ProcessTag self_if_known() const noexcept { return ProcessTag::from_word(self_.load(std::memory_order_relaxed)); }
   /// Grows by one in each forked child: tells what was made before the fork from what is one's own.
   std::uint32_t fork_count() const noexcept { return fork_count_.load(std::memory_order_relaxed); }
 

@@ -1,6 +1,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/trace/span.h>
 #include <shoal/runtime/child_main.h>
 #include <shoal/runtime/crash/handler.h>
 #include <shoal/runtime/crash/stderr_tail.h>
@@ -64,7 +65,9 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, Cr
   Encoder result;
   Channel::begin(result, ChannelMessage::kResult);
   record.phase = ChildPhase::kInFunction;
+  const std::uint64_t since = trace::now();
   call->call(header.rank, result);
+  if (trace::is_on()) trace::write(TraceKind::kRun, since, trace::now(), header.name, 0, std::uint64_t(::getpid()));
   call.reset();  // the arguments let go of what they hold before anyone can see the result
   channel.send(result);
 }

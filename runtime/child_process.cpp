@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+#include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/trace/span.h>
 #include <shoal/runtime/child_process.h>
 #include <shoal/runtime/cpu_share.h>
 #include <shoal/runtime/crash/oom_kills.h>
@@ -32,6 +34,7 @@ void ChildProcess::begin_start() {
 }
 
 void ChildProcess::request_start() {
+  traced_since_ = trace::is_on() ? trace::now() : 0;
   const bool forks = settings_.start_method == StartMethod::fork;
   StartHeader header{settings_.name,
                      settings_.rank,
@@ -60,6 +63,7 @@ void ChildProcess::request_start() {
   lent_ = {channel_->lend(), record_->lend()};
   watch_oom_kills();
   note_child_started();
+  log_debug("starting '{}' (rank {}) by {}", settings_.name, settings_.rank, method_name(settings_.start_method));
   try {
     switch (settings_.start_method) {
       case StartMethod::spawn: {
@@ -83,7 +87,7 @@ void ChildProcess::request_start() {
       }
       case StartMethod::forkserver:
         pending_ = ForkServerClient::instance().request(lent_);
-        return;
+        return;  // finish_start() goes on
       case StartMethod::fork:
         process_ = fork_self(lent_, header, *task_,
                              settings_.fork_despite_threads ? OtherThreads::kLose : OtherThreads::kRefuse);
@@ -93,7 +97,15 @@ void ChildProcess::request_start() {
     abandon_start();
     throw;
   }
+  note_started();
+}
+
+void ChildProcess::note_started() {
   started_ = true;
+  log_info("started '{}' (rank {}) by {}: pid {}", settings_.name, settings_.rank, method_name(settings_.start_method),
+           process_.pid);
+  if (traced_since_ != 0)
+    trace::write(TraceKind::kStart, traced_since_, trace::now(), settings_.name, 0, std::uint64_t(process_.pid));
 }
 
 void ChildProcess::abandon_start() noexcept {
@@ -106,11 +118,12 @@ void ChildProcess::finish_start() {
   for (bool again = false; pending_; again = true) {
     try {
       process_ = ForkServerClient::instance().await(*std::exchange(pending_, std::nullopt));
-      started_ = true;
+      note_started();
     } catch (const ForkServerDied&) {
       // The start message may be gone with the child that took it: once more from the beginning.
       abandon_start();
       if (again) throw;
+      log_info("starting '{}' once more: the fork server died meanwhile", settings_.name);
       request_start();
     } catch (...) {
       abandon_start();
@@ -181,6 +194,10 @@ void ChildProcess::collect(Deadline deadline) {
   if (status_.unknown && result_) status_ = {};
   if (status_.unknown && report_) status_ = {.code = 1};
   judge();
+  log_info("'{}' (pid {}) {}", settings_.name, process_.pid,
+           status_.signal != 0 ? fmt::format("was ended by {}", signal_name(status_.signal))
+           : status_.unknown   ? std::string("ended, and nobody knows how")
+                               : fmt::format("exited with code {}", status_.code));
   record_.reset();
   ended_ = true;
 }
@@ -213,7 +230,10 @@ void ChildProcess::judge() {
 
 void ChildProcess::signal(int number) noexcept {
   if (!started_ || ended_ || !is_mine() || is_readable(process_.process.get())) return;
-  if (number == SIGKILL || number == SIGTERM) ended_here_ = true;
+  if (number == SIGKILL || number == SIGTERM) {
+    ended_here_ = true;
+    log_info("sending {} to '{}' (pid {})", signal_name(number), settings_.name, process_.pid);
+  }
   send_signal(process_.process, number);
 }
 

@@ -82,6 +82,7 @@ class ChildProcess {
 
  private:
   void request_start();
+  void note_started();
   void abandon_start() noexcept;
   void check_started(const char* operation) const;
   void collect(Deadline deadline);
@@ -96,6 +97,7 @@ class ChildProcess {
   ChildBlocks lent_;
   std::optional<PendingFork> pending_;
   StartedProcess process_;
+  std::uint64_t traced_since_ = 0;
   std::atomic<bool> started_{false}, ended_{false}, ended_here_{false};
 
   std::mutex mutex_;  // of what follows, until ended_

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_main.h>
 #include <shoal/runtime/fork_server.h>
@@ -80,6 +81,7 @@ void ForkServer::look_after(Child& child, const pollfd* polled) {
     child.process.reset();
   } else if (is_set(polled[1]) || is_set(polled[2]) || is_set(polled[3])) {
     // Whoever asked is dead, has executed another program, or wants no reply: nothing else comes from there.
+    log_info("killing process {}: who asked for it is dead, runs another program, or gave it up", child.pid);
     send_signal(child.process, SIGKILL);
     child.parent.reset();  // they stay readable for ever
     child.lifeline.reset();
@@ -105,9 +107,11 @@ void ForkServer::answer_request() {
   // Died, or executed another program, while its request waited.
   if (is_readable(child.parent.get()) || is_readable(child.lifeline.get())) return;
   ForkReply reply;
+  bool was_spare = false;
   if (extra_threads_ > 0) {
     reply.threads = extra_threads_ + 1;
   } else if (auto spare = take_spare(request)) {
+    was_spare = true;
     child.pid = spare->pid;
     child.process = std::move(spare->process);
   } else {
@@ -118,6 +122,9 @@ void ForkServer::answer_request() {
     if (child.pid == 0) reply.error = errno;
   }
   reply.pid = child.pid;
+  if (child.process)
+    log_debug("{} for slot {}: pid {}", was_spare ? "woke a spare" : "forked a process",
+              ProcessTag::from_word(request.parent_tag).slot(), child.pid);
   if (!child.process) {
     send_message(child.reply, bytes_of(reply), {});
     return;
@@ -172,6 +179,7 @@ void ForkServer::add_spare() {
       wait_as_spare(std::move(sockets.second));
     });
     if (spare.pid != 0) {
+      log_debug("made a spare: pid {}", spare.pid);
       spares_.push_back(std::move(spare));
       return;
     }

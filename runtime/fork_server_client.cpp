@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/descendants.h>
 #include <shoal/runtime/exit_status.h>
@@ -78,6 +79,7 @@ void ForkServerClient::start() {
   server_ = started.pid;
   process_ = std::move(started.process);
   owner_ = ::getpid();
+  log_info("started a fork server: pid {}, {} spares", server_, options_.spares);
 }
 
 PendingFork ForkServerClient::request(const ChildBlocks& blocks) {
@@ -134,6 +136,7 @@ std::string ForkServerClient::bury(pid_t server) {
       how = status.signal ? fmt::format("was killed by {}", signal_name(status.signal))
                           : fmt::format("exited with code {}", status.code);
     }
+    log_info("the fork server (pid {}) {}: the next start makes another one", server_, how);
     socket_.reset();
     process_.reset();
     server_ = 0;

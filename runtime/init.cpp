@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_main.h>
 #include <shoal/runtime/fork_server.h>
@@ -26,6 +27,8 @@ std::atomic<bool> initialized{false};
   for (int descriptor : {ticket.requests, ticket.served})
     if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   Session::join({ticket.memory, ticket.liveness});
+  log_debug("joined the session of process {} with a ticket for {}", ticket.parent,
+            ticket.role == StartTicket::Role::kForkServer ? "a fork server" : "a child");
   if (ticket.role == StartTicket::Role::kForkServer) run_fork_server(ticket);
   if (ticket.requests >= 0) ForkServerClient::inherit(Fd(ticket.requests), ticket.fork_server);
   run_started_child(ticket.blocks, ProcessTag::from_word(ticket.parent_tag));

@@ -31,6 +31,16 @@ class Look {
     const SeenExtents extents = walk_heap(file_, [&](const SeenBlock& block) { add(block); });
     for (std::uint32_t slot = 0; slot < ProcessTag::kSlotCount; ++slot)
       if (index_[slot] >= 0) view_.processes[std::size_t(index_[slot])].extents = extents.by_owner[slot];
+    for (std::size_t i = 0; i < parents_.size(); ++i)
+      if (const SeenProcess* parent = process(parents_[i].slot());
+          parents_[i] && parent && parent->generation == parents_[i].generation())
+        view_.processes[i].parent = parent->slot;
+    // The kernel knows it too, also of those that nobody noted.
+    std::unordered_map<pid_t, std::uint32_t> slots;
+    for (const SeenProcess& process : view_.processes) slots[process.pid] = process.slot;
+    for (SeenProcess& process : view_.processes)
+      if (const auto found = slots.find(process.usage.parent); !process.parent && found != slots.end())
+        process.parent = found->second;
     SeenHeap& heap = view_.heap;
     heap.extents = extents.touched;
     heap.orphan_extents = extents.by_owner[ExtentRecord::kOrphan];
@@ -71,8 +81,7 @@ class Look {
     SeenProcess process{};
     process.slot = slot;
     process.generation = record.generation.load(std::memory_order_relaxed) & ProcessTag::kGenerationMask;
-    if (const std::uint32_t parent = record.parent.load(std::memory_order_relaxed))
-      process.parent = ProcessTag::from_word(parent).slot();
+    parents_.push_back(ProcessTag::from_word(record.parent.load(std::memory_order_relaxed)));
     process.pid = record.pid.load(std::memory_order_relaxed);
     process.rank = record.rank;
     process.name.assign(record.name, ::strnlen(record.name, sizeof record.name));
@@ -218,41 +227,11 @@ class Look {
   }
 
   void resolve(SeenWait& wait, std::uint64_t word) {
-    using What = SeenWait::What;
-    const auto block = block_at(file_, word);
-    if (!block) return;
-    wait.block = block->block.value;
-    switch (block->type) {
-      case BlockType::kRing:
-        wait.what = word - block->payload == offsetof(RingLayout, not_full) ? What::kPut : What::kGet;
-        break;
-      case BlockType::kTaskLedger:
-        wait.what = What::kJoin;
-        if (const auto ring = ring_of_ledger_.find(wait.block); ring != ring_of_ledger_.end())
-          wait.block = ring->second;
-        break;
-      case BlockType::kLock:
-      case BlockType::kRLock:
-        wait.what = What::kLock;
-        break;
-      case BlockType::kSemaphore:
-        wait.what = What::kSemaphore;
-        break;
-      case BlockType::kEvent:
-        wait.what = What::kEvent;
-        break;
-      case BlockType::kCondition:
-        wait.what = What::kCondition;
-        break;
-      case BlockType::kBarrier:
-        wait.what = What::kBarrier;
-        break;
-      case BlockType::kGroup:
-        wait.what = What::kGroup;
-        break;
-      default:
-        break;
-    }
+    const WaitSubject subject = subject_of_wait(file_, word);
+    wait.what = subject.what;
+    wait.block = subject.block;
+    // The tasks of a joinable queue lie beside it.
+    if (const auto ring = ring_of_ledger_.find(wait.block); ring != ring_of_ledger_.end()) wait.block = ring->second;
   }
 
   const SessionFile& file_;
@@ -260,6 +239,7 @@ class Look {
   SessionView& view_;
   SessionLayout layout_{};
   std::array<int, ProcessTag::kSlotCount> index_;  // slot -> place in view_.processes
+  std::vector<ProcessTag> parents_;                // of view_.processes
   std::vector<std::uint64_t> words_;               // that the waits are on, in the order of processes and their waits
   std::vector<std::uint32_t> holders_;             // of the block that is looked at: kept for its memory
   std::unordered_multimap<std::uint64_t, std::vector<std::uint32_t>> pipe_rings_;  // ring -> who has an end of it
@@ -273,6 +253,36 @@ const char* name_of(SeenWait::What what) {
   static constexpr const char* kNames[] = {"get",       "put",     "lock", "semaphore",  "event",
                                            "condition", "barrier", "join", "collective", "other"};
   return kNames[int(what)];
+}
+
+WaitSubject subject_of_wait(const SessionFile& file, std::uint64_t word) {
+  using What = SeenWait::What;
+  const auto block = block_at(file, word);
+  if (!block) return {};
+  auto what = [&] {
+    switch (block->type) {
+      case BlockType::kRing:
+        return word - block->payload == offsetof(RingLayout, not_full) ? What::kPut : What::kGet;
+      case BlockType::kTaskLedger:
+        return What::kJoin;
+      case BlockType::kLock:
+      case BlockType::kRLock:
+        return What::kLock;
+      case BlockType::kSemaphore:
+        return What::kSemaphore;
+      case BlockType::kEvent:
+        return What::kEvent;
+      case BlockType::kCondition:
+        return What::kCondition;
+      case BlockType::kBarrier:
+        return What::kBarrier;
+      case BlockType::kGroup:
+        return What::kGroup;
+      default:
+        return What::kOther;
+    }
+  };
+  return {what(), block->block.value};
 }
 
 const char* name_of(SeenQueue::Kind kind) {

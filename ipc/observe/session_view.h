@@ -24,6 +24,13 @@ struct SeenWait {
 
 const char* name_of(SeenWait::What what);
 
+/// What it is that a thread waits for which sleeps on this word of the session's memory, and its block.
+struct WaitSubject {
+  SeenWait::What what = SeenWait::What::kOther;
+  std::uint64_t block = 0;
+};
+WaitSubject subject_of_wait(const SessionFile& file, std::uint64_t word);
+
 struct SeenProcess {
   enum class State { kAlive, kEnded, kBeingReclaimed };  // kEnded: and nobody has given back yet what it had
 

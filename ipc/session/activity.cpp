@@ -2,6 +2,7 @@
 #include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/sync/thread_number.h>
+#include <shoal/ipc/trace/span.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,6 +46,8 @@ void SleepNote::begin(const void* word) {
   Session& session = Session::current();
   const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(word) - session.base());
   if (offset >= session.layout().bytes) return;  // of one process's threads among themselves
+  word_ = offset;
+  trace::let_go();
   ActivityRecord& record = session.activity(session.self().slot());
   const auto thread = std::uint32_t(::syscall(SYS_gettid));
   for (std::uint32_t i = 0; i < ActivityRecord::kWaits; ++i) {
@@ -59,10 +62,13 @@ void SleepNote::begin(const void* word) {
 }
 
 void SleepNote::end() noexcept {
-  if (!place_) return;
-  Wait& wait = *static_cast<Wait*>(place_);
-  wait.word.store(0, std::memory_order_relaxed);
-  wait.thread.store(0, std::memory_order_release);  // the word before: a free record says nothing
+  if (place_) {
+    Wait& wait = *static_cast<Wait*>(place_);
+    wait.word.store(0, std::memory_order_relaxed);
+    wait.thread.store(0, std::memory_order_release);  // the word before: a free record says nothing
+  }
+  if (word_ != 0 && trace::is_on()) [[unlikely]]
+    trace::write(TraceKind::kWait, since_, trace::now(), {}, word_);
 }
 
 namespace activity {

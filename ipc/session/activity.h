@@ -35,7 +35,8 @@ class SleepNote {
   void end() noexcept;
 
   std::uint64_t since_ = 0;
-  void* place_ = nullptr;  // in the process's record; none where all are taken
+  std::uint64_t word_ = 0;  // position in the session's memory
+  void* place_ = nullptr;   // in the process's record; none where all are taken
 };
 
 namespace activity {

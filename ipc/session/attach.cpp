@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/attach_protocol.h>
 #include <shoal/ipc/session/layout.h>
@@ -74,6 +75,7 @@ Session& Session::attach(const std::string& name, std::chrono::nanoseconds timeo
   answer.liveness.release();
   SHOAL_KILL_POINT("attach.joined");
   session.describe_self("attached", -1);
+  log_info("attached to the session '{}' of process {}", name, reply.pid);
   std::atexit([] { Session::current().leave(); });
   return session;
 }

@@ -5,11 +5,13 @@
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/log.h>
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/session/names.h>
+#include <string.h>
 
 #include <unordered_set>
 #include <vector>
@@ -70,10 +72,12 @@ void tell_others(const BlockMemory& memory, BlockOffset block, const BlockHeader
   }
 }
 
-void give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTag dead, bool crashed,
-                   const HoldSet& committed) {
+/// How many those were.
+int give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTag dead, bool crashed,
+                  const HoldSet& committed) {
   const BlockMemory memory = heap.memory();
   bool recovered = false, told = false;
+  int given_up = 0;
   memory.for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
     std::uint32_t word = hold.load(std::memory_order_acquire);
     if (ProcessTag::from_word(word) != dead) return true;
@@ -93,9 +97,11 @@ void give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTa
     // It may have died between setting a word and counting it (invariant I2 of BlockHeader): count now.
     header.state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);
     hold.compare_exchange_strong(word, 0, std::memory_order_acq_rel);
+    ++given_up;
     SHOAL_KILL_POINT("reclaim.hold");
     return true;
   });
+  return given_up;
 }
 
 }  // namespace
@@ -127,6 +133,7 @@ bool Session::reclaim(ProcessTag dead) {
     if (process.state.compare_exchange_strong(state, mine)) break;
   }
   const bool crashed = process.left.load() == 0;
+  int holds = 0, blocks = 0;
   layout().deaths.fetch_add(1);
 
   // 1. Cells that it was working on, and the holds that belong to messages in rings.
@@ -141,8 +148,11 @@ bool Session::reclaim(ProcessTag dead) {
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
     std::uint64_t state = header.state.load(std::memory_order_acquire);
     if (BlockHeader::kind(state) == BlockHeader::kLive) {
-      give_up_holds(heap(), block, header, dead, crashed, committed);
-      if (heap().memory().try_close(block, self())) heap().finish_close(block);
+      holds += give_up_holds(heap(), block, header, dead, crashed, committed);
+      if (heap().memory().try_close(block, self())) {
+        heap().finish_close(block);
+        ++blocks;
+      }
     } else if (BlockHeader::kind(state) == BlockHeader::kClosing && BlockHeader::slot(state) == dead.slot()) {
       if (header.state.compare_exchange_strong(state, BlockHeader::with(state, BlockHeader::kClosing, self().slot())))
         heap().finish_close(block);
@@ -152,6 +162,9 @@ bool Session::reclaim(ProcessTag dead) {
   // 3. Its extents.
   heap().reclaim_extents(dead);
   SHOAL_KILL_POINT("reclaim.extents_done");
+  log_info("gave back what process {} (pid {}, slot {}) had, which {}: {} holds, and {} blocks that nobody else held",
+           std::string(process.name, ::strnlen(process.name, sizeof process.name)), process.pid.load(), dead.slot(),
+           crashed ? "died" : "left", holds, blocks);
   std::uint64_t expected = mine;
   process.state.compare_exchange_strong(expected, ProcessRecord::kFree);
   return true;
@@ -189,6 +202,7 @@ void Session::adopt_inherited_holds() {
   std::vector<HoldRef> inherited;
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
     if (BlockHeader::kind(header.state.load(std::memory_order_acquire)) != BlockHeader::kLive) return;
+    if (header.type == BlockType::kTrace) return;  // the parent's events: no copy of a handle refers to them
     heap().memory().for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
       if (hold.load(std::memory_order_acquire) == parent.word()) inherited.push_back(HoldRef{block, index});
       return true;

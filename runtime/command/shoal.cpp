@@ -21,6 +21,8 @@ int main(int argc, char** argv) {
   Action action;
   std::vector<std::string> arguments(argv + 1, argv + argc), program;
   add_run(app, action, program);
+  add_top(app, action);
+  add_trace(app, action);
   try {
     program = split_program(app, arguments);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -26,5 +27,11 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
 /// Takes from the arguments of `shoal` what belongs to another program: all after `--`, or from the first one on that
 /// is neither an option of the subcommand nor an option's value. Nothing for subcommands that start no program.
 std::vector<std::string> split_program(const CLI::App& shoal, std::vector<std::string>& arguments);
+
+void add_top(CLI::App& shoal, Action& action);
+void add_trace(CLI::App& shoal, Action& action);
+
+/// "5s", "200ms", "2m", "1.5": up to a day. Throws std::invalid_argument that names `what` and the value.
+std::chrono::nanoseconds parse_duration(const std::string& text, const std::string& what);
 
 }  // namespace shoal::command

@@ -1,4 +1,5 @@
-"""A source file of more than 600 lines says in its first comment why it is that long; a page has at most 250 lines."""
+"""A source file of more than 600 lines says in its first comment why it is that long; a page has at most 250 lines, but
+for the map of the house, which has a line for every file."""
 
 import re
 
@@ -14,7 +15,7 @@ for name in files:
     text = (root / name).read_text()
     count = text.count("\n")
     if name.endswith(".md"):
-        if count > page_limit:
+        if count > page_limit and name != "docs/architecture.md":
             faults.append(f"{name}: {count} lines, a page has at most {page_limit}")
     elif count > limit:
         first = comment.match(text)

@@ -12,6 +12,7 @@
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/session/names.h>
+#include <shoal/ipc/trace/buffer.h>
 #include <shoal/ipc/value.h>
 
 #include <filesystem>
@@ -75,7 +76,9 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
                                                          FIELD(SessionLayout, extents_committed),
                                                          FIELD(SessionLayout, extents_idle),
                                                          FIELD(SessionLayout, extents_peak),
-                                                         FIELD(SessionLayout, header_bytes),FIELD(SessionLayout, allowed_bytes),FIELD(SessionLayout, allowed_by),
+                                                         FIELD(SessionLayout, header_bytes),
+                                                         FIELD(SessionLayout, allowed_bytes),
+                                                         FIELD(SessionLayout, allowed_by),
                                                          FIELD(SessionLayout, deaths),
                                                          FIELD(SessionLayout, names_lock),
                                                          FIELD(SessionLayout, names_changed)});
@@ -147,8 +150,21 @@ TEST_CASE("layout: docs/sync.md shows locks and their kin as they are") {
                                                        FIELD(ArrayLayout, type), FIELD(ArrayLayout, size)});
 }
 
+TEST_CASE("layout: docs/observing.md shows the events of a trace as they are") {
+  CHECK(documented("observing.md", "TraceBuffer") == Fields{FIELD(TraceBuffer, magic), FIELD(TraceBuffer, version),
+                                                            FIELD(TraceBuffer, owner), FIELD(TraceBuffer, tracer),
+                                                            FIELD(TraceBuffer, pid), FIELD(TraceBuffer, name),
+                                                            FIELD(TraceBuffer, written), FIELD(TraceBuffer, lost),
+                                                            FIELD(TraceBuffer, drained), FIELD(TraceBuffer, records)});
+  CHECK(documented("observing.md", "TraceRecord") == Fields{FIELD(TraceRecord, start), FIELD(TraceRecord, end),
+                                                            FIELD(TraceRecord, subject), FIELD(TraceRecord, link),
+                                                            FIELD(TraceRecord, value), FIELD(TraceRecord, kind),
+                                                            FIELD(TraceRecord, thread), FIELD(TraceRecord, name)});
+}
+
 TEST_CASE("layout: the versions that docs/ names are the code's") {
   for (auto [page, heading] : {std::pair{"heap.md", fmt::format("SessionLayout (version {})", SessionLayout::kVersion)},
+                               {"observing.md", fmt::format("TraceBuffer (version {})", TraceBuffer::kVersion)},
                                {"ring.md", fmt::format("RingLayout (version {})", RingLayout::kVersion)},
                                {"sync.md", fmt::format("LockLayout (version {})", LockLayout::kVersion)},
                                {"sync.md", fmt::format("RLockLayout (version {})", RLockLayout::kVersion)},

@@ -1,0 +1,82 @@
+// What shoal does, said on stderr where somebody wants to know.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <source_location>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace shoal {
+
+enum class LogLevel : int { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kNone = 4 };
+
+namespace log_detail {
+
+/// What is said from this level on; kUnset: SHOAL_LOG was not looked at yet.
+constexpr int kUnset = -1;
+inline constinit std::atomic<int> threshold{kUnset};
+/// The slow half: reads SHOAL_LOG the first time.
+bool is_wanted(LogLevel level) noexcept;
+void say(LogLevel level, const std::source_location& place, std::string_view text) noexcept;
+
+template <class... Arguments>
+struct Text {
+  template <class String>
+  consteval Text(const String& text, std::source_location where = std::source_location::current())
+      : format(text), place(where) {}
+  fmt::format_string<Arguments...> format;
+  std::source_location place;
+};
+
+template <class... Arguments>
+void format_and_say(LogLevel level, const std::source_location& place, fmt::format_string<Arguments...> format,
+                    Arguments&&... arguments) noexcept {
+  try {
+    say(level, place, fmt::format(format, std::forward<Arguments>(arguments)...));
+  } catch (const std::exception&) {
+    say(level, place, "(a message that could not be formatted)");
+  }
+}
+
+}  // namespace log_detail
+
+/// Whether messages of this level are wanted: SHOAL_LOG is debug, info, warning (also where it is not set), error or
+/// none. One load and a branch where they are not.
+inline bool logs(LogLevel level) noexcept {
+  if (int(level) < log_detail::threshold.load(std::memory_order_relaxed)) [[likely]]  // relaxed: a number
+    return false;
+  return log_detail::is_wanted(level);
+}
+
+/// `log_debug("started {} as {}", name, pid)`: a line on stderr with time, level, process and place, by one write(2),
+/// so that the lines of several processes do not mix. The arguments are not formatted where the level is not wanted.
+/// Any thread; not in signal handlers, and not between a fork with other threads and exec: both would allocate.
+template <class... Arguments>
+void log_debug(log_detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
+  if (logs(LogLevel::kDebug)) [[unlikely]]
+    log_detail::format_and_say<Arguments...>(LogLevel::kDebug, text.place, text.format,
+                                             std::forward<Arguments>(arguments)...);
+}
+template <class... Arguments>
+void log_info(log_detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
+  if (logs(LogLevel::kInfo)) [[unlikely]]
+    log_detail::format_and_say<Arguments...>(LogLevel::kInfo, text.place, text.format,
+                                             std::forward<Arguments>(arguments)...);
+}
+template <class... Arguments>
+void log_warning(log_detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
+  if (logs(LogLevel::kWarning)) [[unlikely]]
+    log_detail::format_and_say<Arguments...>(LogLevel::kWarning, text.place, text.format,
+                                             std::forward<Arguments>(arguments)...);
+}
+template <class... Arguments>
+void log_error(log_detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
+  if (logs(LogLevel::kError)) [[unlikely]]
+    log_detail::format_and_say<Arguments...>(LogLevel::kError, text.place, text.format,
+                                             std::forward<Arguments>(arguments)...);
+}
+
+}  // namespace shoal

@@ -1,0 +1,22 @@
+#include <fmt/format.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/observe/process_usage.h>
+#include <shoal/runtime/command/choose_session.h>
+
+namespace shoal::command {
+
+FoundSession choose_session(const std::string& name_or_pid) {
+  if (!name_or_pid.empty()) return find_session(name_or_pid);
+  std::vector<FoundSession> all = find_sessions();
+  if (all.empty()) throw Error("no session of yours runs here");
+  if (all.size() == 1) return std::move(all.front());
+  std::string list;
+  for (const FoundSession& session : all) {
+    std::string command = command_line_of(session.process);
+    if (command.size() > 60) command = command.substr(0, 57) + "...";
+    list += fmt::format("\n  {:>8}  {}", session.process, command);
+  }
+  throw Error(fmt::format("{} sessions run here: say which one, by a pid{}", all.size(), list));
+}
+
+}  // namespace shoal::command

@@ -1,0 +1,197 @@
+#include <shoal/ipc/queue.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
+#include <shoal/ipc/simple_queue.h>
+#include <shoal/ipc/trace/span.h>
+#include <shoal/runtime/command/chrome_trace.h>
+#include <shoal/runtime/process.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/runtime/methods.h"
+#include "tests/support/catch.h"
+#include "tests/support/forked.h"
+
+using namespace shoal;
+using namespace shoal::command;
+using nlohmann::json;
+using shoal::test::Forked;
+
+namespace {
+
+bool is_near(double value, double expected) { return std::abs(value - expected) < 1e-6; }
+
+TraceRecord record(TraceKind kind, std::uint64_t start, std::uint64_t end, const char* name, std::uint64_t link = 0) {
+  TraceRecord record{start, end, 64, link, 5, kind, 7, {}};
+  std::strncpy(record.name, name, sizeof record.name - 1);
+  return record;
+}
+
+std::string written(const ChromeTrace& trace, const std::vector<TracedProcess>& processes) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* file = ::open_memstream(&text, &size);
+  CHECK(trace.write(file, processes));
+  std::fclose(file);
+  const std::string result(text, size);
+  ::free(text);
+  return result;
+}
+
+std::vector<json> events_with(const json& trace, const std::string& key, const std::string& value) {
+  std::vector<json> found;
+  for (const json& event : trace["traceEvents"])
+    if (event.value(key, "") == value) found.push_back(event);
+  return found;
+}
+
+/// The program's output (and its errors, where asked for), and its exit code.
+std::pair<std::string, int> run_program(const std::string& arguments) {
+  std::FILE* output = ::popen((std::string(SHOAL_PROGRAM) + " " + arguments).c_str(), "r");
+  REQUIRE(output);
+  std::string text;
+  char bytes[4096];
+  for (std::size_t got; (got = std::fread(bytes, 1, sizeof bytes, output)) > 0;) text.append(bytes, got);
+  const int status = ::pclose(output);
+  return {text, WEXITSTATUS(status)};
+}
+
+void run_named_step(Queue<int> queue) {
+  for (int i = 0; i < 3; ++i) {
+    TraceSpan span("step");
+    queue.put(i);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("trace: events come out as JSON that parses, in order, with arrows from put to get and from start to run") {
+  ChromeTrace trace([](std::uint64_t word) { return "get word " + std::to_string(word); });
+  const TracedProcess first{1, "fi\"rst\n", 0}, second{2, "second", 3};
+  trace.add(second, record(TraceKind::kGet, 3000, 9000, "qu\\eue", 42));
+  trace.add(first, record(TraceKind::kPut, 5000, 6001, "qu\\eue", 42));
+  trace.add(first, record(TraceKind::kPut, 7000, 7000, "queue", 43));  // nobody got it
+  trace.add(first, record(TraceKind::kSpan, 1000, 10'000, "step"));
+  trace.add(second, record(TraceKind::kWait, 3500, 8000, ""));
+  trace.add(first, record(TraceKind::kStart, 100, 200, "child", 2));
+  trace.add(second, record(TraceKind::kRun, 150, 20'000, "child", 2));
+  trace.add(first, record(TraceKind(99), 1, 2, "nonsense"));
+  trace.add(first, record(TraceKind::kSpan, 20, 10, "backwards"));
+  trace.add_open_wait(2, 7, "get never", 9500, 12'000);
+  CHECK(trace.events() == 8);
+  const json parsed = json::parse(written(trace, {first, second}));
+  CHECK(parsed["otherData"]["lost_events"] == 3);
+  CHECK(events_with(parsed, "ph", "M")[0]["args"]["name"] == "fi\"rst?");
+  const auto complete = events_with(parsed, "ph", "X");
+  REQUIRE(complete.size() == 8);
+  double last = 0;
+  for (const json& event : complete) {
+    CHECK(event["ts"] >= last);
+    CHECK(event["dur"] >= 0);
+    last = event["ts"];
+  }
+  CHECK(is_near(events_with(parsed, "name", "put qu\\eue")[0]["dur"], 1.001));
+  CHECK(events_with(parsed, "name", "put qu\\eue")[0]["args"]["bytes"] == 5);
+  CHECK(events_with(parsed, "name", "wait: get word 64").size() == 1);
+  CHECK(is_near(events_with(parsed, "name", "wait: get never")[0]["dur"], 2.5));
+  const auto from = events_with(parsed, "ph", "s"), to = events_with(parsed, "ph", "f");
+  REQUIRE(from.size() == 2);
+  REQUIRE(to.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(from[i]["id"] == to[i]["id"]);
+    CHECK(from[i]["ts"] <= to[i]["ts"]);
+    CHECK(from[i]["pid"] == 1);
+    CHECK(to[i]["pid"] == 2);
+  }
+}
+
+TEST_CASE("trace: the program traces a running session, and top shows it") {
+  Queue<int> queue({.name = "numbers"});
+  SimpleQueue<int> stop;
+  Forked worker([&] {
+    set_label("busy");
+    while (stop.empty()) {
+      TraceSpan span("round");
+      queue.put(1);
+      queue.get();
+    }
+  });
+  const std::string pid = std::to_string(worker.pid());
+  const auto [text, code] = run_program("trace " + pid + " --for 200ms -o - 2>/dev/null");
+  CHECK(code == 0);
+  const json trace = json::parse(text);
+  CHECK(events_with(trace, "name", "round").size() > 0);
+  CHECK(events_with(trace, "name", "put numbers").size() > 0);
+  CHECK(events_with(trace, "name", "get numbers").size() > 0);
+  CHECK_FALSE(trace::is_on());
+  const auto [look, look_code] = run_program("top " + pid + " --once --json");
+  CHECK(look_code == 0);
+  const json view = json::parse(look);
+  CHECK(view["root"] == ::getpid());
+  const auto queues = view["queues"];
+  CHECK(std::any_of(queues.begin(), queues.end(), [](auto& seen) { return seen["name"] == "numbers"; }));
+  const auto processes = view["processes"];
+  CHECK(std::any_of(processes.begin(), processes.end(),
+                    [&](auto& seen) { return seen["pid"] == worker.pid() && seen["label"] == "busy"; }));
+  const auto [table, table_code] = run_program("top " + pid + " --once");
+  CHECK(table_code == 0);
+  CHECK_THAT(table, ContainsSubstring("numbers") && ContainsSubstring("busy"));
+  stop.put(1);
+  CHECK(worker.join() == 0);
+  Session::current().reclaim_all();  // the one who traced
+}
+
+TEST_CASE("trace: a bad time, a bad session and a bad option are one clear line and a code") {
+  CHECK(run_program("trace 1999999999 2>&1") == std::pair(std::string("shoal: there is no process 1999999999\n"), 1));
+  const auto [text, code] = run_program("trace --for ever 2>&1");
+  CHECK(code == 2);
+  CHECK_THAT(text, ContainsSubstring("--for is 'ever'"));
+  CHECK(run_program("top --nonsense 2>&1").second == 2);
+  CHECK(run_program("top --interval 0 1 2>&1").second == 2);
+  CHECK(run_program("top no-such-session 2>&1").second == 1);
+}
+
+TEST_CASE("trace: starts and runs of processes are events, with the arrow between them, by each method") {
+  for (const StartMethod method : {StartMethod::forkserver, StartMethod::spawn, StartMethod::fork}) {
+    CAPTURE(method_name(method));
+    Queue<int> queue({.name = "numbers"});
+    SimpleQueue<int> on, stop;
+    ChromeTrace trace([](std::uint64_t) { return "something"; });
+    Forked tracing([&] {
+      Tracer tracer;
+      on.put(1);
+      bool last = false;
+      while (!last) {
+        last = !stop.empty();
+        tracer.drain([&](const TracedProcess& process, const TraceRecord& record) { trace.add(process, record); });
+      }
+      tracer.finish([&](const TracedProcess& process, const TraceRecord& record) { trace.add(process, record); });
+      const json parsed = json::parse(written(trace, tracer.processes()));
+      const bool good =
+          events_with(parsed, "name", "start worker").size() == 1 &&
+          events_with(parsed, "name", "run worker").size() == 1 && events_with(parsed, "name", "step").size() == 3 &&
+          events_with(parsed, "name", "put numbers").size() == 3 &&
+          std::count_if(parsed["traceEvents"].begin(), parsed["traceEvents"].end(),
+                        [](auto& event) { return event["ph"] == "s" && event["name"] == "process"; }) == 1;
+      if (!good) std::fprintf(stderr, "%s\n", parsed.dump().c_str());
+      ::_exit(good ? 0 : 2);
+    });
+    on.get();
+    Process worker({.name = "worker", .start_method = method}, run_named_step, queue);
+    worker.start();
+    worker.join();
+    stop.put(1);
+    CHECK(tracing.join() == 0);
+    Session::current().reclaim_all();
+    trace::let_go();
+  }
+}
