@@ -2,6 +2,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/heap/extents.h>
+#include <shoal/ipc/heap/memory_node.h>
 #include <shoal/ipc/heap/size_class.h>
 #include <shoal/ipc/kill_point.h>
 #include <sys/stat.h>
@@ -80,6 +81,7 @@ std::uint64_t Extents::claim_any(std::uint64_t count, std::uint32_t owner, std::
     for (std::uint64_t k = 0; k < count; ++k) release_one(*found + k, state(*found + k), true);
     throw;
   }
+  prefer_own_memory_node(file_, data(*found), count * kExtentBytes);
   return *found;
 }
 
