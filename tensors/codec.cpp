@@ -50,11 +50,20 @@ bool describe_c10_error(const std::exception& error, std::string& text) {
 
 const bool describer_registered = (register_exception_describer(&describe_c10_error), true);
 
+[[noreturn]] void refuse_device(c10::Device device) {
+  std::string why;
+  try {
+    (void)device_memory(device.type());
+  } catch (const DeviceError& error) {
+    why = error.what();
+  }
+  refuse(fmt::format("it is on {}, whose memory cannot be shared here: {}; send tensor.cpu()", device.str(), why));
+}
+
 Kind kind_of(const at::Tensor& tensor) {
   if (tensor.device().is_meta()) return Kind::kMeta;
   const bool on_cpu = tensor.device().is_cpu();
-  if (!on_cpu && !find_device_memory(tensor.device().type()))
-    refuse(fmt::format("it is on {}, whose memory cannot be shared here; send tensor.cpu()", tensor.device().str()));
+  if (!on_cpu && !find_device_memory(tensor.device().type())) refuse_device(tensor.device());
 #if __has_include(<ATen/core/NamedTensor.h>)  // libtorch had them up to 2.12
   if (tensor.has_names()) refuse("its dimensions have names; send tensor.rename(std::nullopt)");
 #endif

@@ -1,6 +1,7 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
+#include <shoal/tensors/cuda/device_memory.h>
 #include <shoal/tensors/share.h>
 #include <shoal/tensors/storage.h>
 
@@ -13,7 +14,7 @@ namespace {
 
 void check(const at::Tensor& tensor) {
   if (!tensor.defined()) throw std::invalid_argument("share_memory_: the tensor is undefined");
-  if (!tensor.device().is_cpu())
+  if (!tensor.device().is_cpu() && !is_shared(tensor))
     throw std::invalid_argument(
         fmt::format("share_memory_: the tensor is on {}: only CPU tensors can move into the "
                     "shared heap; use tensor.cpu() first",
@@ -66,7 +67,9 @@ void share_memory_(std::vector<at::Tensor>& tensors) {
 }
 
 bool is_shared(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.device().is_cpu()) return false;
+  if (!tensor.defined()) return false;
+  // A device's memory is shared as it is, as in torch.
+  if (!tensor.device().is_cpu()) return find_device_memory(tensor.device().type()) != nullptr;
   if (tensor.layout() == at::kStrided) return shared_hold(tensor) != nullptr;
   std::vector<at::Tensor> parts = parts_of(tensor);
   return std::all_of(parts.begin(), parts.end(), [](const at::Tensor& part) { return is_shared(part); });

@@ -13,7 +13,8 @@ namespace shoal {
 /// view and alias of it sees the move, and from then on a copy of the tensor in another process is the
 /// same memory. Copies the elements once; does nothing where it is shared already. Of a sparse tensor the
 /// indices and values are moved. The gradient, if any, is shared too. std::invalid_argument for tensors that
-/// are undefined or not on the CPU; OutOfSharedMemory. Not to be called while another thread uses the storage.
+/// are undefined, or neither on the CPU nor on a GPU (where nothing needs to be done); OutOfSharedMemory. Not to be
+/// called while another thread uses the storage.
 at::Tensor& share_memory_(at::Tensor& tensor);
 /// The same for a tensor that is not a variable of one's own: `share_memory_(module.weight)` keeps working.
 inline at::Tensor share_memory_(at::Tensor&& tensor) { return share_memory_(tensor); }

@@ -38,7 +38,8 @@ namespace shoal {
   each(cuMemMap);                       \
   each(cuMemUnmap);                     \
   each(cuMemSetAccess);                 \
-  each(cuMemRelease)
+  each(cuMemRelease);                   \
+  each(cuThreadExchangeStreamCaptureMode)
 
 /// libcuda.so.1, which comes with the driver and not with the toolkit: loaded when first needed, so that a program
 /// built with a toolkit runs on machines without a driver. The driver alone, not libcudart: it is one library for all

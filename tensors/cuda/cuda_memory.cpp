@@ -183,6 +183,11 @@ class CudaMemory final : public DeviceMemory {
     driver_.cuMemHostUnregister(start);
   }
 
+  void enter_own_thread() noexcept override {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    driver_.cuThreadExchangeStreamCaptureMode(&mode);
+  }
+
   bool is_initialized() noexcept override { return cuda_is_initialized(); }
 
  private:

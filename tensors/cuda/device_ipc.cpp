@@ -78,6 +78,7 @@ DeviceIpc::Handles DeviceIpc::encode(Encoder& message, const c10::Storage& stora
     handles.block = message.add(std::move(holds.block));
     return handles;
   }
+  use(device.type());
   if (!Imports::share(storage, holds)) holds = exports_.share(storage);
   wake();
   handles.block = message.add(std::move(holds.block));
@@ -95,6 +96,7 @@ c10::Storage DeviceIpc::decode(Decoder& message, const Handles& handles) {
     const auto type = c10::DeviceType(layout.device_type);
     (void)device_memory(type);  // throws where there is no such thing here
     at::globalContext().lazyInitDevice(type);
+    use(type);
     c10::Storage storage;
     if (layout.bytes != 0 && ProcessTag::from_word(layout.producer) == Session::current().self()) {
       storage = exports_.find(block.block());
@@ -136,6 +138,8 @@ void DeviceIpc::run() {
 }
 
 bool DeviceIpc::look_through() try {
+  for (std::size_t type = 0; type < kDeviceTypes; ++type)
+    if (used_[type].exchange(false)) device_memory(c10::DeviceType(type)).enter_own_thread();
   HolderCheck holders;
   bool again = imports_.collect(Imports::Unused::kKeepAWhile);
   again |= exports_.collect(holders);

@@ -10,9 +10,12 @@
 #include <shoal/tensors/cuda/layout.h>
 #include <shoal/tensors/cuda/pinned_ranges.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <vector>
 
 namespace shoal {
 
@@ -51,12 +54,15 @@ class DeviceIpc {
   void start();
   void run();
   bool look_through();  // true: again, soon
+  void use(c10::DeviceType type) noexcept { used_[std::size_t(type)].store(true); }
 
   Exports exports_;
   Imports imports_;
   SentEvents sent_;
   ReceivedEvents received_;
   PinnedRanges pinned_;
+  static constexpr auto kDeviceTypes = std::size_t(c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES);
+  std::atomic<bool> used_[kDeviceTypes]{};  // kinds that the collector's thread has to enter
   std::mutex mutex_;
   std::condition_variable changed_;
   bool work_ = false;

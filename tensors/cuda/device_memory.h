@@ -81,6 +81,10 @@ class DeviceMemory {
   virtual void register_host(std::byte* start, std::size_t bytes, int device) = 0;
   virtual void unregister_host(std::byte* start, int device) noexcept = 0;
 
+  /// Said by a thread that shoal keeps for itself, before it asks about events and frees memory: what it does must not
+  /// disturb a graph that another thread captures.
+  virtual void enter_own_thread() noexcept {}
+
   /// Whether the driver is in use in this process, so that a fork would break it. Never starts it.
   virtual bool is_initialized() noexcept = 0;
 

@@ -1,3 +1,4 @@
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
@@ -215,6 +216,9 @@ bool Imports::is_done(const LetGo& each) {
   } catch (...) {
     // As in let_go.
   }
+  // Destroying it enters its device and then the current one: in the collector's thread that would be device 0, and a
+  // context on it, though this process may not use that one at all.
+  c10::DeviceGuard on_device(each.import->device);
   guard.destroyEvent(each.event, each.import->device.index());
   return true;
 }

@@ -264,6 +264,19 @@ DEVICE_TEST_CASE("a tensor on a device that the receiver does not see is refused
   CHECK(nothing_left<On>());
 }
 
+DEVICE_TEST_CASE("share_memory_ leaves a tensor on a device as it is: it is shared already") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    at::Tensor tensor = numbers(on<On>(), 10);
+    const void* data = tensor.data_ptr();
+    CHECK(is_shared(tensor));
+    share_memory_(tensor);
+    CHECK(tensor.data_ptr() == data);
+  }
+  CHECK(nothing_left<On>());
+}
+
 TEST_CASE("device ipc: what is on a device that cannot be shared is refused by name") {
   Queue<at::Tensor> queue(4);
   CHECK_THROWS_AS(device_memory(c10::kXPU), DeviceError);

@@ -270,6 +270,32 @@ DEVICE_TEST_CASE("an opening that nobody uses is closed by itself, and at once b
   CHECK(nothing_left<On>());
 }
 
+DEVICE_TEST_CASE("an allocation is closed before the last hold on what lies in it goes") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    const std::size_t before = On::bytes_in_storages();
+    Queue<at::Tensor> queue(4);
+    Event let_go, done;
+    Process<void> process(
+        {.name = "receiver"},
+        +[](Queue<at::Tensor> in, Event let_go, Event done) {
+          (void)in.get().cpu();
+          let_go.set();
+          done.wait();  // nobody asks for the memory: the collector gives it back
+        },
+        queue, let_go, done);
+    process.start();
+    queue.put(at::full({1000}, 3.0f).to(on<On>().device()));
+    let_go.wait();
+    CHECK(exports_go<On>(before));
+    On::empty_cache();  // frees the allocation: the double aborts where it is open
+    done.set();
+    process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
 DEVICE_TEST_CASE("storm: receivers killed at random times leave no memory, and the producer goes on") {
   using On = TestType;
   if (skipped<On>()) return;
