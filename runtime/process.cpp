@@ -71,6 +71,8 @@ void ProcessHandle::terminate() { child().signal(SIGTERM); }
 
 void ProcessHandle::kill() { child().signal(SIGKILL); }
 
+void ProcessHandle::send_signal(int number) { child().signal(number); }
+
 void ProcessHandle::close() {
   if (is_alive())
     throw std::invalid_argument("close() of process '" + name() +

@@ -58,6 +58,8 @@ class ProcessHandle {
   /// SIGTERM and SIGKILL. Nothing happens where it has ended already.
   void terminate();
   void kill();
+  /// Any other signal. Nothing happens where it has ended already.
+  void send_signal(int number);
 
   /// Lets go of the process, which must not run: this object can be used no more.
   void close();

@@ -46,7 +46,7 @@ class Pool {
   explicit Pool(const PoolOptions& options = {})
       : core_(std::make_shared<pooling::PoolCore>(options,
                                                   [](const ProcessOptions& how, const pooling::WorkerEnds& ends) {
-                                                    return Process<void>(how, serve, copy_of(ends));
+                                                    return Process<void>(how, serve, pooling::share(ends));
                                                   })) {}
   explicit Pool(int processes) : Pool(PoolOptions{.processes = processes}) {}
 
@@ -151,9 +151,6 @@ class Pool {
 
  private:
   static void serve(pooling::WorkerEnds ends) { pooling::serve_pool(ends); }
-  static pooling::WorkerEnds copy_of(const pooling::WorkerEnds& ends) {
-    return {ends.tasks.share(), ends.results.share(), ends.progress, ends.worker};
-  }
 
   template <class F, class... Args>
   auto call(pooling::PoolCore::Awaited awaited, F function, Args&&... arguments) {
@@ -214,7 +211,7 @@ Pool::Pool(const PoolOptions& options, Initializer initializer, Args... argument
       C::invoke(function, 0, its_values);
       pooling::serve_pool(its_ends);
     };
-    return Process<void>(how, work, copy_of(ends), name, values);
+    return Process<void>(how, work, pooling::share(ends), name, values);
   });
 }
 

@@ -1,11 +1,19 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <numeric>
+#include <optional>
 #include <set>
 
+#include <ATen/Context.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/tensors/share.h>
@@ -279,11 +287,11 @@ TEST_CASE(
     CHECK(error.batch() == 2);
     CHECK(error.index() == 9);
     CHECK(error.exception_type() == "std::out_of_range");
-    CHECK_THAT(
-        error.what(),
-        ContainsSubstring("nothing to be had here") && ContainsSubstring("sample 9") &&
-            ContainsSubstring("worker " + std::to_string(error.worker())) &&
-            ContainsSubstring(std::to_string(loader.worker_pids().at(static_cast<std::size_t>(error.worker())))));
+    CHECK(std::ranges::count(loader.worker_pids(), error.failure().pid()) == 1);
+    CHECK_FALSE(error.failure().stack_trace().empty());
+    CHECK_THAT(error.what(), ContainsSubstring("nothing to be had here") && ContainsSubstring("sample 9") &&
+                                 ContainsSubstring("loader worker") &&
+                                 ContainsSubstring(std::to_string(error.failure().pid())));
   }
   ++it;
   CHECK(first_column(*it).front() == 12);
@@ -301,52 +309,332 @@ TEST_CASE("DataLoader: samples that can't be stacked are named by the batch and 
                     ContainsSubstring("batch 1") && ContainsSubstring("[1]") && ContainsSubstring("[3] in sample 2"));
 }
 
-TEST_CASE(
-    "DataLoader: a worker that is killed is an error that names worker, pid and signal; the next loop has new "
-    "workers") {
-  for (const int workers : {1, 2}) {
-    DataLoader loader({.batch_size = 1, .num_workers = workers}, Faulty{20, 7, "kill"});
-    std::int64_t got = 0;
-    std::vector<int> pids;
+TEST_CASE("DataLoader: a sample that kills every worker is LoaderWorkerDied at its batch, and the loop goes on") {
+  const int workers = GENERATE(1, 2);
+  DataLoader loader({.batch_size = 2, .num_workers = workers, .max_retries = 2}, Faulty{20, 7, "kill"});
+  std::vector<std::int64_t> got;
+  int died = 0;
+  for (auto it = loader.begin();;) {
+    if (it == loader.end()) break;
+    got.push_back(first_column(*it).front());
     try {
-      for (const at::Tensor& batch : loader) {
-        pids = loader.worker_pids();
-        CHECK(first_column(batch).front() == got++);
-      }
-      FAIL("the worker with sample 7 is dead");
+      ++it;
     } catch (const shoal::LoaderWorkerDied& error) {
-      CHECK(std::ranges::count(pids, error.pid()) == 1);
-      CHECK_THAT(error.what(), ContainsSubstring("worker " + std::to_string(error.worker())) &&
-                                   ContainsSubstring("SIGKILL") && ContainsSubstring(std::to_string(error.pid())));
+      ++died;
+      CHECK(error.batch() == 3);
+      CHECK(error.attempts() == 3);
+      CHECK(error.failure().signal() == SIGKILL);
+      CHECK_THAT(error.what(), ContainsSubstring("samples 6, 7") && ContainsSubstring("SIGKILL"));
+      ++it;
     }
-    CHECK(got <= 7);
-    CHECK(loader.worker_pids().empty());
-    CHECK(first_column(*loader.begin()).front() == 0);
+  }
+  CHECK(died == 1);
+  CHECK(got == std::vector<std::int64_t>{0, 2, 4, 8, 10, 12, 14, 16, 18});
+  CHECK(loader.report().deaths.size() == 3);
+  CHECK(loader.worker_pids().size() == std::size_t(workers));
+}
+
+TEST_CASE(
+    "DataLoader: workers killed from outside, whatever they were doing, are replaced: no sample lost, none twice") {
+  DataLoader loader({.batch_size = 3, .num_workers = 2, .max_retries = 100, .max_replacements = -1}, Numbers{3000});
+  std::vector<std::int64_t> all;
+  for (const at::Tensor& batch : loader) {
+    for (const std::int64_t number : first_column(batch)) all.push_back(number);
+    // Ours, and not waited for before the loader's next look: a pid that is another's by now is no danger.
+    if (all.size() % 300 == 0) ::kill(loader.worker_pids().at((all.size() / 300) % 2), SIGKILL);
+  }
+  CHECK(all == counting(3000));
+  CHECK_FALSE(loader.report().deaths.empty());
+}
+
+TEST_CASE("DataLoader: after more deaths than max_replacements the loader gives up, and says so") {
+  DataLoader loader({.batch_size = 1, .num_workers = 1, .max_retries = 0, .max_replacements = 0}, Faulty{4, 1, "exit"});
+  auto it = loader.begin();
+  CHECK_THROWS_WITH(++it, ContainsSubstring("code 3"));
+  CHECK_THROWS_WITH(++it, ContainsSubstring("max_replacements"));
+}
+
+TEST_CASE(
+    "DataLoader: a worker that is stuck for longer than the timeout is ended and replaced, and its stack is told") {
+  DataLoader loader({.batch_size = 2, .num_workers = 1, .timeout = std::chrono::milliseconds(50), .max_retries = 0},
+                    Faulty{6, 2, "stuck"});
+  auto it = loader.begin();
+  try {
+    ++it;
+    FAIL("sample 2 is never there");
+  } catch (const shoal::LoaderWorkerDied& error) {
+    CHECK(error.failure().signal() == SIGABRT);
+    CHECK_FALSE(error.failure().stack_trace().empty());
+  }
+  ++it;
+  CHECK(first_column(*it).front() == 4);
+}
+
+TEST_CASE("DataLoader: samples that cannot be read are skipped, replaced or read again, as asked, and reported") {
+  const int workers = GENERATE(0, 2);
+  CAPTURE(workers);
+  auto samples = [](auto& loader) {
+    std::vector<std::int64_t> all = flat(one_epoch(loader));
+    return all;
+  };
+  auto expected = counting(12);
+  SECTION("skip") {
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .on_error = shoal::OnError::skip},
+                      Faulty{12, 5, "throw"});
+    expected.erase(expected.begin() + 5);
+    CHECK(samples(loader) == expected);
+    REQUIRE(loader.report().faults.size() == 1);
+    const shoal::SampleFault& fault = loader.report().faults[0];
+    CHECK(fault.index == 5);
+    CHECK(fault.batch == 1);
+    CHECK(fault.type == "std::out_of_range");
+    CHECK(fault.message == "nothing to be had here");
+  }
+  SECTION("replace: by the same sample with any number of workers") {
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .on_error = shoal::OnError::replace},
+                      Faulty{12, 5, "throw"});
+    const auto all = samples(loader);
+    REQUIRE(loader.report().faults.size() == 1);
+    const std::int64_t other = loader.report().faults[0].replacement;
+    CHECK(other != 5);
+    expected[5] = other;
+    CHECK(all == expected);
+    DataLoader again({.batch_size = 4, .on_error = shoal::OnError::replace}, Faulty{12, 5, "throw"});
+    CHECK(samples(again) == all);
+  }
+  SECTION("retry: and then raised") {
+    DataLoader loader({.batch_size = 12, .num_workers = workers, .on_error = shoal::OnError::retry, .max_retries = 2},
+                      Faulty{12, 5, "throw"});
+    CHECK_THROWS_WITH(loader.begin(), ContainsSubstring("nothing to be had here"));
+  }
+  SECTION("a batch of which nothing is left is left out") {
+    DataLoader loader({.batch_size = 1, .num_workers = workers, .on_error = shoal::OnError::skip},
+                      Faulty{3, 1, "throw"});
+    CHECK(one_epoch(loader) == std::vector<std::vector<std::int64_t>>{{0}, {2}});
   }
 }
 
-TEST_CASE("DataLoader: a worker killed from outside, whatever it was doing, ends the loop with LoaderWorkerDied") {
-  DataLoader loader({.batch_size = 1, .num_workers = 2}, Numbers{2'000'000});
-  const auto loop = [&] {
-    int batches = 0;
-    for ([[maybe_unused]] const at::Tensor& batch : loader) {
-      if (++batches == 50) ::kill(loader.worker_pids()[1], SIGKILL);
+// Its get_batch throws for some samples.
+struct FaultyRows {
+  std::int64_t count = 0;
+  std::int64_t size() const { return count; }
+  at::Tensor get(std::int64_t index) const { return at::full({1}, index, at::kLong); }
+  at::Tensor get_batch(std::span<const std::int64_t> indices) const {
+    at::Tensor batch = at::zeros({std::int64_t(indices.size()), 1}, at::kLong);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (indices[i] % 5 == 3) throw std::runtime_error("bad row");
+      batch[std::int64_t(i)][0] = indices[i];
     }
+    return batch;
+  }
+};
+
+TEST_CASE("DataLoader: of a batch that is read as a whole the samples at fault are found") {
+  DataLoader loader({.batch_size = 10, .num_workers = 1, .on_error = shoal::OnError::skip}, FaultyRows{20});
+  auto expected = counting(20);
+  std::erase_if(expected, [](std::int64_t index) { return index % 5 == 3; });
+  CHECK(flat(one_epoch(loader)) == expected);
+  CHECK(loader.report().faults.size() == 4);
+}
+
+// Draws from libtorch's generator and from the sample's own.
+struct Random {
+  std::int64_t count = 0;
+  std::int64_t size() const { return count; }
+  at::Tensor get(std::int64_t index) const {
+    shoal::SampleRandom random(shoal::sample_key(index));
+    return at::stack({at::rand({}, at::kDouble), at::scalar_tensor(random.uniform(), at::kDouble)});
+  }
+};
+
+TEST_CASE("DataLoader: what is random in samples depends on seed and epoch, not on the number of workers") {
+  auto epoch = [](int workers, std::uint64_t seed, std::int64_t number) {
+    DataLoader loader({.batch_size = 5, .shuffle = true, .num_workers = workers, .seed = seed}, Random{23});
+    loader.set_epoch(number);
+    std::vector<at::Tensor> batches;
+    for (const at::Tensor& batch : loader) batches.push_back(batch.clone());
+    return at::cat(batches);
   };
-  CHECK_THROWS_AS(loop(), shoal::LoaderWorkerDied);
+  const at::Tensor expected = epoch(0, 3, 1);
+  for (const int workers : {1, 2, 7}) CHECK(epoch(workers, 3, 1).equal(expected));
+  CHECK_FALSE(epoch(2, 3, 2).equal(expected));
+  CHECK_FALSE(epoch(2, 4, 1).equal(expected));
 }
 
-TEST_CASE("DataLoader: a worker that exits is named with its code") {
-  DataLoader loader({.batch_size = 2, .num_workers = 1}, Faulty{4, 0, "exit"});
-  CHECK_THROWS_WITH(loader.begin(), ContainsSubstring("worker 0") && ContainsSubstring("code 3"));
+TEST_CASE("DataLoader: without workers libtorch's generator goes on as if nothing had been loaded") {
+  at::manual_seed(5);
+  const at::Tensor expected = at::rand({3});
+  at::manual_seed(5);
+  DataLoader loader({.batch_size = 5}, Random{10});
+  for ([[maybe_unused]] const at::Tensor& batch : loader) {
+  }
+  CHECK(at::rand({3}).equal(expected));
 }
 
-TEST_CASE("DataLoader: a batch that does not come within the timeout is a TimeoutError, and its worker is ended") {
-  DataLoader loader({.batch_size = 2, .num_workers = 1, .timeout = std::chrono::milliseconds(50)},
-                    Faulty{4, 2, "stuck"});
+TEST_CASE("DataLoader: a state of a few bytes goes on with the samples not seen, with another number of workers") {
+  const int workers = GENERATE(0, 2);
+  DataLoader loader({.batch_size = 4, .shuffle = true, .num_workers = workers, .seed = 8}, Numbers{50});
+  one_epoch(loader);
+  CHECK(loader.state_dict() == shoal::LoaderState{8, 1, 0, 50});
+  std::vector<std::vector<std::int64_t>> seen;
+  for (const at::Tensor& batch : loader) {
+    seen.push_back(first_column(batch));
+    if (seen.size() == 5) break;
+  }
+  const shoal::LoaderState state = loader.state_dict();
+  CHECK(state == shoal::LoaderState{8, 1, 20, 50});
+  CHECK(shoal::LoaderState::from_string(state.to_string()) == state);
+  CHECK(state.to_string().size() < 1024);
+  for (const int others : {0, 1, 3}) {
+    DataLoader other({.batch_size = 4, .shuffle = true, .num_workers = others, .seed = 8}, Numbers{50});
+    other.load_state_dict(state);
+    CHECK(other.state_dict() == state);
+    auto whole = seen;
+    for (auto& batch : one_epoch(other)) whole.push_back(batch);
+    DataLoader reference({.batch_size = 4, .shuffle = true, .seed = 8}, Numbers{50});
+    reference.set_epoch(1);
+    CHECK(whole == one_epoch(reference));
+    CHECK(other.state_dict() == shoal::LoaderState{8, 2, 0, 50});
+  }
+}
+
+TEST_CASE("DataLoader: a state of some ranks goes on with other ranks, the batches of all together as they would be") {
+  const std::int64_t samples = 64, global_batch = 8;
+  auto run = [&](int ranks, std::int64_t batches, const std::optional<shoal::LoaderState>& from) {
+    std::vector<std::vector<std::int64_t>> together;
+    together.resize(static_cast<std::size_t>(batches));
+    shoal::LoaderState state;
+    for (int rank = 0; rank < ranks; ++rank) {
+      DataLoader loader({.batch_size = global_batch / ranks, .num_workers = rank % 2}, Numbers{samples},
+                        DistributedSampler({.num_replicas = ranks, .rank = rank, .seed = 4}, samples));
+      if (from) loader.load_state_dict(*from);
+      std::int64_t batch = 0;
+      for (const at::Tensor& mine : loader) {
+        auto& all = together.at(std::size_t(batch));
+        for (const std::int64_t number : first_column(mine)) all.push_back(number);
+        if (++batch == batches) break;
+      }
+      state = loader.state_dict();
+    }
+    for (auto& batch : together) std::ranges::sort(batch);
+    return std::pair(together, state);
+  };
+  const auto [whole, at_end] = run(1, 8, std::nullopt);
+  const auto [first, state] = run(4, 3, std::nullopt);
+  CHECK(state.place == 24);
+  const auto [second, unused] = run(2, 5, state);
+  for (std::size_t i = 0; i < 8; ++i) CHECK(whole[i] == (i < 3 ? first[i] : second[i - 3]));
+}
+
+TEST_CASE("DataLoader: a state that does not fit is refused by name") {
+  DataLoader loader({.seed = 1}, Numbers{10});
+  CHECK_THROWS_WITH(loader.load_state_dict({.seed = 1, .dataset_size = 11}), ContainsSubstring("11 samples"));
+  CHECK_THROWS_WITH(loader.load_state_dict({.seed = 2, .dataset_size = 10}), ContainsSubstring("seed = 2"));
+  CHECK_THROWS_AS(shoal::LoaderState::from_string("shoal-loader-1 seed=1 epoch=-1 place=0 dataset_size=3"),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(shoal::LoaderState::from_string("something"), std::invalid_argument);
+  DataLoader unordered({.in_order = false}, Numbers{10});
+  CHECK_THROWS_AS(unordered.state_dict(), std::logic_error);
+}
+
+TEST_CASE("DataLoader: with in_order = false every batch comes once, whichever is ready first") {
+  DataLoader loader({.batch_size = 5, .num_workers = 3, .in_order = false}, Numbers{100});
+  std::vector<std::int64_t> all = flat(one_epoch(loader));
+  std::ranges::sort(all);
+  CHECK(all == counting(100));
+}
+
+TEST_CASE("DataLoader: a batch sampler says the batches") {
+  const int workers = GENERATE(0, 2);
+  DataLoader loader({.num_workers = workers}, Numbers{10},
+                    shoal::BatchSampler({.batch_size = 4}, shoal::SequentialSampler(10)));
+  CHECK(loader.size() == 3);
+  CHECK(one_epoch(loader) == std::vector<std::vector<std::int64_t>>{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9}});
   auto it = loader.begin();
-  CHECK_THROWS_AS(++it, shoal::TimeoutError);
-  CHECK(loader.worker_pids().empty());
+  CHECK(loader.state_dict().place == 1);
+  CHECK_THROWS_WITH(
+      DataLoader({.batch_size = 2}, Numbers{10}, shoal::BatchSampler({.batch_size = 4}, shoal::SequentialSampler(10))),
+      ContainsSubstring("batch sampler"));
+}
+
+std::atomic<int> initialized_as{-1};
+
+struct TellsInit {
+  std::int64_t size() const { return 4; }
+  at::Tensor get(std::int64_t) const { return at::full({1}, initialized_as.load(), at::kLong); }
+  int encodable = 0;
+};
+
+TEST_CASE("DataLoader: worker_init_fn runs in each worker before its first batch") {
+  DataLoader loader({.num_workers = 1, .worker_init_fn = [](int worker) { initialized_as = 40 + worker; }},
+                    TellsInit{});
+  for (const at::Tensor& batch : loader) CHECK(first_column(batch).front() == 40);
+  CHECK(initialized_as == -1);
+}
+
+TEST_CASE("DataLoader: prefetch_bytes bounds what is made ahead, to one batch at least") {
+  shoal::loading::Prefetch prefetch(4, 8, 10'000);
+  CHECK(prefetch.batches_ahead() == 32);
+  prefetch.delivered(1000);
+  CHECK(prefetch.batches_ahead() == 10);
+  for (int i = 0; i < 50; ++i) prefetch.delivered(50'000);
+  CHECK(prefetch.batches_ahead() == 1);
+}
+
+TEST_CASE("DataLoader: fewer batches are made ahead while every one lies ready, more when the loop waits") {
+  shoal::loading::Prefetch prefetch(2, 8, 0);
+  for (int i = 0; i < 10'000; ++i) prefetch.taken(true);
+  CHECK(prefetch.batches_ahead() == 1);
+  prefetch.taken(false);
+  CHECK(prefetch.batches_ahead() == 3);
+  for (int i = 0; i < 20; ++i) prefetch.taken(false);
+  CHECK(prefetch.batches_ahead() == 16);
+}
+
+TEST_CASE("DataLoader: memory() says what data set, batches and workers take") {
+  DataLoader loader({.batch_size = 16, .num_workers = 2}, rows(64));
+  auto it = loader.begin();
+  const shoal::LoaderMemory memory = loader.memory();
+  CHECK(memory.dataset_bytes >= 64 * 8 * 4);
+  REQUIRE(memory.workers.size() == 2);
+  CHECK(memory.worker_private_bytes() > 0);
+  CHECK(memory.worker_proportional_bytes() >= memory.worker_private_bytes());
+  CHECK_THAT(memory.to_string(), ContainsSubstring("pid " + std::to_string(memory.workers[0].pid)));
+}
+
+TEST_CASE("DataLoader: profile() runs the batches it is told, and its parts are within the whole") {
+  const int workers = GENERATE(0, 2);
+  DataLoader loader({.batch_size = 4, .num_workers = workers}, Numbers{100});
+  int steps = 0;
+  const shoal::LoaderProfile profile = loader.profile(10, [&](at::Tensor&) { ++steps; });
+  CHECK(steps == 10);
+  CHECK(profile.batches == 10);
+  CHECK(profile.dataset > 0);
+  CHECK(profile.wait + profile.step <= profile.total);
+  CHECK_THAT(profile.to_string(), ContainsSubstring("bottleneck: "));
+  CHECK(loader.profile(1000).batches == 25);
+}
+
+TEST_CASE("DataLoader: what limits a loop is the slower side") {
+  shoal::LoaderProfile profile{.batches = 1, .workers = 4, .dataset = 0.03, .collate = 0.01, .step = 0.02};
+  shoal::loading::conclude(profile);
+  CHECK(std::abs(profile.batches_of_workers - 100) < 1e-9);
+  CHECK(std::abs(profile.batches_of_loop - 50) < 1e-9);
+  CHECK(profile.bottleneck() == "loop");
+  profile.step = 0.001;
+  shoal::loading::conclude(profile);
+  CHECK(profile.bottleneck() == "workers");
+  shoal::WorkerSuggestion suggestion{{{0, 10}, {1, 95}, {2, 100}}, 0};
+  shoal::loading::conclude(suggestion);
+  CHECK(suggestion.recommended == 1);
+}
+
+TEST_CASE("DataLoader: suggest_workers() measures every number of workers") {
+  DataLoader loader({.batch_size = 4}, Numbers{40});
+  const auto suggestion = loader.suggest_workers(5);
+  CHECK(suggestion.measured.size() >= 2);
+  CHECK(suggestion.measured[0].workers == 0);
+  for (const auto& one : suggestion.measured) CHECK(one.batches_per_second > 0);
 }
 
 TEST_CASE("DataLoader: a collate function makes the batches, in workers too") {

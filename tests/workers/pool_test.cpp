@@ -437,6 +437,38 @@ TEST_CASE("pool: terminate ends the workers whatever they do, and what was not d
   CHECK_THROWS_AS(waiting.get(), PoolStopped);
 }
 
+__attribute__((noinline)) void never_return() {
+  for (;;) ::pause();
+}
+
+TEST_CASE("pool: a task that takes longer than task_timeout has its worker ended, which tells where it was stuck") {
+  Pool pool({.processes = 2, .task_timeout = milliseconds(50)});
+  try {
+    pool.apply([] { never_return(); });
+    FAIL("no exception");
+  } catch (const WorkerDied& error) {
+    CHECK(error.failure().signal() == SIGABRT);
+    const auto stack = error.failure().stack_trace();
+    CAPTURE(error.failure().report());
+    CHECK(std::any_of(stack.begin(), stack.end(),
+                      [](const auto& frame) { return frame.function.find("never_return") != std::string::npos; }));
+  }
+  CHECK_THROWS_AS(pool.apply([] {
+    ::signal(SIGABRT, SIG_IGN);
+    never_return();
+  }),
+                  WorkerDied);
+  CHECK(pool.map(square, numbers(10)).size() == 10);
+}
+
+TEST_CASE("pool: after more deaths than max_replacements the pool stops, and says so") {
+  Pool pool({.processes = 1, .max_replacements = 1});
+  CHECK_THROWS_AS(pool.apply([] { ::_exit(1); }), WorkerDied);
+  CHECK(pool.apply(square, 3) == 9);
+  CHECK_THROWS_AS(pool.apply([] { ::_exit(1); }), WorkerDied);
+  CHECK_THROWS_WITH(pool.apply(square, 3), ContainsSubstring("max_replacements"));
+}
+
 TEST_CASE("pool: several threads use one pool") {
   Pool pool(2);
   std::atomic<int> wrong{0};

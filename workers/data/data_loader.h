@@ -7,47 +7,35 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include <shoal/runtime/cpu_share.h>
 #include <shoal/runtime/process.h>
-#include <shoal/workers/data/epoch_plan.h>
+#include <shoal/tensors/cuda/pinned.h>
+#include <shoal/tensors/share.h>
+#include <shoal/workers/data/batch_stream.h>
+#include <shoal/workers/data/loader_memory.h>
+#include <shoal/workers/data/loader_options.h>
+#include <shoal/workers/data/loader_order.h>
+#include <shoal/workers/data/loader_profile.h>
+#include <shoal/workers/data/loader_report.h>
+#include <shoal/workers/data/loader_state.h>
 #include <shoal/workers/data/loader_worker.h>
 #include <shoal/workers/data/make_batch.h>
 #include <shoal/workers/data/sampler.h>
-#include <shoal/workers/data/worker_batches.h>
+#include <shoal/workers/data/tensors_in.h>
 
 namespace shoal {
 
-/// As torch's, by the same names.
-struct DataLoaderOptions {
-  std::int64_t batch_size = 1;
-  /// A new order every epoch, which depends on seed and epoch alone. Not together with a sampler.
-  bool shuffle = false;
-  /// 0: batches are made in the calling process, when they are asked for.
-  int num_workers = 0;
-  /// Leaves out a last batch that is smaller than the others.
-  bool drop_last = false;
-  /// Batches that are made ahead, for each worker.
-  int prefetch_factor = 2;
-  std::uint64_t seed = 0;
-  /// How long to wait for a batch from workers before TimeoutError; 0: for ever.
-  std::chrono::nanoseconds timeout{0};
-  StartMethod start_method = StartMethod::forkserver;
-  /// As in ProcessOptions.
-  bool fork_despite_threads = false;
-  /// Workers stay for the next epoch. False: each epoch starts its own.
-  bool persistent_workers = true;
-};
-
 namespace loading {
-/// Throws std::invalid_argument that names option and value.
-void check_options(const DataLoaderOptions& options, std::int64_t dataset_size, bool has_sampler);
-AnySampler own_sampler(const DataLoaderOptions& options, std::int64_t dataset_size);
 /// Throws std::logic_error for an iterator of a loop that a later begin() has ended.
 void check_pass(std::uint64_t iterators, std::uint64_t loaders);
+void check_state(const LoaderState& state, const DataLoaderOptions& options, std::int64_t dataset_size);
+[[noreturn]] void refuse_state_out_of_order();
 }  // namespace loading
 
 /// Loops over a map-style data set in batches, in the sampler's order whatever the number of workers:
@@ -59,20 +47,25 @@ void check_pass(std::uint64_t iterators, std::uint64_t loaders);
 /// a worker lies in the shared heap and comes as a message of handles; it is the caller's, and its memory is used again
 /// when its last tensor is gone. Workers start with the first loop. The data set's tensors are moved to the heap once,
 /// for all of them: where several ranks load from one data set, call share_memory_ on its tensors before the ranks
-/// start, and all use the same memory.
+/// start, and all use the same memory. Batches, and what is random in them, are the same with any number of workers.
 ///
 /// One thread of one process uses a loader, one loop at a time: begin() ends the loop before. A loop may be left at any
-/// place. An exception in a worker is thrown by the loop where the batch would have come (LoaderWorkerRaised); a worker
-/// that is killed is LoaderWorkerDied within a second. When the loader's process dies, its workers are gone with it.
+/// place. An exception in a worker is thrown by the loop where the batch would have come (LoaderWorkerRaised), and the
+/// loop can go on; a worker that dies is replaced and its batch made by another (LoaderWorkerDied if that dies too, and
+/// so on). When the loader's process dies, its workers are gone with it.
 template <MapDataset Dataset, class Collate = DefaultCollate>
 class DataLoader {
  public:
   using Batch = loading::BatchFrom<Dataset, Collate>;
 
   DataLoader(const DataLoaderOptions& options, Dataset dataset, Collate collate = {})
-      : DataLoader(options, std::move(dataset), std::nullopt, std::move(collate)) {}
+      : DataLoader(options, std::move(dataset), std::nullopt, std::nullopt, std::move(collate)) {}
   DataLoader(const DataLoaderOptions& options, Dataset dataset, AnySampler sampler, Collate collate = {})
-      : DataLoader(options, std::move(dataset), std::optional(std::move(sampler)), std::move(collate)) {}
+      : DataLoader(options, std::move(dataset), std::optional(std::move(sampler)), std::nullopt, std::move(collate)) {}
+  template <BatchSamplerLike S>
+  DataLoader(const DataLoaderOptions& options, Dataset dataset, S batch_sampler, Collate collate = {})
+      : DataLoader(options, std::move(dataset), std::nullopt,
+                   std::optional(loading::AnyBatchSampler(std::move(batch_sampler))), std::move(collate)) {}
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
@@ -108,17 +101,22 @@ class DataLoader {
     std::uint64_t pass_;
   };
 
-  /// Begins an epoch, and waits for its first batch.
+  /// Begins an epoch, or goes on with one that load_state_dict said, and waits for its first batch.
   Iterator begin() {
     leave();
     ++pass_;
-    if (own_order_) sampler_.set_epoch(epoch_++);
-    EpochPlan plan(sampler_.indices(), dataset_size_, options_.batch_size, options_.drop_last);
+    epoch_ = next_epoch_;
+    place_ = std::exchange(resume_at_, 0);
+    if (order_.is_own()) {
+      order_.set_epoch(epoch_);
+      ++next_epoch_;
+    }
+    plan_ = std::make_shared<const EpochPlan>(order_.plan(place_));
+    done_ = 0;
     if (options_.num_workers > 0) {
-      workers().begin(std::move(plan));
-    } else {
-      plan_ = std::move(plan);
-      delivered_ = 0;
+      stream().begin([plan = plan_, seed = options_.seed, epoch = epoch_](std::int64_t number) {
+        return task_of(*plan, seed, epoch, number);
+      });
     }
     Iterator iterator(*this);
     advance(pass_);
@@ -127,109 +125,240 @@ class DataLoader {
   std::default_sentinel_t end() const { return {}; }
 
   /// Number of batches in an epoch.
-  std::int64_t size() const { return batches_of(sampler_.size(), options_.batch_size, options_.drop_last); }
+  std::int64_t size() const { return order_.batches(); }
 
-  /// Which epoch the next loop is. A loader that shuffles counts its loops by itself; a sampler that was given stays at
-  /// the epoch that it was last told, as in torch.
+  /// Which epoch the next loop is; workers that run are told too. A loader that shuffles counts its loops by itself; a
+  /// sampler that was given stays at the epoch that it was last told, as in torch.
   void set_epoch(std::int64_t epoch) {
-    sampler_.set_epoch(epoch);
-    epoch_ = epoch;
+    order_.set_epoch(epoch);
+    if (epoch != next_epoch_) resume_at_ = 0;
+    next_epoch_ = epoch;
+  }
+
+  /// Where the loop is: after the batch that it has at the moment. After the last one that is the next epoch's
+  /// beginning. Throws std::logic_error with in_order = false.
+  LoaderState state_dict() const {
+    if (!options_.in_order) loading::refuse_state_out_of_order();
+    LoaderState state{options_.seed, next_epoch_, resume_at_, dataset_size_};
+    if (plan_ && resume_at_ == 0) {
+      const bool at_end = done_ == plan_->size();
+      state.epoch = at_end ? epoch_ + 1 : epoch_;
+      state.place = at_end ? 0 : order_.place_after(place_, *plan_, done_);
+    }
+    return state;
+  }
+  /// The next loop goes on there. Throws std::invalid_argument for the state of another data set or seed.
+  void load_state_dict(const LoaderState& state) {
+    loading::check_state(state, options_, dataset_size_);
+    leave();
+    plan_.reset();
+    order_.set_epoch(state.epoch);
+    next_epoch_ = state.epoch;
+    resume_at_ = state.place;
   }
 
   const DataLoaderOptions& options() const { return options_; }
   const Dataset& dataset() const { return dataset_; }
   /// Of the workers that run now.
-  std::vector<int> worker_pids() const { return workers_ ? workers_->worker_pids() : std::vector<int>(); }
+  std::vector<int> worker_pids() const { return stream_ ? stream_->worker_pids() : std::vector<int>(); }
+  /// What went wrong so far without ending a loop.
+  const LoaderReport& report() const { return *report_; }
+
+  /// What the loader costs at the moment.
+  LoaderMemory memory() {
+    LoaderMemory memory;
+    if constexpr (Encodable<Dataset>)
+      if (stream_) memory.dataset_bytes = dataset_bytes_;
+    if (stream_) {
+      std::tie(memory.batches_ready, memory.batch_bytes) = stream_->ready();
+      memory.batches_ahead = stream_->prefetch().batches_ahead();
+    }
+    for (const int pid : worker_pids()) memory.workers.push_back(loading::memory_of(pid));
+    return memory;
+  }
+
+  /// Runs at most `batches` of a new epoch, each through step(batch), and says where the time goes.
+  template <class Step>
+  LoaderProfile profile(std::int64_t batches, Step&& step) {
+    LoaderProfile profile{.workers = options_.num_workers};
+    std::int64_t wait = 0, stepping = 0, total = 0;
+    made_in_ = {};
+    {
+      const loading::Stopwatch all(total);
+      const auto waiting = [&](auto&& get) -> decltype(auto) {
+        const loading::Stopwatch watch(wait);
+        return get();
+      };
+      for (auto it = waiting([&] { return begin(); }); it != end() && profile.batches < batches;) {
+        ++profile.batches;
+        {
+          const loading::Stopwatch watch(stepping);
+          step(*it);
+        }
+        if (profile.batches < batches) waiting([&]() -> decltype(auto) { return ++it; });
+      }
+    }
+    const double each = 1e-9 / static_cast<double>(std::max<std::int64_t>(1, profile.batches));
+    profile.dataset = static_cast<double>(made_in_.dataset) * each;
+    profile.collate = static_cast<double>(made_in_.collate) * each;
+    profile.wait = static_cast<double>(wait) * each;
+    profile.step = static_cast<double>(stepping) * each;
+    profile.total = static_cast<double>(total) * each;
+    loading::conclude(profile);
+    return profile;
+  }
+  LoaderProfile profile(std::int64_t batches) {
+    return profile(batches, [](Batch&) {});
+  }
+
+  /// Measures `batches` batches with each number of workers from 0 to that of the CPUs (at most 8 numbers), beside
+  /// step(batch), and recommends the fewest that are nearly as fast as the best.
+  template <class Step>
+  WorkerSuggestion suggest_workers(std::int64_t batches, Step&& step) {
+    WorkerSuggestion suggestion;
+    const int most = usable_cpus();
+    for (int workers = 0; workers <= most; workers += std::max(1, most / 8)) {
+      DataLoaderOptions options = options_;
+      options.num_workers = workers;
+      DataLoader loader(options, dataset_, order_, collate_);
+      loader.profile(std::min<std::int64_t>(batches, 2 * std::max(1, workers)), step);  // starts the workers
+      const LoaderProfile profile = loader.profile(batches, step);
+      suggestion.measured.push_back({workers, profile.total > 0 ? 1 / profile.total : 0});
+    }
+    loading::conclude(suggestion);
+    return suggestion;
+  }
+  WorkerSuggestion suggest_workers(std::int64_t batches = 100) {
+    return suggest_workers(batches, [](Batch&) {});
+  }
 
  private:
-  DataLoader(const DataLoaderOptions& options, Dataset dataset, std::optional<AnySampler> sampler, Collate collate)
+  using Stream = loading::BatchStream<Dataset, Collate>;
+
+  DataLoader(const DataLoaderOptions& options, Dataset dataset, std::optional<AnySampler> sampler,
+             std::optional<loading::AnyBatchSampler> batch_sampler, Collate collate)
       : options_(options),
         dataset_(std::move(dataset)),
         dataset_size_(dataset_size(dataset_)),
         collate_(std::move(collate)),
-        own_order_(!sampler),
-        sampler_((loading::check_options(options, dataset_size_, sampler.has_value()),
-                  sampler ? *std::move(sampler) : loading::own_sampler(options, dataset_size_))) {}
+        order_(options, dataset_size_, std::move(sampler), std::move(batch_sampler)) {}
+  DataLoader(const DataLoaderOptions& options, const Dataset& dataset, const loading::LoaderOrder& order,
+             const Collate& collate)
+      : options_(options), dataset_(dataset), dataset_size_(dataset_size(dataset_)), collate_(collate), order_(order) {}
+
+  static std::optional<loading::LoaderTask> task_of(const EpochPlan& plan, std::uint64_t seed, std::int64_t epoch,
+                                                    std::int64_t number) {
+    if (number >= plan.size()) return std::nullopt;
+    const auto indices = plan.batch(number);
+    return loading::LoaderTask{seed, epoch, number, {indices.begin(), indices.end()}, 0, 0};
+  }
 
   // Made at the first use, so that a loader that is never looped over starts and moves nothing.
-  WorkerBatches<Batch>& workers() {
+  Stream& stream() {
     static_assert(
         Encodable<Batch>,
         "shoal: batches of this type (Batch) can't be sent by worker processes: give the type a shoal::Codec");
-    if (!workers_) {
-      if constexpr (Encodable<Dataset>) dataset_ = loading::shared_copy(dataset_);
-      workers_ = std::make_unique<WorkerBatches<Batch>>(
-          options_.num_workers, options_.prefetch_factor, options_.timeout,
-          [this](int worker, const auto& tasks, const auto& results) { return make_worker(worker, tasks, results); });
-    }
-    return *workers_;
-  }
-
-  Process<void> make_worker(int worker, const Queue<LoaderTask>& tasks, const Queue<LoaderResult<Batch>>& results) {
     static_assert(std::is_empty_v<Collate> && std::is_default_constructible_v<Collate>,
                   "shoal: the collate function has to exist in worker processes too: pass a lambda without captures");
-    const std::string name = "loader worker " + std::to_string(worker);
+    if (stream_) return *stream_;
     if constexpr (Encodable<Dataset>) {
-      return Process<void>({.name = name,
-                            .start_method = options_.start_method,
-                            .num_threads = 1,
-                            .fork_despite_threads = options_.fork_despite_threads},
-                           &loading::run_worker<Dataset, Collate>, worker, dataset_, tasks, results);
-    } else {
-      // Such a data set can only be inherited.
-      auto run = [worker, dataset = dataset_, tasks, results] {
-        loading::run_worker<Dataset, Collate>(worker, dataset, tasks, results);
-      };
-      return Process<void>({.name = name,
-                            .start_method = ForkOnly::checked(options_.start_method),
-                            .num_threads = 1,
-                            .fork_despite_threads = options_.fork_despite_threads},
-                           std::move(run));
+      dataset_ = loading::shared_copy(dataset_);
+      dataset_bytes_ = loading::shared_bytes_of(dataset_);
     }
+    const ImageFunction init = options_.worker_init_fn
+                                   ? name_function(reinterpret_cast<AnyFunction>(options_.worker_init_fn))
+                                   : ImageFunction{};
+    stream_ = std::make_unique<Stream>(
+        options_, *report_, [this, init](const ProcessOptions& how, const pooling::WorkerEnds& ends) {
+          loading::WorkerSettings settings{
+              {options_.on_error, options_.max_retries}, static_cast<std::int32_t>(ends.worker) - 1, init};
+          if constexpr (Encodable<Dataset>) {
+            return Process<void>(how, &loading::run_worker<Dataset, Collate>, pooling::share(ends), settings, dataset_);
+          } else {
+            // Such a data set can only be inherited.
+            auto run = [ends = std::make_shared<pooling::WorkerEnds>(pooling::share(ends)), settings,
+                        dataset = dataset_] {
+              loading::run_worker<Dataset, Collate>(std::move(*ends), settings, dataset);
+            };
+            return Process<void>(BasicProcessOptions<ForkOnly>(how), std::move(run));
+          }
+        });
+    return *stream_;
   }
 
   void advance(std::uint64_t pass) {
     loading::check_pass(pass, pass_);
     current_.reset();  // before the next one is asked for: its memory is free to be used again
-    if (options_.num_workers > 0) {
-      current_ = workers_->next();
-    } else if (delivered_ < plan_.size()) {
-      std::int64_t at_fault = -1;
-      current_ = loading::make_batch<loading::NoScope>(dataset_, collate_, plan_.batch(delivered_++), at_fault);
+    while (!current_ && plan_ && done_ < plan_->size()) {
+      ++done_;  // a batch that fails is over, too
+      if (options_.num_workers > 0)
+        take(stream_->next());
+      else
+        make(*task_of(*plan_, options_.seed, epoch_, done_ - 1));
     }
     if (!current_) leave();
   }
 
+  void take(std::optional<loading::MadeBatch<Batch>> made) {
+    if (!made) return;
+    made_in_.dataset += made->times.dataset;
+    made_in_.collate += made->times.collate;
+    for (auto& fault : made->faults) report_->faults.push_back(std::move(fault));
+    if (auto* batch = std::get_if<Batch>(&made->outcome)) {
+      current_ = std::move(*batch);
+      if (options_.pin_memory) loading::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(tensor); });
+    }
+  }
+
+  /// Without workers. What the data set throws is thrown as it is.
+  void make(const loading::LoaderTask& task) {
+    loading::BatchMaker<loading::NoScope, Dataset, Collate> maker(dataset_, collate_,
+                                                                  {options_.on_error, options_.max_retries});
+    std::optional<Batch> batch = maker.make(task);
+    made_in_.dataset += maker.times().dataset;
+    made_in_.collate += maker.times().collate;
+    for (auto& fault : maker.faults()) report_->faults.push_back(std::move(fault));
+    if (!batch) return;
+    current_ = std::move(*batch);
+    if (options_.pin_memory)
+      loading::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(share_memory_(tensor)); });
+  }
+
   void leave() {
     current_.reset();
-    plan_ = {};
-    if (!workers_) return;
-    workers_->leave();
-    if (!options_.persistent_workers) workers_->stop();
+    if (!stream_) return;
+    stream_->leave();
+    if (!options_.persistent_workers) stream_.reset();
   }
 
   DataLoaderOptions options_;
   Dataset dataset_;
   std::int64_t dataset_size_;
   Collate collate_;
-  bool own_order_;
-  AnySampler sampler_;
-  std::int64_t epoch_ = 0;  // of the next loop, where the order is the loader's own
+  loading::LoaderOrder order_;
+  std::int64_t next_epoch_ = 0;
+  std::int64_t resume_at_ = 0;  // in the next epoch
   std::uint64_t pass_ = 0;
+  std::int64_t epoch_ = 0, place_ = 0;  // of this pass, and where in the epoch it began
+  std::shared_ptr<const EpochPlan> plan_;
+  std::int64_t done_ = 0;  // batches of the plan
   std::optional<Batch> current_;
-  EpochPlan plan_;  // without workers
-  std::int64_t delivered_ = 0;
-  std::unique_ptr<WorkerBatches<Batch>> workers_;
+  loading::LoaderTimes made_in_;
+  std::uint64_t dataset_bytes_ = 0;
+  std::unique_ptr<LoaderReport> report_ = std::make_unique<LoaderReport>();
+  std::unique_ptr<Stream> stream_;
 };
 
 template <class Dataset>
 DataLoader(DataLoaderOptions, Dataset) -> DataLoader<Dataset>;
-template <class Dataset, Sampler S>
+template <class Dataset, class S>
+  requires(Sampler<S> || BatchSamplerLike<S>)
 DataLoader(DataLoaderOptions, Dataset, S) -> DataLoader<Dataset>;
 template <class Dataset, class Collate>
-  requires(!Sampler<Collate>)
+  requires(!Sampler<Collate> && !BatchSamplerLike<Collate>)
 DataLoader(DataLoaderOptions, Dataset, Collate) -> DataLoader<Dataset, Collate>;
-template <class Dataset, Sampler S, class Collate>
+template <class Dataset, class S, class Collate>
+  requires(Sampler<S> || BatchSamplerLike<S>)
 DataLoader(DataLoaderOptions, Dataset, S, Collate) -> DataLoader<Dataset, Collate>;
 
 }  // namespace shoal

@@ -16,15 +16,20 @@ class EpochPlan {
   EpochPlan() = default;
   /// std::invalid_argument that names the index and its place where one does not lie in a data set of `dataset_size`.
   EpochPlan(std::vector<std::int64_t> indices, std::int64_t dataset_size, std::int64_t batch_size, bool drop_last);
+  /// The same for batches that are given; one without indices is refused too.
+  EpochPlan(const std::vector<std::vector<std::int64_t>>& batches, std::int64_t dataset_size);
 
-  [[nodiscard]] std::int64_t size() const { return batches_; }
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }
+  /// Samples in the first `batches` of it.
+  [[nodiscard]] std::int64_t samples(std::int64_t batches) const {
+    return batches == 0 ? 0 : static_cast<std::int64_t>(ends_[static_cast<std::size_t>(batches - 1)]);
+  }
   /// Valid while this object lives.
   [[nodiscard]] std::span<const std::int64_t> batch(std::int64_t number) const;
 
  private:
   std::vector<std::int64_t> indices_;
-  std::int64_t batch_size_ = 1;
-  std::int64_t batches_ = 0;
+  std::vector<std::size_t> ends_;  // of each batch, in indices_
 };
 
 }  // namespace shoal

@@ -1,24 +1,39 @@
 #include <shoal/workers/data/loader_failure.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
 
 namespace shoal {
 namespace {
 
 std::string describe_sample(std::int64_t index) { return index < 0 ? "" : fmt::format(", sample {}", index); }
 
+std::string describe_samples(const loading::LoaderTask& task) {
+  constexpr std::size_t kMost = 8;
+  if (task.indices.empty()) return fmt::format("samples {} to {}", task.first, task.first + task.count - 1);
+  const auto shown = std::span(task.indices).first(std::min(kMost, task.indices.size()));
+  return fmt::format("samples {}{}", fmt::join(shown, ", "), shown.size() < task.indices.size() ? ", ..." : "");
+}
+
 }  // namespace
 
-LoaderWorkerRaised::LoaderWorkerRaised(int worker, int pid, std::int64_t batch, const LoaderFailure& failure)
-    : Error(fmt::format("DataLoader: worker {} (pid {}), batch {}{}: {}: {}", worker, pid, batch,
-                        describe_sample(failure.index), failure.type, failure.message)),
-      worker_(worker),
+LoaderWorkerRaised::LoaderWorkerRaised(const ProcessIdentity& worker, std::int64_t batch,
+                                       const loading::LoaderFailure& failure, const std::string& more)
+    : Error(fmt::format("DataLoader: {} (pid {}), batch {}{}: {}: {}{}", worker.name, worker.pid, batch,
+                        describe_sample(failure.index), failure.raised.chain.front().type,
+                        failure.raised.chain.front().message, more)),
       batch_(batch),
       index_(failure.index),
-      type_(failure.type),
-      message_(failure.message) {}
+      failure_(make_failure(worker, failure.raised)) {}
 
-LoaderWorkerDied::LoaderWorkerDied(int worker, int pid, const std::string& how)
-    : Error(fmt::format("DataLoader: worker {} is gone: {}", worker, how)), worker_(worker), pid_(pid) {}
+LoaderWorkerDied::LoaderWorkerDied(const loading::LoaderTask& task, const WorkerDied& death)
+    : Error(fmt::format("DataLoader: batch {} ({}) ended {} worker{}, the last one: {}", task.batch,
+                        describe_samples(task), death.attempts(), death.attempts() == 1 ? "" : "s",
+                        death.failure().what())),
+      batch_(task.batch),
+      death_(death) {}
 
 }  // namespace shoal

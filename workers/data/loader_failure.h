@@ -2,41 +2,47 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <shoal/ipc/error.h>
-#include <shoal/workers/data/loader_protocol.h>
+#include <shoal/workers/data/loader_task.h>
+#include <shoal/workers/pool/pool_failure.h>
 
 namespace shoal {
 
-/// The data set or the collate function threw in a worker, for the batch that the loop would have got now.
-/// The worker goes on with others.
+/// The data set or the collate function threw in a worker, for the batch that the loop would have got now. The loop can
+/// go on with the next one.
 class LoaderWorkerRaised : public Error {
  public:
-  LoaderWorkerRaised(int worker, int pid, std::int64_t batch, const LoaderFailure& failure);
-  [[nodiscard]] int worker() const noexcept { return worker_; }
+  LoaderWorkerRaised(const ProcessIdentity& worker, std::int64_t batch, const loading::LoaderFailure& failure,
+                     const std::string& more = "");
   [[nodiscard]] std::int64_t batch() const noexcept { return batch_; }
   /// Of the sample at fault; -1 where it is not known.
   [[nodiscard]] std::int64_t index() const noexcept { return index_; }
-  [[nodiscard]] const std::string& exception_type() const noexcept { return type_; }
-  [[nodiscard]] const std::string& exception_message() const noexcept { return message_; }
+  [[nodiscard]] const std::string& exception_type() const noexcept { return failure_->exception_type(); }
+  [[nodiscard]] const std::string& exception_message() const noexcept { return failure_->exception_message(); }
+  /// The worker, the exception with those nested in it, and the stack where it was thrown.
+  [[nodiscard]] const ProcessFailed& failure() const noexcept { return *failure_; }
 
  private:
-  int worker_;
   std::int64_t batch_, index_;
-  std::string type_, message_;
+  std::shared_ptr<const ProcessFailed> failure_;
 };
 
-/// A worker's process ended: killed, out of memory, crashed. The message names worker, pid and signal. The loader has
-/// ended its other workers; the next pass over it starts new ones.
+/// Workers died while they made this batch (killed, out of memory, crashed, or ended because it took longer than the
+/// timeout), one after the other as often as max_retries allows. The loop can go on with the next batch.
 class LoaderWorkerDied : public Error {
  public:
-  LoaderWorkerDied(int worker, int pid, const std::string& how);
-  [[nodiscard]] int worker() const noexcept { return worker_; }
-  [[nodiscard]] int pid() const noexcept { return pid_; }
+  LoaderWorkerDied(const loading::LoaderTask& task, const WorkerDied& death);
+  [[nodiscard]] std::int64_t batch() const noexcept { return batch_; }
+  /// How the last one ended.
+  [[nodiscard]] const ProcessFailed& failure() const noexcept { return death_.failure(); }
+  [[nodiscard]] int attempts() const noexcept { return death_.attempts(); }
 
  private:
-  int worker_, pid_;
+  std::int64_t batch_;
+  WorkerDied death_;
 };
 
 }  // namespace shoal

@@ -1,54 +1,89 @@
-// What a data loader's worker process does.
+// What a data loader's worker process does, and the job by which it is asked.
 #pragma once
 
 #include <cstdint>
-#include <exception>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include <shoal/ipc/codec.h>
-#include <shoal/ipc/error.h>
-#include <shoal/ipc/queue.h>
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/crash/traced_call.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/shared_memory_scope.h>
-#include <shoal/workers/data/loader_protocol.h>
 #include <shoal/workers/data/make_batch.h>
+#include <shoal/workers/pool/pool_job.h>
 
 namespace shoal::loading {
 
-/// Makes batches until the loader closes the queues. What the data set throws is the answer to the task it was thrown
-/// for. Each worker's data set is a copy of the loader's; the elements of its tensors are in the heap, the same for all
-/// of them.
+/// In a worker: its data set. A worker's process belongs to one loader.
 template <class Dataset, class Collate>
-void run_worker(std::int32_t worker, Dataset dataset, Queue<LoaderTask> tasks,
-                Queue<LoaderResult<BatchFrom<Dataset, Collate>>> results) {
-  using Result = LoaderResult<BatchFrom<Dataset, Collate>>;
+inline BatchMaker<SharedMemoryScope, Dataset, Collate>* worker_maker = nullptr;
+
+struct WorkerSettings {
+  FaultPolicy policy;
+  std::int32_t worker = 0;
+  ImageFunction init;  // void(int worker); empty: none
+};
+
+void call_init(const WorkerSettings& settings);
+
+/// A worker's life.
+template <class Dataset, class Collate>
+void run_worker(pooling::WorkerEnds ends, const WorkerSettings& settings, Dataset dataset) {
   Collate collate{};
-  try {
-    for (;;) {
-      const LoaderTask task = tasks.get();
-      std::int64_t at_fault = -1;
-      LoaderFailure failure;
-      try {
-        results.put(Result{task.generation, task.batch, worker,
-                           make_batch<SharedMemoryScope>(dataset, collate, task.indices, at_fault)});
-        continue;
-      } catch (const QueueClosed&) {
-        if (results.is_closed()) return;
-        failure = {"shoal::QueueClosed", "thrown by the data set", at_fault};
-      } catch (const std::exception& error) {
-        failure = {type_name(error), describe(error), at_fault};
-      } catch (...) {
-        failure = {"an exception", "not derived from std::exception", at_fault};
-      }
-      results.put(Result{task.generation, task.batch, worker, std::move(failure)});
-    }
-  } catch (const QueueClosed&) {
-    // The loader is done.
-  } catch (const PeerDied&) {
-    // The loader's process is gone, and this one is about to be.
-  }
+  BatchMaker<SharedMemoryScope, Dataset, Collate> maker(dataset, collate, settings.policy);
+  worker_maker<Dataset, Collate> = &maker;
+  call_init(settings);
+  pooling::serve_pool(ends);
 }
+
+/// What travels with a message: the bytes of the blocks that its tensors lie in.
+std::uint64_t bytes_travelling_with(const Encoder& message);
+
+/// One batch. Runs in whichever worker takes it; the answer is a MadeBatch and its bytes in the heap.
+template <class Dataset, class Collate>
+class LoaderJob final : public pooling::Job {
+ public:
+  using Batch = BatchFrom<Dataset, Collate>;
+
+  explicit LoaderJob(LoaderTask task) : Job(&run, nullptr, 1), task_(std::move(task)) {}
+
+  [[nodiscard]] const LoaderTask& task() const { return task_; }
+  void encode_arguments(std::size_t, Encoder& encoder) const override { encode(encoder, task_); }
+  /// When it is done without an error.
+  MadeBatch<Batch>& made() { return *made_; }
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  static void run(AnyFunction, Decoder& arguments, Encoder& result) {
+    auto& maker = *worker_maker<Dataset, Collate>;
+    const auto task = decode<LoaderTask>(arguments);
+    arguments.finish();
+    MadeBatch<Batch> made;
+    try {
+      traced_call([&] {
+        if (std::optional<Batch> batch = maker.make(task)) made.outcome = std::move(*batch);
+      });
+    } catch (...) {
+      made.outcome = LoaderFailure{maker.at_fault(), take_current_exception()};
+    }
+    made.faults = std::move(maker.faults());
+    made.times = maker.times();
+    encode(result, made);
+    result.write(bytes_travelling_with(result));
+  }
+  void decode_result(std::size_t, Decoder& result) override {
+    made_.emplace(decode<MadeBatch<Batch>>(result));
+    bytes_ = result.read<std::uint64_t>();
+    result.finish();
+  }
+
+  LoaderTask task_;
+  std::optional<MadeBatch<Batch>> made_;
+  std::uint64_t bytes_ = 0;
+};
 
 /// The value as it arrives in another process: its tensors in the heap, copied there unless they were. What is sent
 /// from it any number of times is copied no further.
@@ -62,6 +97,14 @@ T shared_copy(const T& value) {
   encoder.sent();
   Decoder decoder(encoder.bytes(), std::move(handles));
   return decode<T>(decoder);
+}
+
+/// Bytes of the heap that the value's tensors lie in.
+template <class T>
+std::uint64_t shared_bytes_of(const T& value) {
+  Encoder encoder;
+  encode(encoder, value);
+  return bytes_travelling_with(encoder);
 }
 
 }  // namespace shoal::loading

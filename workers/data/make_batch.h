@@ -1,15 +1,23 @@
 // From indices to a batch: what a loader does for each, in a worker or in its own process.
 #pragma once
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <shoal/ipc/error.h>
+#include <shoal/runtime/raised.h>
 #include <shoal/workers/data/collate.h>
 #include <shoal/workers/data/dataset.h>
+#include <shoal/workers/data/loader_task.h>
+#include <shoal/workers/data/sample_random.h>
+#include <shoal/workers/data/seeded_generator.h>
 
 namespace shoal {
 
@@ -26,33 +34,141 @@ namespace loading {
 template <class Dataset, class Collate>
 constexpr bool kReadsBatches = BatchedDataset<Dataset> && std::same_as<Collate, DefaultCollate>;
 
-/// `Scope` is what new tensors of the batch are made in: SharedMemoryScope in workers. `at_fault` is the index that is
-/// being read, for the message of an exception; -1 where it is not one sample's.
+template <class Dataset, class Collate>
+auto batch_from(Dataset& dataset, Collate& collate) {
+  if constexpr (kReadsBatches<Dataset, Collate>)
+    return dataset.get_batch(std::span<const std::int64_t>());
+  else
+    return collate(std::vector<SampleOf<Dataset>>());
+}
+template <class Dataset, class Collate>
+using BatchFrom = std::remove_cvref_t<decltype(batch_from(std::declval<Dataset&>(), std::declval<Collate&>()))>;
+
+/// Adds the time of its life to a count.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::int64_t& to) : to_(to), start_(std::chrono::steady_clock::now()) {}
+  Stopwatch(const Stopwatch&) = delete;
+  ~Stopwatch() { to_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::int64_t& to_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+/// Makes batches of one data set. `Scope` is what new tensors of a batch are made in: SharedMemoryScope in workers.
+/// One thread.
 template <class Scope, class Dataset, class Collate>
-auto make_batch(Dataset& dataset, Collate& collate, std::span<const std::int64_t> indices, std::int64_t& at_fault) {
-  at_fault = -1;
-  if constexpr (kReadsBatches<Dataset, Collate>) {
-    [[maybe_unused]] const Scope scope;
-    return dataset.get_batch(indices);
-  } else {
+class BatchMaker {
+ public:
+  using Batch = BatchFrom<Dataset, Collate>;
+  static constexpr SeededGenerator::Afterwards kGenerator =
+      std::is_empty_v<Scope> ? SeededGenerator::Afterwards::kRestore : SeededGenerator::Afterwards::kLeave;
+
+  BatchMaker(Dataset& dataset, Collate& collate, const FaultPolicy& policy)
+      : dataset_(dataset), collate_(collate), policy_(policy), size_(dataset_size(dataset)) {}
+
+  /// Nothing where every sample was skipped. Throws what reading or collating throws and the policy does not answer;
+  /// at_fault() is then the sample's index, or -1.
+  std::optional<Batch> make(const LoaderTask& task) {
+    task_ = &task;
+    at_fault_ = -1;
+    times_ = {};
+    faults_.clear();
+    const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
+    const SeededGenerator seeded(sample_key(task.indices.empty() ? 0 : task.indices.front()), kGenerator);
+    if constexpr (kReadsBatches<Dataset, Collate>)
+      return read_batch();
+    else
+      return read_samples();
+  }
+
+  [[nodiscard]] std::int64_t at_fault() const { return at_fault_; }
+  [[nodiscard]] const LoaderTimes& times() const { return times_; }
+  std::vector<SampleFault>& faults() { return faults_; }
+
+ private:
+  std::optional<Batch> read_samples() {
     // Samples are read outside of the scope: they are not sent, and may be many small tensors.
     std::vector<SampleOf<Dataset>> samples;
-    samples.reserve(indices.size());
-    for (const std::int64_t index : indices) {
-      at_fault = index;
-      samples.push_back(dataset.get(index));
+    samples.reserve(task_->indices.size());
+    {
+      const Stopwatch watch(times_.dataset);
+      for (const std::int64_t index : task_->indices)
+        with_policy(index, [&](std::int64_t from) { samples.push_back(dataset_.get(from)); });
     }
-    at_fault = -1;
+    if (samples.empty()) return std::nullopt;
+    const Stopwatch watch(times_.collate);
     [[maybe_unused]] const Scope scope;
-    return collate(std::move(samples));
+    return collate_(std::move(samples));
   }
-}
+
+  std::optional<Batch> read_batch() {
+    const Stopwatch watch(times_.dataset);
+    const std::span<const std::int64_t> indices(task_->indices);
+    if (policy_.on_error == OnError::raise) return get_batch(indices);
+    try {
+      return get_batch(indices);
+    } catch (const std::exception&) {
+      // Some sample's fault: each is read by itself to find out which one, and then the others together.
+    }
+    std::vector<std::int64_t> readable;
+    for (const std::int64_t index : indices)
+      with_policy(index, [&](std::int64_t from) {
+        get_batch(std::span(&from, 1));
+        readable.push_back(from);
+      });
+    if (readable.empty()) return std::nullopt;
+    return get_batch(readable);
+  }
+
+  Batch get_batch(std::span<const std::int64_t> indices) {
+    [[maybe_unused]] const Scope scope;
+    return dataset_.get_batch(indices);
+  }
+
+  /// read(index), or what the policy says where that throws.
+  template <class Read>
+  void with_policy(std::int64_t index, Read&& read) {
+    at_fault_ = index;
+    if (policy_.on_error == OnError::raise) {
+      read(index);
+    } else {
+      std::int64_t from = index;
+      for (int attempt = 0;; ++attempt) try {
+          read(from);
+          break;
+        } catch (const std::exception& error) {
+          const bool gives_up = policy_.on_error != OnError::skip && attempt == policy_.max_retries;
+          if (gives_up) throw;
+          SampleFault fault{task_->batch, from, policy_.on_error, -1, type_name(error), describe(error)};
+          if (policy_.on_error == OnError::replace) fault.replacement = from = other_than(index, attempt);
+          faults_.push_back(std::move(fault));
+          if (policy_.on_error == OnError::skip) break;
+        }
+    }
+    at_fault_ = -1;
+  }
+
+  [[nodiscard]] std::int64_t other_than(std::int64_t index, int attempt) const {
+    if (size_ == 1) return index;
+    constexpr std::uint64_t kOperation = 0x7265706c616365;  // "replace"
+    const std::int64_t other =
+        SampleRandom(sample_key(index), kOperation + static_cast<std::uint64_t>(attempt)).below(size_ - 1);
+    return other < index ? other : other + 1;
+  }
+
+  Dataset& dataset_;
+  Collate& collate_;
+  const FaultPolicy policy_;
+  const std::int64_t size_;
+  const LoaderTask* task_ = nullptr;
+  std::int64_t at_fault_ = -1;
+  LoaderTimes times_;
+  std::vector<SampleFault> faults_;
+};
 
 struct NoScope {};
-
-template <class Dataset, class Collate>
-using BatchFrom = std::remove_cvref_t<decltype(make_batch<NoScope>(std::declval<Dataset&>(), std::declval<Collate&>(),
-                                                                   {}, std::declval<std::int64_t&>()))>;
 
 }  // namespace loading
 }  // namespace shoal

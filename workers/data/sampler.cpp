@@ -1,11 +1,15 @@
 #include <shoal/workers/data/sampler.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/multinomial.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randperm.h>
 #include <fmt/format.h>
 
@@ -32,12 +36,20 @@ std::vector<std::int64_t> in_order(std::int64_t size) {
   return indices;
 }
 
-// Python seeds with seed + epoch modulo 2^64 too, and its randperm is this one.
+// Python seeds with seed + epoch modulo 2^64 too, and its draws are these.
+at::Generator generator_of(std::uint64_t seed, std::int64_t epoch) {
+  return at::make_generator<at::CPUGeneratorImpl>(seed + static_cast<std::uint64_t>(epoch));
+}
+
+void append(std::vector<std::int64_t>& to, const at::Tensor& indices, std::int64_t count) {
+  const auto* first = indices.const_data_ptr<std::int64_t>();
+  to.insert(to.end(), first, first + count);
+}
+
 std::vector<std::int64_t> permuted(std::int64_t size, std::uint64_t seed, std::int64_t epoch) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed + static_cast<std::uint64_t>(epoch));
-  const at::Tensor permutation = at::randperm(size, generator, at::TensorOptions(at::kLong));
-  const auto* first = permutation.const_data_ptr<std::int64_t>();
-  return {first, first + size};
+  std::vector<std::int64_t> result;
+  append(result, at::randperm(size, generator_of(seed, epoch), at::TensorOptions(at::kLong)), size);
+  return result;
 }
 
 std::int64_t divided_rounding_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
@@ -52,14 +64,93 @@ void SequentialSampler::set_epoch(std::int64_t epoch) { check_epoch(epoch); }
 std::vector<std::int64_t> SequentialSampler::indices() const { return in_order(dataset_size_); }
 
 RandomSampler::RandomSampler(RandomSamplerOptions options, std::int64_t dataset_size)
-    : options_(options), dataset_size_(checked_size("RandomSampler", dataset_size)) {}
+    : options_(options), dataset_size_(checked_size("RandomSampler", dataset_size)) {
+  if (options.num_samples < 0) {
+    throw std::invalid_argument(
+        fmt::format("RandomSampler: num_samples is {}; give a number, or 0 for the data set's", options.num_samples));
+  }
+  if (options.num_samples == 0) options_.num_samples = dataset_size_;
+}
 
 void RandomSampler::set_epoch(std::int64_t epoch) {
   check_epoch(epoch);
   epoch_ = epoch;
 }
 
-std::vector<std::int64_t> RandomSampler::indices() const { return permuted(dataset_size_, options_.seed, epoch_); }
+std::vector<std::int64_t> RandomSampler::indices() const {
+  at::Generator generator = generator_of(options_.seed, epoch_);
+  const at::TensorOptions integers(at::kLong);
+  std::vector<std::int64_t> result;
+  for (std::int64_t left = options_.num_samples; left > 0;) {
+    // In these portions torch draws.
+    constexpr std::int64_t kPortion = 32;
+    const std::int64_t portion = std::min(left, options_.replacement ? kPortion : dataset_size_);
+    append(result,
+           options_.replacement ? at::randint(dataset_size_, {portion}, generator, integers)
+                                : at::randperm(dataset_size_, generator, integers),
+           portion);
+    left -= portion;
+  }
+  return result;
+}
+
+SubsetRandomSampler::SubsetRandomSampler(RandomSamplerOptions options, std::vector<std::int64_t> subset)
+    : seed_(options.seed), subset_(std::move(subset)) {
+  if (options.replacement || options.num_samples != 0) {
+    throw std::invalid_argument(
+        "SubsetRandomSampler: replacement and num_samples have no meaning here: each of the subset comes once");
+  }
+  checked_size("SubsetRandomSampler", size());
+}
+
+void SubsetRandomSampler::set_epoch(std::int64_t epoch) {
+  check_epoch(epoch);
+  epoch_ = epoch;
+}
+
+std::vector<std::int64_t> SubsetRandomSampler::indices() const {
+  std::vector<std::int64_t> result = permuted(size(), seed_, epoch_);
+  for (std::int64_t& place : result) place = subset_[static_cast<std::size_t>(place)];
+  return result;
+}
+
+WeightedRandomSampler::WeightedRandomSampler(WeightedRandomSamplerOptions options, std::vector<double> weights)
+    : options_(options), weights_(std::move(weights)) {
+  const std::int64_t count = checked_size("WeightedRandomSampler", static_cast<std::int64_t>(weights_.size()));
+  std::int64_t positive = 0;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (!std::isfinite(weights_[i]) || weights_[i] < 0) {
+      throw std::invalid_argument(fmt::format(
+          "WeightedRandomSampler: weight number {} is {}; weights are finite and not negative", i, weights_[i]));
+    }
+    positive += weights_[i] > 0;
+  }
+  if (options.num_samples < 0) {
+    throw std::invalid_argument(fmt::format(
+        "WeightedRandomSampler: num_samples is {}; give a number, or 0 for that of the weights", options.num_samples));
+  }
+  if (options.num_samples == 0) options_.num_samples = count;
+  if (positive < (options.replacement ? 1 : options_.num_samples)) {
+    throw std::invalid_argument(
+        fmt::format("WeightedRandomSampler: {} samples are to be drawn {} replacement, but {} weights are above 0",
+                    options_.num_samples, options.replacement ? "with" : "without", positive));
+  }
+}
+
+void WeightedRandomSampler::set_epoch(std::int64_t epoch) {
+  check_epoch(epoch);
+  epoch_ = epoch;
+}
+
+std::vector<std::int64_t> WeightedRandomSampler::indices() const {
+  const at::Tensor weights =
+      at::from_blob(const_cast<double*>(weights_.data()), {static_cast<std::int64_t>(weights_.size())}, at::kDouble);
+  std::vector<std::int64_t> result;
+  append(result,
+         at::multinomial(weights, options_.num_samples, options_.replacement, generator_of(options_.seed, epoch_)),
+         options_.num_samples);
+  return result;
+}
 
 DistributedSampler::DistributedSampler(DistributedSamplerOptions options, std::int64_t dataset_size)
     : options_(options), dataset_size_(checked_size("DistributedSampler", dataset_size)) {
@@ -82,16 +173,25 @@ void DistributedSampler::set_epoch(std::int64_t epoch) {
   epoch_ = epoch;
 }
 
-std::vector<std::int64_t> DistributedSampler::indices() const {
+std::vector<std::int64_t> DistributedSampler::indices_from(std::int64_t position) const {
   const std::vector<std::int64_t> all =
       options_.shuffle ? permuted(dataset_size_, options_.seed, epoch_) : in_order(dataset_size_);
-  std::vector<std::int64_t> mine;
-  mine.reserve(static_cast<std::size_t>(samples_per_rank_));
-  for (std::int64_t position = options_.rank; position < total_size(); position += options_.num_replicas) {
+  // The epoch's length is torch's, unless it was begun by another number of ranks: then the samples that are left are
+  // divided as those of a whole epoch are.
+  const std::int64_t end = position == 0        ? total_size()
+                           : options_.drop_last ? dataset_size_ - dataset_size_ % options_.num_replicas
+                                                : dataset_size_;
+  const std::int64_t left = std::max<std::int64_t>(0, end - position);
+  const std::int64_t mine =
+      options_.drop_last ? left / options_.num_replicas : divided_rounding_up(left, options_.num_replicas);
+  std::vector<std::int64_t> result;
+  result.reserve(static_cast<std::size_t>(mine));
+  for (std::int64_t i = 0; i < mine; ++i) {
     // The modulo is torch's padding: past the end the permutation starts again.
-    mine.push_back(all[static_cast<std::size_t>(position % dataset_size_)]);
+    const std::int64_t place = position + options_.rank + i * options_.num_replicas;
+    result.push_back(all[static_cast<std::size_t>(place % dataset_size_)]);
   }
-  return mine;
+  return result;
 }
 
 }  // namespace shoal

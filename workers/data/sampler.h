@@ -1,8 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,21 +39,62 @@ class SequentialSampler {
 
 struct RandomSamplerOptions {
   std::uint64_t seed = 0;
+  bool replacement = false;      // samples may come several times
+  std::int64_t num_samples = 0;  // 0: as many as the data set has
 };
 
-// Every sample once, in the order of torch.randperm with a generator seeded with seed + epoch: equal to torch's
-// RandomSampler with such a generator, and to a DistributedSampler of one replica.
+// In the order of torch.randperm, or torch.randint with replacement, with a generator seeded with seed + epoch: equal
+// to torch's RandomSampler with such a generator. Without replacement every sample comes once (once a round, where
+// num_samples is more than the data set has); the same as a DistributedSampler of one replica.
 class RandomSampler {
  public:
   RandomSampler(RandomSamplerOptions options, std::int64_t dataset_size);
 
   void set_epoch(std::int64_t epoch);
-  [[nodiscard]] std::int64_t size() const { return dataset_size_; }
+  [[nodiscard]] std::int64_t size() const { return options_.num_samples; }
   [[nodiscard]] std::vector<std::int64_t> indices() const;
 
  private:
   RandomSamplerOptions options_;
   std::int64_t dataset_size_;
+  std::int64_t epoch_ = 0;
+};
+
+// Some samples only, in a new order every epoch: torch's SubsetRandomSampler.
+class SubsetRandomSampler {
+ public:
+  SubsetRandomSampler(RandomSamplerOptions options, std::vector<std::int64_t> subset);
+
+  void set_epoch(std::int64_t epoch);
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(subset_.size()); }
+  [[nodiscard]] std::vector<std::int64_t> indices() const;
+
+ private:
+  std::uint64_t seed_;
+  std::vector<std::int64_t> subset_;
+  std::int64_t epoch_ = 0;
+};
+
+struct WeightedRandomSamplerOptions {
+  std::uint64_t seed = 0;
+  std::int64_t num_samples = 0;  // 0: as many as there are weights
+  bool replacement = true;
+};
+
+// Samples drawn with a probability proportional to their weights, as torch.multinomial draws them: torch's
+// WeightedRandomSampler.
+class WeightedRandomSampler {
+ public:
+  // std::invalid_argument for weights that are negative, not finite, or too few of them above 0.
+  WeightedRandomSampler(WeightedRandomSamplerOptions options, std::vector<double> weights);
+
+  void set_epoch(std::int64_t epoch);
+  [[nodiscard]] std::int64_t size() const { return options_.num_samples; }
+  [[nodiscard]] std::vector<std::int64_t> indices() const;
+
+ private:
+  WeightedRandomSamplerOptions options_;
+  std::vector<double> weights_;
   std::int64_t epoch_ = 0;
 };
 
@@ -72,7 +117,10 @@ class DistributedSampler {
   void set_epoch(std::int64_t epoch);
   [[nodiscard]] std::int64_t size() const { return samples_per_rank_; }
   [[nodiscard]] std::int64_t total_size() const { return samples_per_rank_ * options_.num_replicas; }
-  [[nodiscard]] std::vector<std::int64_t> indices() const;
+  [[nodiscard]] std::vector<std::int64_t> indices() const { return indices_from(0); }
+  // Of the samples that all ranks, however many they were, have not seen after the first `position` of the epoch.
+  [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const;
+  [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }
   [[nodiscard]] const DistributedSamplerOptions& options() const { return options_; }
 
  private:
@@ -80,6 +128,47 @@ class DistributedSampler {
   std::int64_t dataset_size_;
   std::int64_t samples_per_rank_;
   std::int64_t epoch_ = 0;
+};
+
+// Says which samples make up which batch, in place of sampler, batch size and drop_last. As a sampler, it is a value
+// that depends on nothing but its options and the epoch.
+template <class S>
+concept BatchSamplerLike = requires(const S& sampler, S& mutable_sampler, std::int64_t epoch) {
+  { sampler.batches() } -> std::convertible_to<std::vector<std::vector<std::int64_t>>>;
+  mutable_sampler.set_epoch(epoch);
+};
+
+struct BatchSamplerOptions {
+  std::int64_t batch_size = 1;
+  bool drop_last = false;
+};
+
+// A sampler's indices, cut into batches: torch's BatchSampler.
+template <Sampler S>
+class BatchSampler {
+ public:
+  BatchSampler(BatchSamplerOptions options, S sampler) : options_(options), sampler_(std::move(sampler)) {
+    if (options.batch_size < 1)
+      throw std::invalid_argument("BatchSampler: batch_size is " + std::to_string(options.batch_size) +
+                                  "; it has to be at least 1");
+  }
+
+  void set_epoch(std::int64_t epoch) { sampler_.set_epoch(epoch); }
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> batches() const {
+    std::vector<std::vector<std::int64_t>> result;
+    for (const std::int64_t index : sampler_.indices()) {
+      if (result.empty() || static_cast<std::int64_t>(result.back().size()) == options_.batch_size)
+        result.emplace_back().reserve(static_cast<std::size_t>(options_.batch_size));
+      result.back().push_back(index);
+    }
+    if (options_.drop_last && !result.empty() && static_cast<std::int64_t>(result.back().size()) < options_.batch_size)
+      result.pop_back();
+    return result;
+  }
+
+ private:
+  BatchSamplerOptions options_;
+  S sampler_;
 };
 
 // Any sampler, by value: what a DataLoader keeps.
@@ -100,14 +189,21 @@ class AnySampler {
 
   void set_epoch(std::int64_t epoch) { held_->set_epoch(epoch); }
   [[nodiscard]] std::int64_t size() const { return held_->size(); }
-  [[nodiscard]] std::vector<std::int64_t> indices() const { return held_->indices(); }
+  [[nodiscard]] std::vector<std::int64_t> indices() const { return held_->indices_from(0); }
+  // Those that are left of the epoch after `position` samples, those of all replicas together.
+  [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const {
+    return held_->indices_from(position);
+  }
+  // How many samplers share an epoch. A sampler without replicas() has it for itself.
+  [[nodiscard]] std::int64_t replicas() const { return held_->replicas(); }
 
  private:
   struct Interface {
     virtual ~Interface() = default;
     virtual void set_epoch(std::int64_t epoch) = 0;
     [[nodiscard]] virtual std::int64_t size() const = 0;
-    [[nodiscard]] virtual std::vector<std::int64_t> indices() const = 0;
+    [[nodiscard]] virtual std::vector<std::int64_t> indices_from(std::int64_t position) const = 0;
+    [[nodiscard]] virtual std::int64_t replicas() const = 0;
     [[nodiscard]] virtual std::unique_ptr<Interface> clone() const = 0;
   };
 
@@ -116,7 +212,21 @@ class AnySampler {
     explicit Held(S value) : sampler(std::move(value)) {}
     void set_epoch(std::int64_t epoch) override { sampler.set_epoch(epoch); }
     [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(sampler.size()); }
-    [[nodiscard]] std::vector<std::int64_t> indices() const override { return sampler.indices(); }
+    [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const override {
+      if constexpr (requires { sampler.indices_from(position); }) {
+        return sampler.indices_from(position);
+      } else {
+        std::vector<std::int64_t> indices = sampler.indices();
+        indices.erase(indices.begin(), indices.begin() + std::min(position, static_cast<std::int64_t>(indices.size())));
+        return indices;
+      }
+    }
+    [[nodiscard]] std::int64_t replicas() const override {
+      if constexpr (requires { sampler.replicas(); })
+        return sampler.replicas();
+      else
+        return 1;
+    }
     [[nodiscard]] std::unique_ptr<Interface> clone() const override { return std::make_unique<Held>(sampler); }
 
     S sampler;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,11 +20,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Tasks that a worker may have at once. Many, so that it need not wait for the pool between short ones.
-constexpr std::size_t kDeepest = 256;
 /// As much work as a worker should have in front of it.
 constexpr double kNanosecondsAhead = 300'000;
-constexpr std::uint32_t kResultCapacity = 4096;
+constexpr std::uint32_t kMostResults = 4096;
 /// How often the dead are looked for while results come in.
 constexpr milliseconds kBetweenLooks{100};
 /// While tasks could be taken back from busy workers: how long the pool waits for results before it does.
@@ -45,6 +44,12 @@ PoolOptions checked(PoolOptions options) {
   if (options.max_retries < 0)
     throw std::invalid_argument(
         fmt::format("PoolOptions::max_retries is {}: give how often a lost task is run again", options.max_retries));
+  if (options.tasks_ahead < 2 || options.tasks_ahead > int(kMostResults))
+    throw std::invalid_argument(
+        fmt::format("PoolOptions::tasks_ahead is {}: give 2 to {}", options.tasks_ahead, kMostResults));
+  if (options.task_timeout.count() < 0)
+    throw std::invalid_argument(fmt::format("PoolOptions::task_timeout is {} ns: give a time, or 0 for no limit",
+                                            options.task_timeout.count()));
   if (options.processes == 0) options.processes = usable_cpus();
   options.num_threads = thread_share(options.processes, options.num_threads);
   return options;
@@ -60,7 +65,8 @@ PoolCore::PoolCore(const PoolOptions& options, StartWorker start)
     : options_(checked(options)),
       start_(std::move(start)),
       owner_(::getpid()),
-      results_(Ring::create(kResultCapacity, kResultSchema)) {
+      results_(Ring::create(std::min(kMostResults, std::uint32_t(options_.processes * options_.tasks_ahead)),
+                            kResultSchema)) {
   workers_.reserve(std::size_t(options_.processes));
   for (int i = 0; i < options_.processes; ++i) start_worker();
 }
@@ -72,12 +78,13 @@ void PoolCore::check_owner() const {
 }
 
 void PoolCore::start_worker() {
-  WorkerEnds ends{Ring::create(std::uint32_t(kDeepest), kTaskSchema), results_.share(),
+  WorkerEnds ends{Ring::create(std::uint32_t(options_.tasks_ahead), kTaskSchema), results_.share(),
                   SharedPart<ProgressLayout>::create(BlockType::kBytes), ++started_};
   Process<void> process = start_({.name = fmt::format("{} {}", options_.name, ends.worker),
                                   .start_method = options_.start_method,
                                   .grace_period = kGracePeriod,
-                                  .num_threads = options_.num_threads},
+                                  .num_threads = options_.num_threads,
+                                  .fork_despite_threads = options_.fork_despite_threads},
                                  ends);
   process.start();
   workers_.push_back(std::make_unique<Worker>(std::move(ends), std::move(process)));
@@ -110,7 +117,7 @@ void PoolCore::submit(std::shared_ptr<Job> job, Awaited awaited) {
 
 std::size_t PoolCore::depth() const {
   if (nanoseconds_ < 1) return 2;  // nothing is known yet
-  return std::clamp<std::size_t>(std::size_t(kNanosecondsAhead / nanoseconds_), 2, kDeepest);
+  return std::clamp<std::size_t>(std::size_t(kNanosecondsAhead / nanoseconds_), 2, std::size_t(options_.tasks_ahead));
 }
 
 /// The one with the fewest tasks; of several the one that has worked last, whose caches are warm and who may not sleep
@@ -163,6 +170,7 @@ void PoolCore::give(Worker& worker, const std::shared_ptr<Job>& job, std::size_t
     return;
   }
   tasks_ = number;
+  if (worker.given.empty() && options_.task_timeout.count() != 0) worker.busy_since = std::chrono::steady_clock::now();
   worker.given.push_back({number, job, task});
   ++worker.given_ever;
   if (options_.max_tasks_per_child == 0 || worker.given_ever < options_.max_tasks_per_child) return;
@@ -180,7 +188,7 @@ void PoolCore::give(Worker& worker, const std::shared_ptr<Job>& job, std::size_t
 
 bool PoolCore::take_results() {
   // As many as fit into the ring at once: whoever waits for one of them is to hear of it.
-  std::uint32_t left = kResultCapacity;
+  std::uint32_t left = results_.capacity();
   for (; left != 0; --left) {
     Received message;
     const RingStatus status = results_.get(message, Deadline::now());
@@ -188,7 +196,7 @@ bool PoolCore::take_results() {
     if (status != RingStatus::kDone) break;
     take_result(std::move(message).decoder());
   }
-  return left != kResultCapacity;
+  return left != results_.capacity();
 }
 
 void PoolCore::take_result(Decoder result) {
@@ -204,12 +212,14 @@ void PoolCore::take_result(Decoder result) {
   const std::size_t task = given->task;
   worker.given.erase(given);
   worker.last_answer = ++answers_;
+  if (options_.task_timeout.count() != 0) worker.busy_since = std::chrono::steady_clock::now();
   failed_starts_ = 0;
   if (header.nanoseconds_before != 0) {
     constexpr double kWeight = 1.0 / 16;
     nanoseconds_ += kWeight * (double(header.nanoseconds_before) - nanoseconds_);
   }
   --unanswered_;
+  job->answered_by = {header.worker, worker.process.pid()};
   if (header.raised == 0) return job->succeed(task, result);
   try {
     const ProcessIdentity who{worker.process.name(), -1, worker.process.pid(), options_.start_method};
@@ -233,26 +243,47 @@ bool PoolCore::take_back_waiting() {
   const auto most = std::max_element(workers_.begin(), workers_.end(), [](const auto& one, const auto& other) {
     return one->given.size() < other->given.size();
   });
-  Worker& busy = **most;
   // Half of them, the ones that it would do next: the message is dropped, and written anew for the other one.
-  bool any = false;
-  for (std::size_t wanted = busy.given.size() / 2; wanted != 0; --wanted) {
+  return take_back(**most, (*most)->given.size() / 2, [&](Given&& given) {
+           given.job->run_again(given.task);
+           jobs_.push_back(std::move(given.job));
+         }) != 0;
+}
+
+std::size_t PoolCore::take_back(Worker& worker, std::size_t most, const std::function<void(Given&&)>& taken) {
+  std::size_t count = 0;
+  while (count < most) {
     Received message;
-    if (busy.ends.tasks.get(message, Deadline::now()) != RingStatus::kDone) break;
+    if (worker.ends.tasks.get(message, Deadline::now()) != RingStatus::kDone) break;
     const std::uint64_t number = std::move(message).decoder().read<TaskHeader>().task;
-    const auto given =
-        std::find_if(busy.given.begin(), busy.given.end(), [&](const Given& one) { return one.number == number; });
-    if (given == busy.given.end()) continue;
-    given->job->run_again(given->task);
-    jobs_.push_back(given->job);
-    busy.given.erase(given);
-    any = true;
+    const auto found =
+        std::find_if(worker.given.begin(), worker.given.end(), [&](const Given& one) { return one.number == number; });
+    if (found == worker.given.end()) continue;
+    Given given = std::move(*found);
+    worker.given.erase(found);
+    taken(std::move(given));
+    ++count;
   }
-  return any;
+  return count;
+}
+
+void PoolCore::end_stuck() {
+  const auto now = std::chrono::steady_clock::now();
+  for (const auto& worker : workers_) {
+    if (worker->given.empty() || now - worker->busy_since < options_.task_timeout) continue;
+    if (!worker->patience) {
+      worker->patience = Deadline::after(kGracePeriod);
+      worker->retiring = true;
+      worker->process.send_signal(SIGABRT);
+    } else if (worker->patience->passed()) {
+      worker->process.kill();
+    }
+  }
 }
 
 void PoolCore::look_after_workers() {
   looked_ = std::chrono::steady_clock::now();
+  if (options_.task_timeout.count() != 0) end_stuck();
   std::vector<pollfd> ends;
   for (const auto& worker : workers_) ends.push_back({worker->process.sentinel(), POLLIN, 0});
   if (::poll(ends.data(), nfds_t(ends.size()), 0) <= 0) return;
@@ -279,6 +310,7 @@ void PoolCore::bury(Worker& worker) {
   } catch (const ProcessExited& error) {
     failure = std::make_shared<ProcessExited>(error);
   }
+  if (failure && on_death) on_death(*failure);
   const bool was_ready = worker.ends.progress->ready.load() != 0;
   const std::uint64_t running = worker.ends.progress->running.load(std::memory_order_acquire);
   for (const Given& given : worker.given) {
@@ -296,6 +328,10 @@ void PoolCore::bury(Worker& worker) {
       return stop(
           std::make_exception_ptr(PoolStopped(fmt::format("the pool's workers cannot start: {}", failure->what()))));
   }
+  if (failure && ++deaths_ > options_.max_replacements && options_.max_replacements >= 0)
+    return stop(std::make_exception_ptr(PoolStopped(
+        fmt::format("{} of the pool's workers have died, more than max_replacements allows; the last one: {}", deaths_,
+                    failure->what()))));
   const auto working = std::count_if(workers_.begin(), workers_.end(), [](const auto& one) { return !one->retiring; });
   if (working >= options_.processes || (closed_ && unanswered_ == 0)) return;
   try {
@@ -381,6 +417,17 @@ bool PoolCore::keep() {
 void PoolCore::abandon(const std::shared_ptr<Job>& job) {
   Lock lock(mutex_);
   unanswered_ -= job->drop_rest();
+}
+
+void PoolCore::abandon_all() {
+  Lock lock(mutex_);
+  for (const auto& worker : workers_)
+    take_back(*worker, worker->given.size(), [&](Given&& given) {
+      --unanswered_;
+      given.job->fail(given.task, stopped_error("was told to forget it"));
+    });
+  for (const auto& job : jobs_) unanswered_ -= job->drop_rest();
+  jobs_.clear();
 }
 
 // ---------------------------------------------------------------- the end

@@ -54,6 +54,10 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   bool keep();
   /// Gives up what nobody has begun of it.
   void abandon(const std::shared_ptr<Job>& job);
+  /// The same for all jobs, also what is in workers' rings.
+  void abandon_all();
+  /// Called, under the mutex, with how a worker died that ended otherwise than by returning.
+  std::function<void(const ProcessFailed&)> on_death;
 
   void close();
   bool join(Deadline deadline);
@@ -72,7 +76,9 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
     std::deque<Given> given;  // not answered yet, in the order of its ring
     std::int64_t given_ever = 0;
     std::uint64_t last_answer = 0;
-    bool retiring = false;  // gets no more
+    std::chrono::steady_clock::time_point busy_since;  // with its first task
+    std::optional<Deadline> patience;                  // after SIGABRT
+    bool retiring = false;                             // gets no more
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -86,7 +92,9 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   Worker* free_worker(std::size_t depth);
   [[nodiscard]] bool could_take_back() const;
   bool take_back_waiting();
+  std::size_t take_back(Worker& worker, std::size_t most, const std::function<void(Given&&)>& taken);
   void look_after_workers();
+  void end_stuck();
   void bury(Worker& worker);
   void lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure);
   void stop(const std::exception_ptr& error);
@@ -107,7 +115,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   std::uint64_t tasks_ = 0, answers_ = 0;
   std::size_t unanswered_ = 0;  // tasks that were asked for and have no result
   std::uint32_t started_ = 0;
-  int failed_starts_ = 0;   // one after the other
+  int failed_starts_ = 0;  // one after the other
+  int deaths_ = 0;
   double nanoseconds_ = 0;  // that a task takes, lately
   std::chrono::steady_clock::time_point looked_;
   bool closed_ = false, kept_ = false;

@@ -42,6 +42,12 @@ class Job {
 
   void succeed(std::size_t task, Decoder& result);
   void fail(std::size_t task, std::exception_ptr error);
+  /// Who gave the last answer.
+  struct Answerer {
+    std::uint32_t worker = 0;  // counts the pool's workers from 1
+    int pid = 0;
+  };
+  Answerer answered_by;
   /// Called once, by whoever finds it done.
   std::function<void()> when_done;
 

@@ -1,6 +1,7 @@
 // How a pool's workers are started and replaced.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include <shoal/runtime/options.h>
@@ -22,10 +23,20 @@ struct PoolOptions {
   int max_tasks_per_child = 0;
   OnWorkerDeath on_worker_death = OnWorkerDeath::raise;
   int max_retries = 3;
+  /// A task that takes longer has its worker ended: by SIGABRT, so that WorkerDied tells the stack, where it was stuck,
+  /// and by SIGKILL where that does not help. 0: never. Seen to within 100 ms.
+  std::chrono::nanoseconds task_timeout{0};
+  /// Workers that may die before the pool stops. Negative: any number.
+  int max_replacements = -1;
+  /// Tasks that a worker may have at once, 2 to 4096: short ones are given ahead, so that it need not wait for the
+  /// pool.
+  int tasks_ahead = 256;
   /// What process lists call them.
   std::string name = "pool";
   /// Threads that each worker computes with. 0: its share of the CPUs, unless the user has set OMP_NUM_THREADS.
   int num_threads = 0;
+  /// As in ProcessOptions.
+  bool fork_despite_threads = false;
 };
 
 }  // namespace shoal

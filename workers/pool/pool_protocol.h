@@ -42,6 +42,11 @@ struct WorkerEnds {
   std::uint32_t worker = 0;
 };
 
+/// Further handles of the same ends.
+inline WorkerEnds share(const WorkerEnds& ends) {
+  return {ends.tasks.share(), ends.results.share(), ends.progress, ends.worker};
+}
+
 inline constexpr std::uint64_t kTaskSchema = schema_hash("shoal::Pool task");
 inline constexpr std::uint64_t kResultSchema = schema_hash("shoal::Pool result");
 

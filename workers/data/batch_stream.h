@@ -1,0 +1,148 @@
+// The consumer's side of a data loader's workers: tasks out, batches in, in order.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <shoal/ipc/deadline.h>
+#include <shoal/workers/data/loader_failure.h>
+#include <shoal/workers/data/loader_options.h>
+#include <shoal/workers/data/loader_report.h>
+#include <shoal/workers/data/loader_worker.h>
+#include <shoal/workers/data/prefetch.h>
+#include <shoal/workers/pool/pool_core.h>
+
+namespace shoal::loading {
+
+PoolOptions pool_options(const DataLoaderOptions& options);
+/// Throws the error as the loop is to see it.
+[[noreturn]] void raise(const std::exception_ptr& error, const LoaderTask& task);
+[[noreturn]] void raise(const LoaderFailure& failure, const pooling::Job::Answerer& worker, std::int64_t batch);
+/// Tells stderr, where a worker was ended for its timeout, and the report.
+void note_death(LoaderReport& report, const ProcessFailed& death);
+
+/// Batches that workers make ahead. A pass that is left takes back what no worker has begun. Belongs to the loader, one
+/// thread; the workers are a pool's, see pool_core.h for what becomes of dead ones.
+template <class Dataset, class Collate>
+class BatchStream {
+  using Job = LoaderJob<Dataset, Collate>;
+
+ public:
+  using Batch = typename Job::Batch;
+  /// The task of the batch with this number in the pass; nothing behind the last one.
+  using NextTask = std::function<std::optional<LoaderTask>(std::int64_t number)>;
+
+  BatchStream(const DataLoaderOptions& options, LoaderReport& report, pooling::PoolCore::StartWorker start)
+      : options_(options),
+        core_(std::make_shared<pooling::PoolCore>(pool_options(options), std::move(start))),
+        prefetch_(options.num_workers, options.prefetch_factor, options.prefetch_bytes) {
+    core_->on_death = [&report](const ProcessFailed& death) { note_death(report, death); };
+  }
+  BatchStream(const BatchStream&) = delete;
+  ~BatchStream() { core_->terminate(); }
+
+  void begin(NextTask next_task) {
+    leave();
+    next_task_ = std::move(next_task);
+    number_ = 0;
+    ended_ = false;
+    ask_ahead();
+  }
+
+  /// What a worker made: nothing at the end of the pass.
+  std::optional<MadeBatch<Batch>> next() {
+    ask_ahead();
+    if (asked_.empty()) return std::nullopt;
+    const std::shared_ptr<Job> job = take_done();
+    ask_ahead();
+    std::lock_guard lock(core_->mutex());
+    if (job->error()) raise(job->error(), job->task());
+    prefetch_.delivered(job->bytes());
+    MadeBatch<Batch> made = std::move(job->made());
+    if (made.at_end) end_after(job->task().batch);
+    if (const auto* failure = std::get_if<LoaderFailure>(&made.outcome))
+      raise(*failure, job->answered_by, job->task().batch);
+    return made;
+  }
+
+  void leave() {
+    if (asked_.empty()) return;
+    core_->abandon_all();
+    asked_.clear();
+  }
+
+  [[nodiscard]] std::vector<int> worker_pids() { return core_->pids(); }
+  [[nodiscard]] const Prefetch& prefetch() const { return prefetch_; }
+  /// Batches that lie ready, and their bytes.
+  [[nodiscard]] std::pair<std::size_t, std::uint64_t> ready() {
+    std::lock_guard lock(core_->mutex());
+    std::pair<std::size_t, std::uint64_t> result{0, 0};
+    for (const auto& job : asked_)
+      if (job->done()) {
+        ++result.first;
+        result.second += job->bytes();
+      }
+    return result;
+  }
+
+ private:
+  void ask_ahead() {
+    while (!ended_ && asked_.size() < prefetch_.batches_ahead()) {
+      std::optional<LoaderTask> task = next_task_(number_);
+      if (!task) {
+        ended_ = true;
+        break;
+      }
+      ++number_;
+      auto job = std::make_shared<Job>(*std::move(task));
+      core_->submit(job, pooling::PoolCore::Awaited::kLater);
+      asked_.push_back(std::move(job));
+    }
+  }
+
+  std::shared_ptr<Job> take_done() {
+    auto found = asked_.begin();
+    auto ready = [&] {
+      if (options_.in_order) return (*found)->done();
+      for (found = asked_.begin(); found != asked_.end(); ++found)
+        if ((*found)->done()) return true;
+      return false;
+    };
+    const bool was_ready = core_->wait(ready, Deadline::now());
+    if (!was_ready) {
+      const Stopwatch watch(waited_);
+      core_->wait(ready, Deadline::never());
+    }
+    prefetch_.taken(was_ready);
+    auto job = std::move(*found);
+    asked_.erase(found);
+    return job;
+  }
+
+  /// An iterable data set has no batches behind this one.
+  void end_after(std::int64_t batch) {
+    ended_ = true;
+    std::erase_if(asked_, [&](const auto& job) { return job->task().batch > batch; });
+  }
+
+  const DataLoaderOptions options_;
+  std::shared_ptr<pooling::PoolCore> core_;
+  Prefetch prefetch_;
+  NextTask next_task_;
+  std::int64_t number_ = 0;
+  bool ended_ = true;
+  std::deque<std::shared_ptr<Job>> asked_;
+  std::int64_t waited_ = 0;
+};
+
+}  // namespace shoal::loading

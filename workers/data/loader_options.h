@@ -1,0 +1,52 @@
+// How a data loader loads.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include <shoal/runtime/options.h>
+#include <shoal/workers/data/loader_task.h>
+
+namespace shoal {
+
+/// As torch's, by the same names, and some more.
+struct DataLoaderOptions {
+  /// Not together with a batch sampler, nor are shuffle and drop_last.
+  std::int64_t batch_size = 1;
+  /// A new order every epoch, which depends on seed and epoch alone. Not together with a sampler.
+  bool shuffle = false;
+  /// 0: batches are made in the calling process, when they are asked for.
+  int num_workers = 0;
+  /// Leaves out a last batch that is smaller than the others.
+  bool drop_last = false;
+  /// Batches that are made ahead, for each worker: at most, since as long as the loop never waits fewer are made.
+  int prefetch_factor = 2;
+  /// Bytes of the shared heap that batches made ahead may take; at least one is made. 0: no limit but the factor.
+  std::size_t prefetch_bytes = 0;
+  /// Of the order, and of everything random in samples: see current_sample().
+  std::uint64_t seed = 0;
+  /// A worker that takes longer for one batch is ended and replaced, and its stack written to stderr; its batch is made
+  /// by another. 0: workers may take as long as they want.
+  std::chrono::nanoseconds timeout{0};
+  StartMethod start_method = get_start_method();
+  /// As in ProcessOptions.
+  bool fork_despite_threads = false;
+  /// Workers stay for the next epoch. False: each epoch starts its own.
+  bool persistent_workers = true;
+  /// Batches come in the sampler's order. False: whichever is ready first.
+  bool in_order = true;
+  /// Batches of tensors are pinned in this process: for copies to a GPU. Their memory is registered once, as it is used
+  /// again and again.
+  bool pin_memory = false;
+  /// Called in each worker before its first batch: a function, or a lambda without captures.
+  void (*worker_init_fn)(int worker) = nullptr;
+  /// What becomes of samples whose reading throws; see DataLoader::report().
+  OnError on_error = OnError::raise;
+  /// How often a sample is read again, or a batch whose worker died is made again.
+  int max_retries = 3;
+  /// Workers that may die before the loader gives up. Negative: any number.
+  int max_replacements = 100;
+};
+
+}  // namespace shoal

@@ -1,0 +1,46 @@
+// Where the time of a data loader goes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shoal {
+
+/// Of some batches, in seconds a batch unless said otherwise. A plain value.
+struct LoaderProfile {
+  std::int64_t batches = 0;
+  int workers = 0;
+  double dataset = 0;             // reading samples, in a worker
+  double collate = 0;             // making a batch of them, in a worker
+  double wait = 0;                // the loop, for a batch
+  double step = 0;                // the loop, between two batches
+  double total = 0;               // the loop, all of it
+  double batches_of_workers = 0;  // a second, at most: if the loop never kept them waiting
+  double batches_of_loop = 0;     // a second, at most: if every batch lay ready
+
+  /// "workers" or "loop": what would have to become faster.
+  [[nodiscard]] std::string bottleneck() const;
+  /// A table for people.
+  [[nodiscard]] std::string to_string() const;
+};
+
+/// Rates with several numbers of workers.
+struct WorkerSuggestion {
+  struct Measured {
+    int workers = 0;
+    double batches_per_second = 0;
+  };
+  std::vector<Measured> measured;
+  int recommended = 0;  // the fewest that come within a tenth of the best
+
+  [[nodiscard]] std::string to_string() const;
+};
+
+namespace loading {
+/// Fills in what follows from the measured times.
+void conclude(LoaderProfile& profile);
+void conclude(WorkerSuggestion& suggestion);
+}  // namespace loading
+
+}  // namespace shoal

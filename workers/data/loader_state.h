@@ -1,0 +1,26 @@
+// Where a loader is in its data, for checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace shoal {
+
+/// A plain, encodable value. A loader that loads it goes on with exactly the samples that were not seen, with any
+/// number of workers, and, if all ranks have delivered equally many batches, with any number of ranks: batch_size times
+/// ranks should stay what it was, so that the batches of all ranks together stay what they would have been.
+struct LoaderState {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  /// Samples of that epoch that all ranks together have seen; batches where a batch sampler cuts them.
+  std::int64_t place = 0;
+  std::int64_t dataset_size = 0;
+
+  bool operator==(const LoaderState&) const = default;
+
+  /// One line of text, and back: std::invalid_argument where it is none.
+  [[nodiscard]] std::string to_string() const;
+  static LoaderState from_string(const std::string& text);
+};
+
+}  // namespace shoal

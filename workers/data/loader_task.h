@@ -1,0 +1,69 @@
+// What a data loader and its worker processes say to each other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <shoal/runtime/raised.h>
+
+namespace shoal {
+
+/// What becomes of a sample whose reading throws.
+enum class OnError {
+  raise,    // the loop throws LoaderWorkerRaised at its batch
+  skip,     // its batch has one sample less
+  retry,    // it is read again, max_retries times, before it is raised
+  replace,  // another sample, chosen by seed, epoch and index alone, takes its place
+};
+
+/// A sample that was skipped, read again or replaced.
+struct SampleFault {
+  std::int64_t batch = 0;  // of the epoch
+  std::int64_t index = 0;
+  OnError action = OnError::raise;
+  std::int64_t replacement = -1;  // its index
+  std::string type, message;      // of the exception
+
+  bool operator==(const SampleFault&) const = default;
+};
+
+namespace loading {
+
+/// One batch to be made. Any worker takes it, and makes the same of it.
+struct LoaderTask {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t batch = 0;             // its number in the epoch
+  std::vector<std::int64_t> indices;  // of a map-style data set
+  std::int64_t first = 0, count = 0;  // of an iterable one: places in its stream
+};
+
+struct LoaderFailure {
+  std::int64_t index = -1;  // of the sample at fault; -1 where it is not known
+  RaisedException raised;
+};
+
+/// Where the time of a batch goes, in nanoseconds.
+struct LoaderTimes {
+  std::int64_t dataset = 0, collate = 0;
+};
+
+/// Answers one LoaderTask. Neither failure nor batch: all its samples were skipped, or an iterable data set has ended.
+template <class Batch>
+struct MadeBatch {
+  std::vector<SampleFault> faults;
+  std::variant<std::monostate, LoaderFailure, Batch> outcome;
+  LoaderTimes times;
+  bool at_end = false;  // of an iterable data set: nothing comes after this batch
+};
+
+/// What to do about samples that cannot be read.
+struct FaultPolicy {
+  OnError on_error = OnError::raise;
+  int max_retries = 3;
+};
+
+}  // namespace loading
+}  // namespace shoal
