@@ -1,4 +1,10 @@
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +22,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <shoal/ipc/heap.h>
+#include <shoal/ipc/heap/statistics.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/data/data_loader.h>
 #include <shoal/workers/data/mnist.h>
@@ -570,6 +577,53 @@ TEST_CASE("DataLoader: worker_init_fn runs in each worker before its first batch
                     TellsInit{});
   for (const at::Tensor& batch : loader) CHECK(first_column(batch).front() == 40);
   CHECK(initialized_as == -1);
+}
+
+// From sample 400 on, calls for fresh memory end the worker.
+void forbid_fresh_memory() {
+  std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const int call : {SYS_mmap, SYS_munmap, SYS_mremap, SYS_ftruncate, SYS_fallocate}) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, std::uint32_t(call), 0, 1));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) ::_exit(125);
+}
+
+struct Frugal {
+  at::Tensor images;
+  bool wastes = false;
+  std::int64_t size() const { return images.size(0); }
+  at::Tensor get(std::int64_t index) const { return images[index]; }
+  at::Tensor get_batch(std::span<const std::int64_t> indices) const {
+    static bool forbidden = false;
+    if (indices.front() >= 400 && !std::exchange(forbidden, true)) forbid_fresh_memory();
+    if (forbidden && wastes) ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return shoal::select_rows(images, indices);
+  }
+};
+
+TEST_CASE("DataLoader: in the steady state a worker asks for no fresh memory, and the heap does not grow") {
+  const bool wastes = GENERATE(false, true);  // the filter works: it would be noticed
+  DataLoader loader({.batch_size = 8, .num_workers = 2, .max_retries = 0},
+                    Frugal{at::zeros({1200, 3, 64, 64}, at::kByte), wastes});
+  auto epoch = [&] {
+    std::uint64_t committed = 0;
+    std::int64_t samples = 0;
+    for (const at::Tensor& batch : loader) {
+      samples += batch.size(0);
+      if (samples == 400) committed = shoal::heap_statistics().committed_bytes;
+    }
+    CHECK(shoal::heap_statistics().committed_bytes == committed);
+    return samples;
+  };
+  if (wastes)
+    CHECK_THROWS_AS(epoch(), shoal::LoaderWorkerDied);
+  else
+    CHECK(epoch() == 1200);
+  CHECK(loader.report().deaths.empty() != wastes);
 }
 
 TEST_CASE("DataLoader: prefetch_bytes bounds what is made ahead, to one batch at least") {

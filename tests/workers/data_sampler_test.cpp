@@ -142,3 +142,28 @@ TEST_CASE("samplers: bad options are refused by name and value, at the construct
   CHECK_THROWS_AS(SequentialSampler(0), std::invalid_argument);
   CHECK_THROWS_WITH(RandomSampler({}, 5).set_epoch(-2), ContainsSubstring("set_epoch(-2)"));
 }
+
+// Written by torch 2.13's samplers, in Python, with a generator seeded with 9.
+TEST_CASE("RandomSampler, SubsetRandomSampler, WeightedRandomSampler: their draws are those of torch's in Python") {
+  RandomSampler replaced({.seed = 7, .replacement = true, .num_samples = 40}, 10);
+  replaced.set_epoch(2);
+  CHECK(replaced.size() == 40);
+  CHECK(replaced.indices() == Indices{0, 8, 4, 7, 2, 8, 7, 8, 3, 1, 8, 4, 1, 2, 6, 5, 4, 9, 1, 1,
+                                      3, 0, 8, 2, 6, 3, 0, 2, 4, 5, 2, 0, 8, 8, 0, 0, 6, 8, 5, 2});
+  CHECK(RandomSampler({.seed = 9, .num_samples = 13}, 10).indices() == Indices{0, 5, 8, 7, 6, 2, 9, 1, 4, 3, 1, 0, 6});
+  CHECK(shoal::SubsetRandomSampler({.seed = 9}, {3, 5, 8, 13, 21}).indices() == Indices{3, 5, 8, 21, 13});
+  CHECK(shoal::WeightedRandomSampler({.seed = 9, .num_samples = 12}, {0.1, 0.0, 3, 1, 0.5}).indices() ==
+        Indices{2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2});
+  CHECK(shoal::WeightedRandomSampler({.seed = 9, .num_samples = 4, .replacement = false}, {0.1, 0.0, 3, 1, 0.5})
+            .indices() == Indices{3, 4, 2, 0});
+}
+
+TEST_CASE("samplers: what makes no sense is refused by name") {
+  CHECK_THROWS_WITH(shoal::WeightedRandomSampler({}, {1, -2}), ContainsSubstring("weight number 1 is -2"));
+  CHECK_THROWS_WITH(shoal::WeightedRandomSampler({}, {0, 0}), ContainsSubstring("0 weights are above 0"));
+  CHECK_THROWS_WITH(shoal::WeightedRandomSampler({.num_samples = 2, .replacement = false}, {0, 1}),
+                    ContainsSubstring("1 weights are above 0"));
+  CHECK_THROWS_WITH(RandomSampler({.num_samples = -1}, 3), ContainsSubstring("num_samples is -1"));
+  CHECK_THROWS_AS(shoal::SubsetRandomSampler({}, {}), std::invalid_argument);
+  CHECK_THROWS_WITH(shoal::BatchSampler({.batch_size = 0}, SequentialSampler(3)), ContainsSubstring("batch_size is 0"));
+}
