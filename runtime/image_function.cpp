@@ -20,9 +20,12 @@ std::string build_id_in(const char* note, const char* end) {
     const char* name = note + sizeof header;
     const char* contents = name + round_up_to_word(header.n_namesz);
     if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
+      constexpr const char* kDigits = "0123456789abcdef";
       std::string digits;
-      for (unsigned i = 0; i < header.n_descsz; ++i)
-        digits += fmt::format("{:02x}", static_cast<unsigned char>(contents[i]));
+      for (unsigned i = 0; i < header.n_descsz; ++i) {
+        const auto byte = static_cast<unsigned char>(contents[i]);
+        digits += {kDigits[byte >> 4], kDigits[byte & 15]};
+      }
       return digits;
     }
     note = contents + round_up_to_word(header.n_descsz);

@@ -49,7 +49,7 @@ void SleepNote::begin(const void* word) {
   word_ = offset;
   trace::let_go();
   ActivityRecord& record = session.activity(session.self().slot());
-  const auto thread = std::uint32_t(::syscall(SYS_gettid));
+  const std::uint32_t thread = activity::thread();
   for (std::uint32_t i = 0; i < ActivityRecord::kWaits; ++i) {
     Wait& wait = record.waits[(thread_number() + i) % ActivityRecord::kWaits];
     std::uint32_t free = 0;
@@ -83,6 +83,17 @@ void begin(ActivityRecord& record, ProcessTag owner) noexcept {
     wait.thread.store(0);
   }
   record.owner.store(owner.word());
+}
+
+std::uint32_t thread() noexcept {
+  // The system call is the most expensive part of a note. In a forked child the thread is another one.
+  thread_local std::uint32_t known = 0, forks = 0;
+  const std::uint32_t now = Session::current().fork_count();
+  if (known == 0 || forks != now) {
+    known = std::uint32_t(::syscall(SYS_gettid));
+    forks = now;
+  }
+  return known;
 }
 
 std::uint64_t now() noexcept {

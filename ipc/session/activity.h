@@ -44,6 +44,8 @@ namespace activity {
 void begin(ActivityRecord& record, ProcessTag owner) noexcept;
 /// CLOCK_MONOTONIC in nanoseconds: one time line for all processes of the machine.
 std::uint64_t now() noexcept;
+/// As gettid().
+std::uint32_t thread() noexcept;
 }  // namespace activity
 
 }  // namespace shoal

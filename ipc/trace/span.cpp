@@ -5,7 +5,6 @@
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/trace/span.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -28,7 +27,7 @@ class Writer {
       end_of(seen);
       return;
     }
-    record.thread = std::uint32_t(::syscall(SYS_gettid));
+    record.thread = activity::thread();
     std::memset(record.name, 0, sizeof record.name);
     name.copy(record.name, sizeof record.name - 1);
     std::lock_guard lock(mutex_);
