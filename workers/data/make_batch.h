@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/trace/span.h>
 #include <shoal/runtime/raised.h>
 #include <shoal/workers/data/collate.h>
 #include <shoal/workers/data/dataset.h>
@@ -71,6 +72,7 @@ class BatchMaker {
   /// Nothing where every sample was skipped. Throws what reading or collating throws and the policy does not answer;
   /// at_fault() is then the sample's index, or -1.
   std::optional<Batch> make(const LoaderTask& task) {
+    const TraceSpan span("make batch", task.indices.size());
     task_ = &task;
     at_fault_ = -1;
     times_ = {};

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/trace/span.h>
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/group_layout.h>
 #include <shoal/workers/train/peer_buffers.h>
@@ -237,6 +238,7 @@ void Communicator::State::check_outputs(const char* what, std::size_t outputs) c
 // ---------------------------------------------------------------- the collectives
 
 void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
+  const TraceSpan span("all_reduce", data.bytes);
   State& s = *state_;
   const ReduceKernel kernel(type, op);
   const std::size_t size = kernel.element_size();
@@ -277,6 +279,7 @@ void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
 }
 
 void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int root) {
+  const TraceSpan span("reduce", data.bytes);
   State& s = *state_;
   s.check_root("reduce", root);
   const ReduceKernel kernel(type, op);
@@ -305,6 +308,7 @@ void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int ro
 }
 
 void Communicator::broadcast(Region data, int root) {
+  const TraceSpan span("broadcast", data.bytes);
   State& s = *state_;
   s.check_root("broadcast", root);
   auto way = s.begin({Collective::broadcast, kNone, kNone, root, data.bytes, 0, 0, 0, {}}, data);
@@ -324,11 +328,13 @@ void Communicator::broadcast(Region data, int root) {
 }
 
 void Communicator::all_gather(Region input, std::span<std::byte* const> outputs) {
+  const TraceSpan span("all_gather", input.bytes);
   state_->check_outputs("all_gather", outputs.size());
   state_->collect({Collective::all_gather, kNone, kNone, -1, input.bytes, 0, 0, 0, {}}, input, outputs);
 }
 
 void Communicator::gather(Region input, std::span<std::byte* const> outputs, int root) {
+  const TraceSpan span("gather", input.bytes);
   state_->check_root("gather", root);
   if (rank() == root) state_->check_outputs("gather", outputs.size());
   state_->collect({Collective::gather, kNone, kNone, root, input.bytes, 0, 0, 0, {}}, input,
@@ -355,6 +361,7 @@ void Communicator::State::collect(const Announcement& announcement, const Region
 }
 
 void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarType type, ReduceOp op) {
+  const TraceSpan span("reduce_scatter", input.bytes);
   State& s = *state_;
   const ReduceKernel kernel(type, op);
   const std::size_t size = kernel.element_size(), world = std::size_t(s.world), part = input.bytes / world;
@@ -387,6 +394,7 @@ void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarTy
 }
 
 void Communicator::scatter(Region input, std::byte* output, std::size_t part_bytes, int root) {
+  const TraceSpan span("scatter", part_bytes);
   State& s = *state_;
   s.check_root("scatter", root);
   const std::size_t world = std::size_t(s.world);
@@ -411,6 +419,9 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
   if (way == State::Way::in_place) s.end_in_place("scatter");
 }
 
-void Communicator::barrier() { state_->begin({Collective::barrier, kNone, kNone, -1, 0, 0, 0, 0, {}}, {}); }
+void Communicator::barrier() {
+  const TraceSpan span("barrier");
+  state_->begin({Collective::barrier, kNone, kNone, -1, 0, 0, 0, 0, {}}, {});
+}
 
 }  // namespace shoal
