@@ -69,8 +69,8 @@ std::string describe_end(const FailureFacts& facts) {
 
 ExceptionSummary outermost(const FailureFacts& facts) {
   if (!facts.raised.empty()) return facts.raised.front();
-  if (tells_of(facts.crash, facts.status) && facts.crash.kind == CrashKind::kTerminate)
-    return {facts.crash.type, facts.crash.message};
+  // Of std::terminate, and of a write to a read-only tensor.
+  if (tells_of(facts.crash, facts.status) && !facts.crash.type.empty()) return {facts.crash.type, facts.crash.message};
   return {};
 }
 

@@ -50,7 +50,8 @@ class ProcessFailed : public Error {
   /// The signal that ended it, 0 and "" for none.
   int signal() const noexcept;
   std::string signal_name() const;
-  /// Of an exception that it threw, or that ended it in std::terminate; empty where there was none.
+  /// Of an exception that it threw, or that ended it in std::terminate; "shoal::WriteToReadOnlyTensor" where such a
+  /// write ended it; empty where there was none.
   const std::string& exception_type() const noexcept;
   const std::string& exception_message() const noexcept;
   /// What that exception was thrown because of (std::throw_with_nested), outermost first.

@@ -9,6 +9,12 @@ void share_memory_(torch::nn::Module& module) {
     if (buffer.defined()) share_memory_(buffer);
 }
 
+void unshare(torch::nn::Module& module) {
+  for (at::Tensor& parameter : module.parameters()) unshare(parameter);
+  for (at::Tensor& buffer : module.buffers())
+    if (buffer.defined()) unshare(buffer);
+}
+
 bool is_shared(const torch::nn::Module& module) {
   for (const at::Tensor& parameter : module.parameters())
     if (!is_shared(parameter)) return false;

@@ -22,6 +22,14 @@ void share_memory_(Holder& holder) {
   share_memory_(static_cast<torch::nn::Module&>(*holder));
 }
 
+/// The opposite: all of them private again, as unshare of each. Tied parameters stay tied.
+void unshare(torch::nn::Module& module);
+template <class Holder>
+  requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
+void unshare(Holder& holder) {
+  unshare(static_cast<torch::nn::Module&>(*holder));
+}
+
 /// Whether all its parameters and buffers are shared.
 bool is_shared(const torch::nn::Module& module);
 

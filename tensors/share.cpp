@@ -1,8 +1,10 @@
 #include <ATen/EmptyTensor.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
 #include <shoal/tensors/cuda/device_memory.h>
 #include <shoal/tensors/share.h>
+#include <shoal/tensors/shared_memory_scope.h>
 #include <shoal/tensors/storage.h>
 
 #include <algorithm>
@@ -21,30 +23,17 @@ void check(const at::Tensor& tensor) {
                     tensor.device().str()));
 }
 
-/// The strided tensors that a sparse tensor is made of: the very ones, not copies.
-std::vector<at::Tensor> parts_of(const at::Tensor& tensor) {
-  switch (tensor.layout()) {
-    case at::kSparse:
-      return {tensor._indices(), tensor._values()};
-    case at::kSparseCsr:
-    case at::kSparseBsr:
-      return {tensor.crow_indices(), tensor.col_indices(), tensor.values()};
-    case at::kSparseCsc:
-    case at::kSparseBsc:
-      return {tensor.ccol_indices(), tensor.row_indices(), tensor.values()};
-    default:
-      throw std::invalid_argument(
-          fmt::format("share_memory_: {} has a layout that cannot be shared in place", tensor.toString()));
-  }
+at::Tensor gradient_of(const at::Tensor& tensor) {
+  return tensor.requires_grad() && tensor.is_leaf() ? tensor.grad() : at::Tensor();
 }
 
 void share_storage(const at::Tensor& tensor) {
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   const std::size_t bytes = storage->nbytes();
   Hold hold = allocate_shared(bytes);
-  if (bytes != 0) std::memcpy(hold.data(), storage->data(), bytes);
-  storage->set_data_ptr_noswap(data_ptr_of(std::move(hold)));
-  storage->set_resizable(false);
+  // Asked for as something to write to: a storage that was to be copied on writing is so now.
+  if (bytes != 0) std::memcpy(hold.data(), storage->mutable_data(), bytes);
+  replace_memory(*storage, data_ptr_of(std::move(hold)), shared_storage_allocator());
 }
 
 }  // namespace
@@ -52,13 +41,11 @@ void share_storage(const at::Tensor& tensor) {
 at::Tensor& share_memory_(at::Tensor& tensor) {
   check(tensor);
   if (tensor.layout() != at::kStrided) {
-    for (at::Tensor& part : parts_of(tensor)) share_memory_(part);
+    for (auto& [name, part] : storage_parts(tensor, "share_memory_")) share_memory_(part);
   } else if (!is_shared(tensor)) {
     share_storage(tensor);
   }
-  if (at::Tensor gradient = tensor.requires_grad() && tensor.is_leaf() ? tensor.grad() : at::Tensor();
-      gradient.defined())
-    share_memory_(gradient);
+  if (at::Tensor gradient = gradient_of(tensor); gradient.defined()) share_memory_(gradient);
   return tensor;
 }
 
@@ -66,13 +53,29 @@ void share_memory_(std::vector<at::Tensor>& tensors) {
   for (at::Tensor& tensor : tensors) share_memory_(tensor);
 }
 
+at::Tensor& unshare(at::Tensor& tensor) {
+  if (!is_shared(tensor)) return tensor;
+  for (auto& [name, part] : storage_parts(tensor, "unshare")) {
+    c10::StorageImpl* storage = part.storage().unsafeGetStorageImpl();
+    c10::DataPtr memory = private_allocator()->allocate(storage->nbytes());
+    if (storage->nbytes() != 0) std::memcpy(memory.mutable_get(), storage->data(), storage->nbytes());
+    replace_memory(*storage, std::move(memory), c10::GetCPUAllocator());
+  }
+  if (at::Tensor gradient = gradient_of(tensor); gradient.defined()) unshare(gradient);
+  return tensor;
+}
+
+void unshare(std::vector<at::Tensor>& tensors) {
+  for (at::Tensor& tensor : tensors) unshare(tensor);
+}
+
 bool is_shared(const at::Tensor& tensor) {
   if (!tensor.defined()) return false;
   // A device's memory is shared as it is, as in torch.
   if (!tensor.device().is_cpu()) return find_device_memory(tensor.device().type()) != nullptr;
   if (tensor.layout() == at::kStrided) return shared_hold(tensor) != nullptr;
-  std::vector<at::Tensor> parts = parts_of(tensor);
-  return std::all_of(parts.begin(), parts.end(), [](const at::Tensor& part) { return is_shared(part); });
+  const auto parts = storage_parts(tensor, "is_shared");
+  return std::all_of(parts.begin(), parts.end(), [](const auto& part) { return is_shared(part.second); });
 }
 
 at::Tensor empty_shared(at::IntArrayRef sizes, const c10::TensorOptions& options) {

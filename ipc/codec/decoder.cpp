@@ -23,15 +23,19 @@ Hold Decoder::take_handle(std::uint32_t index) {
   return std::move(handles_[index]);
 }
 
-std::shared_ptr<void>& Decoder::object(std::uint32_t index, const void* kind) {
+Decoder::Object& Decoder::object_of(std::uint32_t index, const void* kind) {
   if (objects_.size() < handles_.size()) objects_.resize(handles_.size());
   if (index >= objects_.size()) (void)handle(index);  // throws
   Object& object = objects_[index];
-  if (!object.made) object.kind = kind;
+  if (!object.made && !object.kept) object.kind = kind;
   if (object.kind != kind)
     throw DecodeError(fmt::format("handle {} of a message is used by two values of different types", index));
-  return object.made;
+  return object;
 }
+
+std::shared_ptr<void>& Decoder::object(std::uint32_t index, const void* kind) { return object_of(index, kind).made; }
+
+Kept& Decoder::kept(std::uint32_t index, const void* kind) { return object_of(index, kind).kept; }
 
 void Decoder::finish() const {
   if (!bytes_.empty()) throw DecodeError(fmt::format("{} bytes left behind the value", bytes_.size()));

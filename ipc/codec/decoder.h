@@ -50,6 +50,9 @@ class Decoder {
   /// refused.
   std::shared_ptr<void>& object(std::uint32_t index, const void* kind = nullptr);
 
+  /// The same without a std::shared_ptr.
+  Kept& kept(std::uint32_t index, const void* kind);
+
   /// All bytes must have been read.
   void finish() const;
 
@@ -76,8 +79,10 @@ class Decoder {
   Handles handles_;
   struct Object {
     std::shared_ptr<void> made;
+    Kept kept;
     const void* kind = nullptr;
   };
+  Object& object_of(std::uint32_t index, const void* kind);
   boost::container::small_vector<Object, 4> objects_;
   int depth_ = 0;
 };

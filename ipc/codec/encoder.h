@@ -19,13 +19,37 @@ namespace shoal {
 /// takes some of the stack of those that encode, decode and destroy it.
 inline constexpr int kDeepestNesting = 256;
 
+/// Something that is kept until this goes, whatever its type: as a std::shared_ptr<void>, but of what has a count of
+/// its own already, and so without an allocation.
+class Kept {
+ public:
+  Kept() = default;
+  /// Takes over one count of `object`, which `drop` gives back.
+  Kept(void* object, void (*drop)(void*)) noexcept : object_(object), drop_(drop) {}
+  Kept(Kept&& other) noexcept : object_(std::exchange(other.object_, nullptr)), drop_(other.drop_) {}
+  Kept& operator=(Kept&& other) noexcept {
+    std::swap(object_, other.object_);
+    std::swap(drop_, other.drop_);
+    return *this;
+  }
+  ~Kept() {
+    if (object_) drop_(object_);
+  }
+  void* get() const noexcept { return object_; }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+
+ private:
+  void* object_ = nullptr;
+  void (*drop_)(void*) = nullptr;
+};
+
 /// A message being written: bytes, and holds on blocks of the heap that travel with it (handles).
 /// Handles are in transit from the moment they are added; an Encoder that is destroyed before its
 /// message was sent gives them up. More than a few bytes are written to a block of the heap at once, so
 /// that sending them moves nothing. Used by one thread. If its process dies, so do handles and block.
 class Encoder {
  public:
-  Encoder() = default;
+  Encoder();
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
   ~Encoder();
@@ -48,13 +72,14 @@ class Encoder {
   std::uint32_t add(const Hold& hold);
 
   /// For codecs that may meet one thing twice in a message: the handle that it was added as.
-  std::optional<std::uint32_t> find_added(const void* thing) const {
+  std::optional<std::uint32_t> find_added(const void* thing) {
+    if (added_.size() >= kIndexFrom) return find_added_among_many(thing);
     for (const Added& added : added_)
       if (added.thing == thing) return added.handle;
     return std::nullopt;
   }
   /// `keep` owns the thing: its address must not become another one's while the message is written.
-  void note_added(const void* thing, std::uint32_t handle, std::shared_ptr<const void> keep) {
+  void note_added(const void* thing, std::uint32_t handle, Kept keep) {
     added_.push_back({thing, handle, std::move(keep)});
   }
 
@@ -91,6 +116,12 @@ class Encoder {
 
   static constexpr std::size_t kPrivateBytes = 256;
   void grow(std::size_t needed);
+  /// From this many handles on they are looked up in an index: a message may have a million tensors.
+  static constexpr std::size_t kIndexFrom = 32;
+  struct Index;
+  std::optional<std::uint32_t> find_handle(BlockOffset block);
+  std::optional<std::uint32_t> find_added_among_many(const void* thing);
+  void make_room();
 
   std::byte* data_ = private_;  // private_, or the block's bytes
   std::size_t size_ = 0;
@@ -100,9 +131,10 @@ class Encoder {
   struct Added {
     const void* thing;
     std::uint32_t handle;
-    std::shared_ptr<const void> keep;
+    Kept keep;
   };
-  std::vector<Added> added_;
+  boost::container::small_vector<Added, 1> added_;
+  std::unique_ptr<Index> index_;
   int depth_ = 0;
   std::byte private_[kPrivateBytes];
 };

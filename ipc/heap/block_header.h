@@ -31,6 +31,7 @@ enum class BlockType : std::uint32_t {
   kRLock = 10,
   kTrace = 11,
   kGroup = 12,  // of ranks that do collectives
+  kReadOnly = 13,  // bytes, and a ReadOnlyTrailer: nobody writes to them again
 };
 
 /// In shared memory. Every hold on the block is a word that names its owner (ProcessTag); the block

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/heap/read_only_fault.h>
 #include <shoal/runtime/crash/handler.h>
 #include <shoal/runtime/crash/stack.h>
 #include <signal.h>
@@ -17,6 +18,8 @@
 namespace shoal {
 namespace {
 
+/// What the parent's exception has as the type of such an end, which is no exception in the process that it ends.
+constexpr char kReadOnlyFault[] = "shoal::WriteToReadOnlyTensor";
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP};
 
 // Of this process; read by signal handlers, so set before those are installed.
@@ -70,23 +73,27 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   }
 }
 
+void note_crash(int signal, siginfo_t* info, void* context) {
+  if (owner != ::getpid() || !claim(*record)) return;
+  CrashRecord& to = *record;
+  to.signal = signal;
+  // The abort at the end of std::terminate: that has told already.
+  if (signal == SIGABRT && to.kind.load() == CrashKind::kTerminate) return;
+  to.code = info->si_code;
+  to.address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  to.type[0] = to.message[0] = '\0';
+  if (signal == SIGABRT && abort_message && *abort_message)
+    copy_text(to.message, (*abort_message)->text, ::strnlen((*abort_message)->text, sizeof to.message));
+  if (describe_read_only_fault(signal, info, to.message, sizeof to.message) != 0)
+    copy_text(to.type, kReadOnlyFault, sizeof kReadOnlyFault - 1);
+  note_time(to);
+  to.kind = CrashKind::kSignal;
+  note_stack(to, context);
+}
+
 void on_crash(int signal, siginfo_t* info, void* context) {
   const int error = errno;
-  if (owner == ::getpid() && claim(*record)) {
-    CrashRecord& to = *record;
-    to.signal = signal;
-    // The abort at the end of std::terminate: that has told already.
-    if (signal != SIGABRT || to.kind.load() != CrashKind::kTerminate) {
-      to.code = info->si_code;
-      to.address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-      to.type[0] = to.message[0] = '\0';
-      if (signal == SIGABRT && abort_message && *abort_message)
-        copy_text(to.message, (*abort_message)->text, ::strnlen((*abort_message)->text, sizeof to.message));
-      note_time(to);
-      to.kind = CrashKind::kSignal;
-      note_stack(to, context);
-    }
-  }
+  note_crash(signal, info, context);
   pass_on(signal, info, context);
   errno = error;
 }
@@ -145,8 +152,15 @@ void install_crash_handler(CrashRecord& own) {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     struct sigaction before;
     ::sigaction(signal, &action, &before);
+    // In a fork of a process that has both, this handler is below that one already: above it once more, they would call
+    // each other for ever.
+    if (again && is_read_only_fault_handler(before)) {
+      ::sigaction(signal, &before, nullptr);
+      continue;
+    }
     if (!(before.sa_flags & SA_SIGINFO) || before.sa_sigaction != &on_crash) actions_before[signal] = before;
   }
+  observe_read_only_faults(&note_crash);  // also where the user has put a handler on top of this one since
   if (auto before = std::set_terminate(&on_terminate); before != &on_terminate) terminate_before = before;
 }
 

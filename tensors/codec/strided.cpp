@@ -37,6 +37,11 @@ Hold copy_elements(const at::Tensor& tensor) {
   return hold;
 }
 
+Kept keep(c10::intrusive_ptr<c10::StorageImpl> storage) {
+  return Kept(storage.release(),
+              [](void* kept) { c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(kept)); });
+}
+
 /// A private storage that goes as a whole: a view of at least half of it, so that others of the message that
 /// share it go on sharing it, and expanded tensors do not grow.
 std::uint32_t add_storage(Encoder& encoder, const at::Tensor& tensor) {
@@ -45,7 +50,8 @@ std::uint32_t add_storage(Encoder& encoder, const at::Tensor& tensor) {
   Hold hold = allocate_shared(storage->nbytes());
   if (storage->nbytes() != 0) std::memcpy(hold.data(), storage->data(), storage->nbytes());
   std::uint32_t handle = encoder.add(std::move(hold));
-  encoder.note_added(storage, handle, std::make_shared<c10::Storage>(tensor.storage()));
+  encoder.note_added(storage, handle,
+                     keep(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(tensor.storage().unsafeGetStorageImpl())));
   return handle;
 }
 
@@ -67,14 +73,11 @@ std::int64_t reach(at::IntArrayRef sizes, at::IntArrayRef strides) {
 }
 
 c10::Storage storage_for(Decoder& decoder, std::uint32_t handle) {
+  static constexpr char kKind = 0;
   // One storage a block and message: tensors that shared one go on sharing it.
-  std::shared_ptr<void>& made = decoder.object(handle);
-  if (!made) {
-    Hold hold = decoder.take_handle(handle);
-    std::size_t bytes = hold.size();
-    made = std::make_shared<c10::Storage>(storage_of(std::move(hold), bytes));
-  }
-  return *static_cast<c10::Storage*>(made.get());
+  Kept& made = decoder.kept(handle, &kKind);
+  if (!made) made = keep(received_storage(decoder.take_handle(handle)));
+  return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(static_cast<c10::StorageImpl*>(made.get())));
 }
 
 void encode_quantizer(Encoder& encoder, const at::Tensor& tensor, Kind kind) {
@@ -143,6 +146,8 @@ void encode_strided(Encoder& encoder, const at::Tensor& given, Header header) {
     flag_views();
     contiguous = tensor.is_contiguous();
   } else if (const Hold* hold = shared_hold(given)) {
+    // Born in a SharedMemoryScope it may have been resized so far. From now on others see it.
+    tensor.storage().unsafeGetStorageImpl()->set_allocator(shared_storage_allocator());
     header.handle = encoder.add(*hold);
     header.offset = tensor.storage_offset();
     flag_views();

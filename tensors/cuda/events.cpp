@@ -67,7 +67,7 @@ std::optional<std::uint32_t> SentEvents::record(Encoder& message, c10::Device de
   guard.record(&event->event, stream, device.index(), c10::EventFlag::PYTORCH_DEFAULT);
   event->stream = stream.id();
   const std::uint32_t handle = message.add(event->block);
-  if (!added) message.note_added(this, handle, nullptr);
+  if (!added) message.note_added(this, handle, {});
   return handle;
 }
 

@@ -160,3 +160,40 @@ TEST_CASE("codec: a message in a ring whose handle is the hold on its own block 
   }
   CHECK(heap_bytes_in_use() == before);
 }
+
+TEST_CASE("codec: of many handles, and of many things that are met again, each has one number") {
+  constexpr std::uint32_t kMany = 5000;
+  std::vector<Hold> holds;
+  for (std::uint32_t i = 0; i < kMany; ++i) holds.push_back(allocate_shared(64));
+  int dropped = 0;
+  {
+    Encoder encoder;
+    for (std::uint32_t i = 0; i < kMany; ++i) {
+      REQUIRE(encoder.add(holds[i]) == i);
+      encoder.note_added(&holds[i], i, Kept(&dropped, [](void* count) { ++*static_cast<int*>(count); }));
+      REQUIRE(encoder.find_added(&holds[i]) == i);
+    }
+    for (std::uint32_t i = 0; i < kMany; i += 7) REQUIRE(encoder.add(holds[i]) == i);
+    CHECK(encoder.handles().size() == kMany);
+    CHECK(encoder.find_added(&holds[3]) == 3);
+    CHECK_FALSE(encoder.find_added(&encoder).has_value());
+    CHECK(dropped == 0);
+  }
+  CHECK(dropped == int(kMany));
+}
+
+TEST_CASE("codec: what is kept is dropped once, by whoever has it last") {
+  int dropped = 0;
+  auto drop = [](void* count) { ++*static_cast<int*>(count); };
+  {
+    Kept first(&dropped, drop), second;
+    CHECK(first);
+    CHECK_FALSE(second);
+    second = std::move(first);
+    CHECK(second.get() == &dropped);
+    Kept third(std::move(second));
+    CHECK_FALSE(second);
+    CHECK(dropped == 0);
+  }
+  CHECK(dropped == 1);
+}

@@ -1,9 +1,12 @@
+#include <shoal/ipc/heap/read_only.h>
 #include <shoal/ipc/session.h>
 
 #include "tests/ipc/session_fresh.h"
 #include "tests/support/guard.h"
 
-// The session's two descriptors and its mapping stay for good.
+// The session's two descriptors and its two mappings stay for good.
 void shoal::test::warm_up() {
-  if (!fresh::is_one()) Session::current().self();
+  if (fresh::is_one()) return;
+  Session::current().self();
+  ReadOnlyView::base();
 }

@@ -1,9 +1,12 @@
 #include <ATen/ATen.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/event.h>
+#include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/module.h>
+#include <shoal/tensors/read_only.h>
 #include <shoal/tensors/share.h>
 #include <shoal/tensors/shared_memory_scope.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -56,11 +59,90 @@ TEST_CASE("share_memory_: what cannot be shared in place is refused by name") {
   CHECK_THROWS_WITH(share_memory_(at::empty({2}, at::device(at::kMeta))), ContainsSubstring("meta"));
 }
 
-TEST_CASE("share_memory_: a shared storage does not become private by resizing") {
-  at::Tensor tensor = at::ones({4});
+TEST_CASE("share_memory_: resizing a shared storage is an error that says what to do, never a private copy") {
+  at::Tensor tensor = at::ones({4}), small = empty_shared({2}), received;
   share_memory_(tensor);
-  CHECK_THROWS(tensor.resize_({1000}));
+  Queue<at::Tensor> queue(1);
+  queue.put(tensor);
+  received = queue.get();
+  for (at::Tensor each : {tensor, small, received, tensor.slice(0, 1, 3)}) {
+    const void* at = each.data_ptr();
+    CHECK_THROWS_WITH(each.resize_({1000}), ContainsSubstring(" bytes") && ContainsSubstring("unshare"));
+    CHECK(is_shared(each));
+    CHECK(each.data_ptr() == at);
+  }
+  CHECK_THROWS_WITH(at::add_out(small, at::ones({9}), at::ones({9})), ContainsSubstring("shared memory"));
+  tensor.resize_({2, 2});  // within what is there
   CHECK(is_shared(tensor));
+}
+
+TEST_CASE("SharedMemoryScope: a tensor can be resized until it is sent") {
+  at::Tensor tensor, sent;
+  {
+    SharedMemoryScope scope;
+    tensor = at::ones({4}), sent = at::ones({4});
+    tensor.resize_({1000});
+  }
+  CHECK(is_shared(tensor));
+  Queue<at::Tensor> queue(1);
+  queue.put(sent);
+  CHECK_THROWS_WITH(sent.resize_({1000}), ContainsSubstring("shared memory"));
+}
+
+TEST_CASE("unshare: a private copy in place, for all views of the storage and for the gradient; others keep theirs") {
+  const std::size_t before = heap_bytes_in_use();
+  at::Tensor base = at::arange(24, at::kFloat).reshape({4, 6}).requires_grad_(), view = base.detach().t();
+  base.sum().backward();
+  share_memory_(base);
+  {
+    Queue<at::Tensor> queue(1);
+    queue.put(base);
+    at::Tensor other = queue.get();
+    unshare(base);
+    CHECK_FALSE(is_shared(base));
+    CHECK_FALSE(is_shared(view));
+    CHECK_FALSE(is_shared(base.grad()));
+    CHECK(is_shared(other));
+    CHECK(at::equal(base, other));
+    view[3][2] = -1;
+    CHECK(base[2][3].item<float>() == -1);
+    CHECK(other[2][3].item<float>() == 15);
+  }
+  CHECK(heap_bytes_in_use() == before);
+  view.resize_({100, 100});
+  unshare(view);  // nothing to do
+  at::Tensor sparse = at::eye(3).to_sparse(), published = at::ones({3});
+  share_memory_(sparse);
+  unshare(sparse);
+  CHECK_FALSE(is_shared(sparse));
+  read_only(published);
+  unshare(published);
+  CHECK(published.add_(1).sum().item<float>() == 6);
+  {
+    SharedMemoryScope scope;  // private means private here too
+    at::Tensor born = at::ones({3});
+    unshare(born);
+    CHECK_FALSE(is_shared(born));
+  }
+}
+
+TEST_CASE("unshare: a module is private again, tied parameters stay tied") {
+  torch::nn::Sequential model(torch::nn::Linear(4, 4), torch::nn::BatchNorm1d(4), torch::nn::Linear(4, 4));
+  model->at<torch::nn::LinearImpl>(2).weight = model->at<torch::nn::LinearImpl>(0).weight;
+  share_memory_(model);
+  unshare(model);
+  for (auto& parameter : model->parameters()) CHECK_FALSE(is_shared(parameter));
+  for (auto& buffer : model->buffers()) CHECK_FALSE(is_shared(buffer));
+  CHECK(model->at<torch::nn::LinearImpl>(2).weight.data_ptr() == model->at<torch::nn::LinearImpl>(0).weight.data_ptr());
+}
+
+TEST_CASE("share_memory_: a storage that is to be copied on writing is copied once, and written to afterwards") {
+  at::Tensor source = at::ones({4}), lazy = at::_lazy_clone(source);
+  share_memory_(lazy);
+  lazy.add_(1);
+  CHECK(is_shared(lazy));
+  CHECK(lazy.sum().item<float>() == 8);
+  CHECK(source.sum().item<float>() == 4);
 }
 
 TEST_CASE("share_memory_: a module's parameters and buffers are shared, tied ones stay tied") {
@@ -101,6 +183,52 @@ TEST_CASE("SharedMemoryScope: tensors made inside by this thread are born shared
   CHECK(is_shared(nested));
   CHECK_FALSE(is_shared(of_other_thread));
   CHECK_FALSE(is_shared(at::rand({3})));
+}
+
+TEST_CASE(
+    "SharedMemoryScope: of all threads, what other threads make meanwhile is shared as well, and not afterwards") {
+  at::Tensor of_other, nested, after;
+  auto in_thread = [](at::Tensor& made) { std::thread([&] { made = at::rand({3}); }).join(); };
+  {
+    SharedMemoryScope scope({.all_threads = true});
+    in_thread(of_other);
+    {
+      SharedMemoryScope own, again({.all_threads = true});
+    }
+    in_thread(nested);
+    CHECK(is_shared(at::rand({3})));
+  }
+  in_thread(after);
+  CHECK(is_shared(of_other));
+  CHECK(is_shared(nested));
+  CHECK_FALSE(is_shared(after));
+  CHECK_FALSE(is_shared(at::rand({3})));
+}
+
+TEST_CASE("SharedMemoryScope: those of several threads at once do not end each other") {
+  // One thread's scope of all threads ends while another's lives, in both orders, and one of a single thread lives on.
+  Event first_open, second_open, first_closed, looked;
+  bool shared_with_second = false, shared_with_none = true;
+  std::thread first([&] {
+    SharedMemoryScope scope({.all_threads = true});
+    first_open.set();
+    second_open.wait();
+  });
+  std::thread second([&] {
+    first_open.wait();
+    SharedMemoryScope scope({.all_threads = true});
+    second_open.set();
+    first_closed.wait();
+    std::thread([&] { shared_with_second = is_shared(at::rand({3})); }).join();
+    looked.set();
+  });
+  first.join();
+  first_closed.set();
+  looked.wait();
+  second.join();
+  shared_with_none = is_shared(at::rand({3}));
+  CHECK(shared_with_second);
+  CHECK_FALSE(shared_with_none);
 }
 
 TEST_CASE("share_memory_: over the budget it throws, and the tensor is as it was") {

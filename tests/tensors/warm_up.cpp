@@ -1,12 +1,17 @@
+#include <ATen/Parallel.h>
 #include <shoal/ipc/descriptor/offers.h>
+#include <shoal/ipc/heap/read_only.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/tensors/cuda/device_ipc.h>
 
 #include "tests/support/guard.h"
 
-// What stays for good: the fork server, the socket from which descriptors are fetched, the collector of device memory.
+// What stays for good: the fork server, the socket from which descriptors are fetched, the collector of device memory, the
+// session's second mapping.
 void shoal::test::warm_up() {
   allow_child(start_fork_server());
   DescriptorOffers::current();
   DeviceIpc::current();
+  ReadOnlyView::base();
+  at::set_num_threads(1);  // tests fork, and a child has not the threads of the pool that it would wait for
 }
