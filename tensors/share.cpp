@@ -54,7 +54,7 @@ void share_memory_(std::vector<at::Tensor>& tensors) {
 }
 
 at::Tensor& unshare(at::Tensor& tensor) {
-  if (!is_shared(tensor)) return tensor;
+  if (!tensor.device().is_cpu() || !is_shared(tensor)) return tensor;
   for (auto& [name, part] : storage_parts(tensor, "unshare")) {
     c10::StorageImpl* storage = part.storage().unsafeGetStorageImpl();
     c10::DataPtr memory = private_allocator()->allocate(storage->nbytes());

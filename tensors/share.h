@@ -22,8 +22,8 @@ void share_memory_(std::vector<at::Tensor>& tensors);
 
 /// The opposite, in place: the storage becomes private memory with the same elements, for all views of it in this
 /// process that share the storage, and can be resized again; what other processes have stays as it is. Of a read-only
-/// tensor a writable copy. Does nothing where the tensor is private. The gradient, if any, too. Not to be called while
-/// another thread uses the storage.
+/// tensor a writable copy. Does nothing where the tensor is private, or on a device. The gradient, if any, too. Not to
+/// be called while another thread uses the storage.
 at::Tensor& unshare(at::Tensor& tensor);
 inline at::Tensor unshare(at::Tensor&& tensor) { return unshare(tensor); }
 void unshare(std::vector<at::Tensor>& tensors);

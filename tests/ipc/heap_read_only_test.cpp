@@ -41,6 +41,8 @@ std::string stderr_of(const std::function<void()>& body, int& end) {
     Forked child([&] {
       ::dup2(ends[1], 2);
       ::close(ends[0]), ::close(ends[1]);
+      ::signal(SIGSEGV, SIG_DFL);  // not a sanitizer's
+      install_read_only_fault_handler();
       body();
     });
     ::close(ends[1]);

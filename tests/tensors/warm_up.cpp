@@ -6,8 +6,8 @@
 
 #include "tests/support/guard.h"
 
-// What stays for good: the fork server, the socket from which descriptors are fetched, the collector of device memory, the
-// session's second mapping.
+// What stays for good: the fork server, the socket from which descriptors are fetched, the collector of device memory,
+// the session's second mapping.
 void shoal::test::warm_up() {
   allow_child(start_fork_server());
   DescriptorOffers::current();
