@@ -1,3 +1,4 @@
+// Where the options of a subcommand end and the program that it runs begins.
 #include <shoal/runtime/command/subcommand.h>
 
 namespace shoal::command {

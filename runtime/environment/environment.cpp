@@ -1,3 +1,4 @@
+// Which launcher started this process, and what it says.
 #include <shoal/runtime/environment/launchers.h>
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
-"""The pages: links lead somewhere, docs/architecture.md names every source file and no file that is not there."""
+"""The pages: links lead somewhere, docs/architecture.md names every folder and no file that is not
+there, and every file says in its first line what it is."""
 
 import re
 
@@ -39,18 +40,23 @@ for page in pages:
         if not (root / name).exists():
             faults.append(f"{page}: names {name}, which does not exist")
 
-# Every source file has a line in the map of the house: by its path, or, where header and source lie side by side, by the
-# path without ending (`ipc/queue`), or by its name in the section of its folder.
+# The map of the house names every folder; the files say themselves what they are, in their first line.
 architecture = root / "docs/architecture.md"
 if not architecture.exists():
     faults.append("docs/architecture.md: missing")
 else:
     text = architecture.read_text()
-    for name in tracked(*(f"{layer}/**" for layer in layers)):
-        if not name.endswith((".h", ".cpp", ".inl", ".cu")):
+    sources = [name for name in tracked(*(f"{layer}/**" for layer in layers))
+               if name.endswith((".h", ".cpp", ".inl", ".cu"))]
+    for folder in sorted({name.rsplit("/", 1)[0] for name in sources}):
+        checked += 1
+        if f"`{folder}/`" not in text:
+            faults.append(f"docs/architecture.md: does not name the folder `{folder}/`")
+    for name in sources:
+        if name.endswith(".cpp") and name[:-4] + ".h" in sources:
             continue
         checked += 1
-        stem = name.rsplit(".", 1)[0]
-        if not re.search(rf"(?<![\w/]){re.escape(stem)}(?!\w)", text):
-            faults.append(f"docs/architecture.md: does not name {name} (`{stem}`)")
+        first = (root / name).read_text().split("\n", 1)[0]
+        if not re.match(r"// \S", first):
+            faults.append(f"{name}: the first line has to be a comment that says what the file is")
 finish("docs", f"{checked} links and names in {len(pages)} pages", faults)

@@ -1,3 +1,4 @@
+// What a data loader reads: map-style data sets, and tensors as one.
 #pragma once
 
 #include <array>

@@ -1,3 +1,4 @@
+// Which samples an epoch visits, and in which order: torch's samplers, and any other.
 #pragma once
 
 #include <algorithm>
