@@ -44,10 +44,10 @@ struct SessionLayout {
   std::atomic<std::uint64_t> extents_peak;                   // most that were ever committed
   std::atomic<std::uint64_t> header_bytes;                   // of the blocks of extents of small ones
   // The budget when it was asked for last, for those that look on: not theirs, but that of the session's processes.
-  std::atomic<std::uint64_t> allowed_bytes;  // 0: never asked for
-  std::atomic<std::uint32_t> allowed_by;     // Budget::Which
-  alignas(64) std::atomic<std::uint64_t> deaths;             // processes reclaimed after a death, ever
-  std::atomic<std::uint32_t> names_lock;                     // tag of the process that reads or writes the names
+  std::atomic<std::uint64_t> allowed_bytes;       // 0: never asked for
+  std::atomic<std::uint32_t> allowed_by;          // Budget::Which
+  alignas(64) std::atomic<std::uint64_t> deaths;  // processes reclaimed after a death, ever
+  std::atomic<std::uint32_t> names_lock;          // tag of the process that reads or writes the names
   EventWord names_changed;
 };
 
