@@ -20,14 +20,14 @@ struct StartedProcess {
 
 /// What a new program is given. It inherits nothing else.
 struct ProgramStart {
-  std::string path;                      // of the file to execute
-  std::vector<std::string> arguments;    // with the program's name first
-  std::vector<std::string> environment;  // NAME=value
-  std::vector<int> descriptors;          // those it inherits, under the same numbers
-  std::array<int, 3> standard{0, 1, 2};  // what becomes its standard input, output and error
-  CpuSet cpus;                           // that it may run on; empty: those of this process
-  bool own_group = false;                // it leads a process group of its own: signals of a terminal do not reach it
-  bool ignores_interrupt = false;        // SIGINT
+  std::string path = {};                      // of the file to execute
+  std::vector<std::string> arguments = {};    // with the program's name first
+  std::vector<std::string> environment = {};  // NAME=value
+  std::vector<int> descriptors = {};          // those it inherits, under the same numbers
+  std::array<int, 3> standard{0, 1, 2};       // what becomes its standard input, output and error
+  CpuSet cpus = {};                           // that it may run on; empty: those of this process
+  bool own_group = false;          // it leads a process group of its own: signals of a terminal do not reach it
+  bool ignores_interrupt = false;  // SIGINT
 };
 
 /// Executes it in a child of this process: no signal mask, no handlers; what this process ignores stays ignored, but

@@ -89,7 +89,8 @@ void Launch::handle(const RendezvousEvent& event) {
       return;
     case Kind::kFailed:
     case Kind::kLost:
-      if (failed_.empty()) say(event.reason);
+      // The summary comes when the others have ended, which may take them a while.
+      if (failed_.empty()) say(event.reason + (any_running() ? ": the other ranks are told to end" : ""));
       ends_with_ = RunResult{event.kind == Kind::kFailed ? ExitCode::kFailed : ExitCode::kNoRendezvous, 0};
       stop_ranks(SIGTERM);
       return;

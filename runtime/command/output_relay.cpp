@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -36,13 +37,15 @@ void write_all(int descriptor, const char* bytes, std::size_t count) noexcept {
 void OutputTail::add(const char* bytes, std::size_t count) {
   std::lock_guard lock(mutex_);
   kept_.append(bytes, count);
-  if (kept_.size() > 2 * kBytes) kept_.erase(0, kept_.size() - kBytes);
+  if (kept_.size() <= 2 * kBytes) return;
+  kept_.erase(0, kept_.size() - kBytes);
+  cut_ = true;
 }
 
 std::string OutputTail::text() const {
   std::lock_guard lock(mutex_);
-  if (kept_.size() <= kBytes) return kept_;
-  const std::string last = kept_.substr(kept_.size() - kBytes);
+  if (!cut_ && kept_.size() <= kBytes) return kept_;
+  const std::string last = kept_.substr(kept_.size() - std::min(kept_.size(), kBytes));
   const auto line = last.find('\n');
   return line == std::string::npos ? last : last.substr(line + 1);
 }

@@ -23,6 +23,7 @@ class OutputTail {
  private:
   mutable std::mutex mutex_;
   std::string kept_;
+  bool cut_ = false;  // there was more before it
 };
 
 /// Reads pipes in a thread of its own, so that a terminal that takes nothing (Ctrl-S, a pager) holds up the ranks, as

@@ -37,21 +37,21 @@ class StreamChoice {
 /// Everything checked; filled in by add_run().
 struct RunOptions {
   int ranks = 1;  // on this host
-  NodeRange nodes;
+  NodeRange nodes = {};
   int node_rank = -1;  // wished for; -1: any
-  std::string endpoint, run_id;
-  std::map<std::string, std::string> rendezvous_conf;
-  std::string local_addr, master_addr;
+  std::string endpoint = {}, run_id = {};
+  std::map<std::string, std::string> rendezvous_conf = {};
+  std::string local_addr = {}, master_addr = {};
   int master_port = 0;
   bool standalone = false;
   int max_restarts = 0;
   double monitor_interval = 0.1, shutdown_timeout = 30;
   std::string role = "default";
-  std::string log_dir;
-  StreamChoice redirects, tee;
-  std::vector<int> shown;  // local ranks whose output comes to the console; empty: all
+  std::string log_dir = {};
+  StreamChoice redirects = {}, tee = {};
+  std::vector<int> shown = {};  // local ranks whose output comes to the console; empty: all
   Binding binding = Binding::none;
-  std::vector<std::string> program;
+  std::vector<std::string> program = {};
 
   bool is_one_host() const { return standalone || nodes.most == 1; }
 };

@@ -1,0 +1,222 @@
+// The parts of `shoal run` that need no process.
+#include <fcntl.h>
+#include <shoal/runtime/command/leftovers.h>
+#include <shoal/runtime/command/log_folder.h>
+#include <shoal/runtime/command/one_host.h>
+#include <shoal/runtime/command/output_relay.h>
+#include <shoal/runtime/command/rank_environment.h>
+#include <shoal/runtime/command/run_options.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "tests/runtime/command/shoal_program.h"
+#include "tests/support/catch.h"
+
+namespace shoal::command {
+namespace {
+
+using Kind = RendezvousEvent::Kind;
+
+TEST_CASE("run options: numbers of hosts and ranks") {
+  CHECK(parse_nodes("3").least == 3);
+  CHECK(parse_nodes("3").most == 3);
+  CHECK(parse_nodes("1:4").least == 1);
+  CHECK(parse_nodes("1:4").most == 4);
+  for (const char* bad : {"", "0", "-1", "2:1", "1:", ":2", "1:2:3", "x", "1000000000000"})
+    CHECK_THROWS_AS(parse_nodes(bad), std::invalid_argument);
+  CHECK(parse_ranks("12") == 12);
+  CHECK(parse_ranks("cpu") >= 1);
+  CHECK(parse_ranks("auto") >= 1);
+  for (const char* bad : {"", "0", "-1", "1.5", "tpu", "1001"})
+    CHECK_THROWS_AS(parse_ranks(bad), std::invalid_argument);
+}
+
+TEST_CASE("run options: GPUs are counted by device files, and by what is made visible of them") {
+  test::TemporaryFolder root;
+  CHECK(count_gpus(root.path()) == 0);
+  std::filesystem::create_directories(root.file("dev"));
+  for (const char* name : {"nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "null"})
+    std::ofstream(root.file("dev/") + name) << "";
+  CHECK(count_gpus(root.path()) == 3);
+  CHECK(count_gpus(root.path(), "0,2") == 2);
+  CHECK(count_gpus(root.path(), "GPU-4af1") == 1);
+  CHECK(count_gpus(root.path(), "") == 0);
+  CHECK(count_gpus(root.path(), "0,-1,1") == 1);
+  CHECK(count_gpus(root.path(), "0,1,2,3,4") == 3);
+}
+
+TEST_CASE("run options: which streams go where, for all ranks or by rank") {
+  const StreamChoice all("3", "--tee");
+  CHECK(all.of(0).output);
+  CHECK(all.of(99).error);
+  CHECK_FALSE(StreamChoice().of(0).any());
+  const StreamChoice some("0:1,2:2", "--tee");
+  CHECK(some.of(0).output);
+  CHECK_FALSE(some.of(0).error);
+  CHECK_FALSE(some.of(1).any());
+  CHECK(some.of(2).error);
+  for (const char* bad : {"", "4", "-1", "x", "0:4", "x:1", "0:", "-1:1", "0:1,2"})
+    CHECK_THROWS_WITH(StreamChoice(bad, "--tee"), ContainsSubstring("--tee " + std::string(bad)));
+  CHECK(parse_list("0,2", "--f") == std::vector<int>{0, 2});
+  CHECK_THROWS_AS(parse_list("0,x", "--f"), std::invalid_argument);
+  CHECK(parse_conf("a=1,b=") == std::map<std::string, std::string>{{"a", "1"}, {"b", ""}});
+  CHECK_THROWS_AS(parse_conf("a"), std::invalid_argument);
+}
+
+TEST_CASE("one host: a round, its restarts, and the end are answered at once") {
+  OneHost host(RunOptions{.ranks = 4, .max_restarts = 1});
+  CHECK_FALSE(host.next_event());
+  host.join();
+  auto event = host.next_event();
+  REQUIRE(event);
+  CHECK(event->kind == Kind::kRound);
+  CHECK(event->round.world_size == 4);
+  CHECK(event->round.number == 0);
+  CHECK(event->round.master_addr == "127.0.0.1");
+  CHECK(event->round.master_port >= 20000);
+  host.report_failure("first");
+  event = host.next_event();
+  CHECK(event->kind == Kind::kRestart);
+  CHECK(event->reason == "first");
+  host.join();
+  event = host.next_event();
+  CHECK(event->round.number == 1);
+  CHECK(event->round.restart_count == 1);
+  host.report_failure("second");
+  CHECK(host.next_event()->kind == Kind::kFailed);
+  host.report_success();
+  CHECK(host.next_event()->kind == Kind::kFinished);
+}
+
+TEST_CASE("one host: a free port is one that the kernel's tables do not show") {
+  test::TemporaryFolder root;
+  std::filesystem::create_directories(root.file("proc/net"));
+  std::ofstream tcp(root.file("proc/net/tcp")), tcp6(root.file("proc/net/tcp6"));
+  tcp << "  sl  local_address rem_address   st\n";
+  // All but one are in use: half of them by version 4.
+  constexpr int kFree = 27531;
+  for (int port = 20000; port < 32000; ++port) {
+    char line[100];
+    std::snprintf(line, sizeof line, "   0: %s:%04X 00000000:0000 0A\n",
+                  port % 2 ? "0100007F" : "00000000000000000000000001000000", unsigned(port));
+    if (port != kFree) (port % 2 ? tcp : tcp6) << line;
+  }
+  tcp.close();
+  tcp6.close();
+  CHECK(find_free_port(root.path()) == kFree);
+  std::ofstream(root.file("proc/net/tcp"), std::ios::app) << "   0: 0100007F:6B8B 00000000:0000 0A\n";
+  CHECK_THROWS_WITH(find_free_port(root.path()), ContainsSubstring("give --master-port"));
+}
+
+TEST_CASE("rank environment: torchrun's variables, with this host's place in the run") {
+  const RunOptions options{.ranks = 2, .run_id = "job", .max_restarts = 3};
+  Round round;
+  round.number = 5;
+  round.node_rank = 1;
+  round.node_count = 3;
+  round.first_rank = 4;
+  round.world_size = 8;
+  round.master_addr = "far";
+  round.master_port = 77;
+  round.restart_count = 2;
+  std::map<std::string, std::string> seen;
+  for (const auto& [name, value] : rank_environment(options, round, 1, 6)) seen[name] = value;
+  CHECK(seen["RANK"] == "5");
+  CHECK(seen["LOCAL_RANK"] == "1");
+  CHECK(seen["WORLD_SIZE"] == "8");
+  CHECK(seen["LOCAL_WORLD_SIZE"] == "2");
+  CHECK(seen["GROUP_RANK"] == "1");
+  CHECK(seen["GROUP_WORLD_SIZE"] == "3");
+  CHECK(seen["MASTER_ADDR"] == "far");
+  CHECK(seen["MASTER_PORT"] == "77");
+  CHECK(seen["TORCHELASTIC_RESTART_COUNT"] == "2");
+  CHECK(seen["TORCHELASTIC_MAX_RESTARTS"] == "3");
+  CHECK(seen["TORCHELASTIC_RUN_ID"] == "job");
+  CHECK(seen["SHOAL_ROUND"] == "5");
+  CHECK(seen["OMP_NUM_THREADS"] == "6");
+  seen.clear();
+  for (const auto& [name, value] : rank_environment(options, round, 1, 0)) seen[name] = value;
+  CHECK_FALSE(seen.contains("OMP_NUM_THREADS"));
+}
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    reading = Fd(ends[0]);
+    writing = Fd(ends[1]);
+  }
+  Fd reading, writing;
+};
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_CASE("output relay: bytes go to the file as they are, and the end is kept") {
+  test::TemporaryFolder folder;
+  const std::string path = folder.file("out");
+  const std::string text = std::string(3 * OutputTail::kBytes, 'x') + "\nlast line\nno end";
+  Pipe pipe;
+  auto tail = std::make_shared<OutputTail>();
+  {
+    OutputRelay relay;
+    relay.add({std::move(pipe.reading), -1, "", Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), tail});
+    REQUIRE(::write(pipe.writing.get(), text.data(), text.size()) == ssize_t(text.size()));
+    pipe.writing.reset();
+  }
+  CHECK(contents(path) == text);
+  CHECK(tail->text() == "last line\nno end");
+}
+
+TEST_CASE("output relay: lines get their prefix once, however they arrive") {
+  Pipe source, console;
+  {
+    OutputRelay relay;
+    relay.add({std::move(source.reading), console.writing.get(), "[rank7]: ", Fd(), nullptr});
+    for (const char* piece : {"on", "e\ntwo\n", "\nfo", "ur"})
+      REQUIRE(::write(source.writing.get(), piece, std::strlen(piece)) > 0);
+    source.writing.reset();
+  }
+  console.writing.reset();
+  char bytes[200];
+  const ssize_t got = ::read(console.reading.get(), bytes, sizeof bytes);
+  CHECK(std::string(bytes, std::size_t(got)) == "[rank7]: one\n[rank7]: two\n[rank7]: \n[rank7]: four\n");
+}
+
+TEST_CASE("leftovers: those with the mark are found and killed, and nobody else") {
+  const RunMark mark, other;
+  CHECK(mark.value() != other.value());
+  auto sleeper = [](const RunMark& its) {
+    return std::make_unique<test::RunningProgram>(std::vector<std::string>{"/bin/sleep", "1000"},
+                                                  [&] { ::setenv(RunMark::kVariable, its.value().c_str(), 1); });
+  };
+  auto marked = sleeper(mark), unmarked = sleeper(other);
+  int killed = 0;
+  while (killed == 0) killed = mark.kill_all();  // until it has executed
+  CHECK(killed == 1);
+  CHECK(marked->finish().code == -SIGKILL);
+  CHECK(::kill(unmarked->pid(), 0) == 0);
+  CHECK(mark.kill_all() == 0);
+}
+
+TEST_CASE("log folder: one for a run, with a folder an attempt and a rank") {
+  test::TemporaryFolder folder;
+  LogFolder logs(folder.file("logs"), "a/b");
+  CHECK(logs.path().empty());
+  const std::string first = logs.open(0, 1, "stdout.log").path, second = logs.open(1, 0, "stderr.log").path;
+  CHECK(first == logs.path() + "/attempt_0/1/stdout.log");
+  CHECK(second == logs.path() + "/attempt_1/0/stderr.log");
+  CHECK_THAT(logs.path(), StartsWith(folder.file("logs/a_b_")));
+  CHECK_THROWS_WITH(LogFolder("/proc/nowhere", "x").open(0, 0, "f"), ContainsSubstring("give another --log-dir"));
+}
+
+}  // namespace
+}  // namespace shoal::command
