@@ -14,5 +14,7 @@ if(SHOAL_TENSORS)
   # tensors/cuda needs the toolkit's headers, not a libtorch built for CUDA.
   find_package(CUDAToolkit QUIET)
   find_package(ZLIB REQUIRED)               # gzipped data sets
+  find_package(JPEG REQUIRED)               # and pictures
+  find_package(PNG REQUIRED)
   include(DetectReducer)
 endif()

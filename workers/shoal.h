@@ -35,9 +35,16 @@
 #include <shoal/workers/data/data_loader.h>
 #include <shoal/workers/data/dataset.h>
 #include <shoal/workers/data/mnist.h>
+#include <shoal/workers/data/pad_sequence.h>
 #include <shoal/workers/data/progress.h>
 #include <shoal/workers/data/sample_random.h>
 #include <shoal/workers/data/sampler.h>
+#include <shoal/workers/datasets/concat_dataset.h>
+#include <shoal/workers/datasets/image_folder.h>
+#include <shoal/workers/datasets/iterable_dataset.h>
+#include <shoal/workers/datasets/ram_dataset.h>
+#include <shoal/workers/datasets/subset.h>
+#include <shoal/workers/datasets/transformed_dataset.h>
 #include <shoal/workers/pool.h>
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
@@ -45,3 +52,4 @@
 #include <shoal/workers/train/launched_ranks.h>
 #include <shoal/workers/train/process_group.h>
 #include <shoal/workers/train/shm_group.h>
+#include <shoal/workers/transforms/transforms.h>

@@ -1,8 +1,12 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/pad_sequence.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <shoal/workers/data/collate.h>
 #include <shoal/workers/data/dataset.h>
+#include <shoal/workers/data/pad_sequence.h>
 #include <tests/support/catch.h>
 
 #include <optional>
@@ -26,7 +30,7 @@ template <class T>
 concept CanCollate = shoal::Collatable<T>;
 static_assert(CanCollate<Nested>);
 static_assert(!CanCollate<WithNumber>);  // its batch would need another type for `label`
-static_assert(!CanCollate<std::optional<at::Tensor>>);
+static_assert(!CanCollate<std::optional<void*>>);
 static_assert(!CanCollate<void*>);
 
 at::Tensor filled(double value, at::IntArrayRef sizes) { return at::full(sizes, value); }
@@ -148,4 +152,100 @@ TEST_CASE("dataset_size: understands libtorch's optional sizes") {
   Unsized unsized;
   CHECK(shoal::dataset_size(sized) == 5);
   CHECK_THROWS_AS(shoal::dataset_size(unsized), std::invalid_argument);
+}
+
+namespace {
+
+enum class Kind : std::uint8_t { cat, dog = 7 };
+
+struct Labelled {
+  at::Tensor image;
+  std::int64_t label;
+  std::optional<std::string> note;
+  struct Batch {
+    at::Tensor image;
+    at::Tensor label;
+    std::optional<std::vector<std::string>> note;
+  };
+};
+struct ToldWrong {  // its batch has no place for the label
+  at::Tensor image;
+  std::int64_t label;
+  struct Batch {
+    at::Tensor image;
+  };
+};
+struct Text {
+  shoal::Sequence words;
+  float score;
+  struct Batch {
+    shoal::PaddedSequences words;
+    at::Tensor score;
+  };
+};
+static_assert(CanCollate<Labelled> && CanCollate<Text>);
+static_assert(!CanCollate<ToldWrong>);
+
+at::Tensor sequence(std::vector<std::int64_t> values) { return at::tensor(values); }
+
+}  // namespace
+
+TEST_CASE("collate: optionals are collated where all samples have a value, or none has") {
+  using Maybe = std::optional<std::int64_t>;
+  CHECK(collate(std::vector<Maybe>{3, 4})->sum().item<std::int64_t>() == 7);
+  CHECK_FALSE(collate(std::vector<Maybe>{std::nullopt, std::nullopt}).has_value());
+  CHECK_THROWS_WITH(collate(std::vector<Maybe>{3, 4, std::nullopt}),
+                    Catch::Contains("a value in sample 0 of the batch, none in sample 2"));
+  CHECK_THROWS_WITH(collate(std::vector<Maybe>{std::nullopt, 4}), Catch::Contains("no value in sample 0"));
+}
+
+TEST_CASE("collate: enums become their numbers, maps may have numbers as keys") {
+  const at::Tensor kinds = collate(std::vector<Kind>{Kind::dog, Kind::cat});
+  CHECK(kinds.scalar_type() == at::kByte);
+  CHECK(kinds[0].item<int>() == 7);
+  const auto batch = collate(std::vector<std::map<int, double>>{{{1, 0.5}, {9, 2}}, {{1, 1.5}, {9, 3}}});
+  CHECK(batch.at(1).sum().item<double>() == 2);
+  CHECK_THROWS_WITH(collate(std::vector<std::map<int, double>>{{{1, 0.5}}, {{2, 0.5}}}),
+                    Catch::Contains("has the key 1 in sample 0, but not in sample 1"));
+}
+
+TEST_CASE("collate: an aggregate with numbers becomes the batch that it tells") {
+  const Labelled::Batch batch = collate(std::vector<Labelled>{{filled(1, {2}), 3, "a"}, {filled(2, {2}), 4, "b"}});
+  CHECK(batch.image.sizes() == at::IntArrayRef({2, 2}));
+  CHECK(batch.label[1].item<std::int64_t>() == 4);
+  CHECK(*batch.note == std::vector<std::string>{"a", "b"});
+}
+
+TEST_CASE("collate: sequences are padded to the longest and come with their lengths") {
+  const Text::Batch batch =
+      collate(std::vector<Text>{{{sequence({1, 2, 3}), -1}, 0.5}, {{sequence({4}), -1}, 1}, {{sequence({}), -1}, 2}});
+  CHECK(batch.words.data.equal(at::tensor({1, 2, 3, 4, -1, -1, -1, -1, -1}, at::kLong).view({3, 3})));
+  CHECK(batch.words.lengths.equal(at::tensor({3, 1, 0}, at::kLong)));
+  CHECK(batch.score.size(0) == 3);
+}
+
+TEST_CASE("pad_sequence: gives what libtorch's gives, on either side and either way round") {
+  const std::vector<at::Tensor> sequences = {at::rand({3, 2}), at::rand({5, 2}), at::rand({1, 2})};
+  for (const bool batch_first : {false, true}) {
+    for (const char* side : {"left", "right"}) {
+      const auto padded =
+          shoal::pad_sequence(sequences, {.batch_first = batch_first, .padding_value = 0.25, .padding_side = side});
+      CHECK(padded.data.equal(at::pad_sequence(sequences, batch_first, 0.25, side)));
+      CHECK(padded.lengths.equal(at::tensor({3, 5, 1}, at::kLong)));
+    }
+  }
+  CHECK(shoal::pad_sequence(sequences, {.multiple_of = 4}).data.sizes() == at::IntArrayRef({3, 8, 2}));
+}
+
+TEST_CASE("pad_sequence: what can't be padded is named") {
+  auto pad = [](std::vector<at::Tensor> sequences, shoal::PadOptions options = {}) {
+    return shoal::pad_sequence(sequences, options);
+  };
+  CHECK_THROWS_WITH(pad({filled(0, {3, 2}), filled(0, {3, 4})}), Catch::Contains("[3, 2], sequence 1 is Float [3, 4]"));
+  CHECK_THROWS_WITH(pad({sequence({1}), filled(0, {3})}),
+                    Catch::Contains("sequence 0 is Long [1], sequence 1 is Float"));
+  CHECK_THROWS_WITH(pad({at::Tensor()}), Catch::Contains("sequence 0 has no length"));
+  CHECK_THROWS_AS(pad({}), std::invalid_argument);
+  CHECK_THROWS_WITH(pad({sequence({1})}, {.padding_side = "top"}), Catch::Contains("\"top\""));
+  CHECK_THROWS_AS(pad({sequence({1})}, {.multiple_of = 0}), std::invalid_argument);
 }

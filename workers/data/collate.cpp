@@ -28,6 +28,14 @@ void report_sizes(const std::string& where, std::size_t expected, std::size_t po
                   where, expected, size, position));
 }
 
+void report_missing(const std::string& where, bool first_has_value, std::size_t position) {
+  throw std::invalid_argument(
+      fmt::format("collate: sample{}: {} value in sample 0 of the batch, {} in sample {}; all samples of a batch need "
+                  "one, or none: "
+                  "fill in a value for those without, or give the DataLoader a collate function",
+                  where, first_has_value ? "a" : "no", first_has_value ? "none" : "one", position));
+}
+
 at::Tensor empty_vector(std::size_t size, at::ScalarType type) {
   return at::empty({static_cast<std::int64_t>(size)}, at::TensorOptions(type));
 }

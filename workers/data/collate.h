@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -27,12 +28,15 @@ namespace shoal {
 /// T is.
 ///
 ///   at::Tensor                         stacked: one more dimension in front
-///   arithmetic types                   a tensor of one dimension, of the same number type
+///   arithmetic types, enums            a tensor of one dimension, of the same number type
 ///   std::string                        std::vector<std::string>
 ///   pair, tuple, array                 the same of batches
-///   vector, map<string, ...>           the same of batches; all samples need the same length, the same keys
+///   vector, map (of strings, numbers)  the same of batches; all samples need the same length, the same keys
+///   optional                           the same of the batch; all samples need a value, or none
+///   Sequence (pad_sequence.h)          PaddedSequences: padded to the longest one, with their lengths
 ///   aggregates                         the same aggregate, where all members' batches have the members' types (tensors
-///   have)
+///                                      have); with a member type `Batch`, an aggregate of equally many members, that
+///                                      one
 template <class T>
 struct Collator {
   static constexpr bool kMissing = true;
@@ -47,8 +51,10 @@ struct NotCollatable {
   static_assert(
       sizeof(T) == 0,
       "shoal: samples of this type (T above) can't be made a batch of. Make it a tensor, a number, a string, or a "
-      "pair, tuple, array, vector, map<string, ...> of such, or an aggregate of tensors; or give the DataLoader a "
-      "collate function: DataLoader(options, dataset, [](std::vector<Sample> samples) { return ...; })");
+      "pair, tuple, array, vector, map, optional of such, or an aggregate of tensors; give an aggregate with other "
+      "members a type for its batches: struct Sample { at::Tensor image; int label; struct Batch { at::Tensor image, "
+      "label; }; }; or give the DataLoader a collate function: DataLoader(options, dataset, [](std::vector<Sample> "
+      "samples) { return ...; })");
 };
 
 namespace collating {
@@ -56,10 +62,13 @@ namespace collating {
 // Both throw std::invalid_argument that names the samples and shapes.
 at::Tensor stack(std::span<const at::Tensor> tensors, const std::string& where);
 [[noreturn]] void report_sizes(const std::string& where, std::size_t expected, std::size_t position, std::size_t size);
+[[noreturn]] void report_missing(const std::string& where, bool first_has_value, std::size_t position);
 
 template <class T>
 constexpr at::ScalarType scalar_type() {
-  if constexpr (std::same_as<T, bool>) {
+  if constexpr (std::is_enum_v<T>) {
+    return scalar_type<std::underlying_type_t<T>>();
+  } else if constexpr (std::same_as<T, bool>) {
     return at::kBool;
   } else if constexpr (std::floating_point<T>) {
     return sizeof(T) == 4 ? at::kFloat : at::kDouble;
@@ -103,9 +112,40 @@ constexpr bool members_keep_their_types() {
   }(std::make_index_sequence<kMembersOf<T>>());
 }
 
+// Whether T::Batch has a member for the batch of each of T's.
+template <class T>
+constexpr bool members_batch_as_told() {
+  using Told = typename T::Batch;
+  if constexpr (kMembersOf<T> != kMembersOf<Told>) {
+    return false;
+  } else {
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      return ([] {
+        using Member = MemberOf<I, T>;
+        if constexpr (Collatable<Member>) {
+          return std::same_as<typename Collator<Member>::Batch, MemberOf<I, Told>>;
+        } else {
+          return false;
+        }
+      }() && ...);
+    }(std::make_index_sequence<kMembersOf<T>>());
+  }
+}
+
 template <class T>
 concept AggregateSample =
     std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_empty_v<T> && !requires { std::tuple_size<T>::value; };
+
+template <class T>
+concept TellsItsBatch = AggregateSample<T> && std::is_aggregate_v<typename T::Batch>;
+
+template <class Batch, class T>
+Batch collate_members(std::size_t count, const auto& sample, const std::string& where) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return Batch{part_of_each(count, sample, fmt::format("{} member {}", where, I),
+                              [](const T& value) -> const auto& { return std::get<I>(members_of(value)); })...};
+  }(std::make_index_sequence<kMembersOf<T>>());
+}
 
 }  // namespace collating
 
@@ -140,7 +180,7 @@ struct Collator<at::Tensor> {
 };
 
 template <class T>
-  requires(std::integral<T> || std::same_as<T, float> || std::same_as<T, double>)
+  requires(std::integral<T> || std::same_as<T, float> || std::same_as<T, double> || std::is_enum_v<T>)
 struct Collator<T> {
   using Batch = at::Tensor;
   static Batch collate(std::size_t count, const auto& sample, const std::string& /*where*/) {
@@ -217,37 +257,67 @@ struct Collator<std::vector<T>> {
   }
 };
 
-template <Collatable T>
-struct Collator<std::map<std::string, T>> {
-  using Batch = std::map<std::string, BatchOf<T>>;
+template <class Key, Collatable T>
+  requires(std::same_as<Key, std::string> || std::integral<Key>)
+struct Collator<std::map<Key, T>> {
+  using Batch = std::map<Key, BatchOf<T>>;
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
-    using Map = std::map<std::string, T>;
+    using Map = std::map<Key, T>;
     Batch batch;
     for (const auto& [key, unused] : sample(0)) {
+      const std::string name = shown(key);
       for (std::size_t i = 0; i < count; ++i) {
         if (sample(i).size() != sample(0).size()) collating::report_sizes(where, sample(0).size(), i, sample(i).size());
         if (!sample(i).contains(key)) {
           throw std::invalid_argument(
-              fmt::format("collate: sample{} has the key \"{}\" in sample 0, but not in sample {}", where, key, i));
+              fmt::format("collate: sample{} has the key {} in sample 0, but not in sample {}", where, name, i));
         }
       }
-      batch.emplace(key, collating::part_of_each(count, sample, fmt::format("{}[\"{}\"]", where, key),
+      batch.emplace(key, collating::part_of_each(count, sample, fmt::format("{}[{}]", where, name),
                                                  [&key](const Map& m) -> const T& { return m.find(key)->second; }));
     }
     return batch;
   }
+
+ private:
+  static std::string shown(const Key& key) {
+    if constexpr (std::same_as<Key, std::string>) {
+      return fmt::format("\"{}\"", key);
+    } else {
+      return fmt::format("{}", key);
+    }
+  }
+};
+
+template <Collatable T>
+struct Collator<std::optional<T>> {
+  using Batch = std::optional<BatchOf<T>>;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
+    const bool has_value = sample(0).has_value();
+    for (std::size_t i = 1; i < count; ++i) {
+      if (sample(i).has_value() != has_value) collating::report_missing(where, has_value, i);
+    }
+    if (!has_value) return std::nullopt;
+    return collating::part_of_each(count, sample, where,
+                                   [](const std::optional<T>& value) -> const T& { return *value; });
+  }
 };
 
 template <collating::AggregateSample T>
-  requires(collating::members_keep_their_types<T>())
+  requires(!collating::TellsItsBatch<T> && collating::members_keep_their_types<T>())
 struct Collator<T> {
   using Batch = T;
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Batch{
-          collating::part_of_each(count, sample, fmt::format("{} member {}", where, I),
-                                  [](const T& value) -> const auto& { return std::get<I>(members_of(value)); })...};
-    }(std::make_index_sequence<kMembersOf<T>>());
+    return collating::collate_members<Batch, T>(count, sample, where);
+  }
+};
+
+template <collating::TellsItsBatch T>
+  requires(collating::members_batch_as_told<T>())
+struct Collator<T> {
+  using Batch = typename T::Batch;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
+    return collating::collate_members<Batch, T>(count, sample, where);
   }
 };
 

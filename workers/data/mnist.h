@@ -7,16 +7,10 @@
 #include <string>
 
 #include <ATen/core/Tensor.h>
-#include <shoal/ipc/error.h>
 #include <shoal/workers/data/dataset.h>
+#include <shoal/workers/datasets/dataset_error.h>
 
 namespace shoal {
-
-/// A data set on disk is missing, or is not what it should be. The message names the file and the value at fault.
-class DatasetError : public Error {
- public:
-  using Error::Error;
-};
 
 enum class MnistSplit : std::uint8_t { train, test };
 

@@ -1,0 +1,149 @@
+// How fast are pictures decoded, cropped, flipped and made floats, on one core? Beside PIL and torch on the same files.
+#include <shoal/runtime/init.h>
+#include <shoal/workers/datasets/ram_files.h>
+#include <shoal/workers/images/decode.h>
+#include <shoal/workers/transforms/transforms.h>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randint.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "bench/report/report.h"
+
+#include <jpeglib.h>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kRounds = 7;
+constexpr std::int64_t kBatch = 32;
+
+// Slow waves with some noise: compresses about as photographs do.
+std::vector<std::uint8_t> pixels(int width, int height, unsigned seed) {
+  std::vector<std::uint8_t> rgb;
+  rgb.reserve(std::size_t(3 * width * height));
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < 3; ++c) {
+        seed = seed * 1664525 + 1013904223;
+        const int wave = ((x * (c + 1) / 5) ^ (y / 3)) & 127;
+        rgb.push_back(std::uint8_t(60 + wave + int(seed >> 27U)));
+      }
+    }
+  }
+  return rgb;
+}
+
+void write_jpeg(const fs::path& path, int width, int height, unsigned seed) {
+  jpeg_error_mgr errors;
+  jpeg_compress_struct info;
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &bytes, &size);
+  info.image_width = JDIMENSION(width);
+  info.image_height = JDIMENSION(height);
+  info.input_components = 3;
+  info.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, 85, TRUE);
+  jpeg_start_compress(&info, TRUE);
+  std::vector<std::uint8_t> rgb = pixels(width, height, seed);
+  for (int y = 0; y < height; ++y) {
+    JSAMPROW row = rgb.data() + std::size_t(3 * y * width);
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes), std::streamsize(size));
+  jpeg_destroy_compress(&info);
+  std::free(bytes);
+}
+
+std::vector<fs::path> make_folder(const fs::path& folder, int count, int width, int height) {
+  std::vector<fs::path> paths;
+  fs::create_directories(folder);
+  for (int i = 0; i < count; ++i) {
+    paths.push_back(folder / (std::to_string(i) + ".jpg"));
+    write_jpeg(paths.back(), width, height, unsigned(i));
+  }
+  return paths;
+}
+
+/// Pictures a second, of each round.
+template <class Round>
+std::vector<double> rates(std::size_t pictures, Round&& round) {
+  std::vector<double> result;
+  for (int i = 0; i <= kRounds; ++i) {
+    const double took = shoal::bench::seconds(round);
+    if (i > 0) result.push_back(double(pictures) / took);  // the first one warms up
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  shoal::init(argc, argv);
+  at::set_num_threads(1);
+  shoal::bench::Report report("images");
+  std::string name = (fs::temp_directory_path() / "shoal-bench-XXXXXX").native();
+  if (::mkdtemp(name.data()) == nullptr) return 1;
+  const fs::path folder = name;
+  const auto small = make_folder(folder / "small", 48, 500, 375), large = make_folder(folder / "large", 12, 1600, 1200);
+
+  auto decode = [&](const std::string& case_name, const std::vector<fs::path>& paths, shoal::DecodeOptions options) {
+    report.add("shoal", case_name, "1/s", rates(paths.size(), [&] {
+                 for (const fs::path& path : paths) shoal::read_image(path, options);
+               }));
+  };
+  decode("decode JPEG 500 x 375", small, {});
+  decode("decode JPEG 1600 x 1200", large, {});
+  decode("decode JPEG 1600 x 1200, at least 224 x 224", large, {{224, 224}});
+
+  const at::Tensor picture = shoal::read_image(small[0]);
+  const auto crop = shoal::Compose{shoal::RandomResizedCrop{.size = {224}}, shoal::RandomHorizontalFlip{}};
+  at::Tensor out = at::empty({3, 224, 224}, at::TensorOptions(at::kByte));
+  std::uint64_t epoch = 0;
+  report.add("shoal", "random resized crop to 224 and flip", "1/s", rates(100, [&] {
+               ++epoch;
+               for (std::uint64_t i = 0; i < 100; ++i) {
+                 shoal::transform_into(crop, picture, {1, epoch, i}, out.mutable_data_ptr<std::uint8_t>());
+               }
+             }));
+
+  const at::Tensor batch = at::randint(0, 256, {kBatch, 3, 224, 224}, at::TensorOptions(at::kByte));
+  at::Tensor flipped = at::empty(batch.sizes(), at::TensorOptions(at::kByte));
+  at::Tensor floats = at::empty(batch.sizes(), at::TensorOptions(at::kFloat));
+  const shoal::Normalize normalize{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+  std::vector<shoal::SampleKey> keys(std::size_t(kBatch), shoal::SampleKey{});
+  auto flip = [&] {
+    ++epoch;
+    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = {1, epoch, i};
+    shoal::transform_batch_into(shoal::RandomHorizontalFlip{}, batch, keys, flipped);
+  };
+  report.add("shoal", "flip a batch 3 x 224 x 224", "1/s", rates(10 * kBatch, [&] {
+               for (int i = 0; i < 10; ++i) flip();
+             }));
+  report.add("shoal", "flip and normalize a batch 3 x 224 x 224", "1/s", rates(10 * kBatch, [&] {
+               for (int i = 0; i < 10; ++i) {
+                 flip();
+                 normalize.into(flipped, floats);
+               }
+             }));
+
+  report.run_peer("images", {folder.native()});
+  report.ask("decode JPEG 500 x 375", "median", "PIL", 1);
+  report.ask("decode JPEG 1600 x 1200, at least 224 x 224", "median", "PIL", 1);
+  report.ask("random resized crop to 224 and flip", "median", "PIL", 1);
+  report.ask("flip and normalize a batch 3 x 224 x 224", "median", "torch", 1);
+  fs::remove_all(folder);
+}

@@ -1,0 +1,137 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+#include <shoal/tensors/share.h>
+#include <shoal/workers/data/data_loader.h>
+#include <shoal/workers/data/dataset.h>
+#include <shoal/workers/data/mnist.h>
+#include <shoal/workers/datasets/concat_dataset.h>
+#include <shoal/workers/datasets/subset.h>
+#include <tests/support/catch.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+using shoal::concat_datasets;
+using shoal::random_split;
+using shoal::subset;
+
+namespace {
+
+struct Tens {  // 10 * first, 10 * first + 10, ...
+  std::int64_t first;
+  std::int64_t count;
+  std::int64_t size() const { return count; }
+  std::int64_t get(std::int64_t index) const {
+    shoal::check_dataset_index(index, count);
+    return 10 * (first + index);
+  }
+};
+struct OddSizes {  // as libtorch's data sets say their sizes
+  std::optional<std::size_t> size() const { return 2; }
+  std::int64_t get(std::size_t index) { return -static_cast<std::int64_t>(index); }
+};
+using Words = std::vector<std::int64_t>;
+
+static_assert(shoal::BatchedDataset<shoal::Subset<shoal::TensorDataset<1>>>);
+static_assert(shoal::MapDataset<shoal::Subset<Tens>> && !shoal::BatchedDataset<shoal::Subset<Tens>>);
+static_assert(shoal::Encodable<shoal::Subset<shoal::MnistDataset>>);
+static_assert(shoal::Encodable<shoal::ConcatDataset<std::tuple<Tens, shoal::Subset<Tens>>>>);
+
+Words all_of(auto&& dataset) {
+  Words all;
+  for (std::int64_t i = 0; i < dataset.size(); ++i) all.push_back(dataset.get(i));
+  return all;
+}
+Words words(const at::Tensor& tensor) {
+  const auto* first = tensor.const_data_ptr<std::int64_t>();
+  return {first, first + tensor.numel()};
+}
+
+}  // namespace
+
+TEST_CASE("concat: samples of one data set after those of the other, empty ones left out") {
+  auto all = concat_datasets(std::vector<Tens>{{0, 2}, {7, 0}, {5, 3}, {9, 0}});
+  CHECK(all.size() == 5);
+  CHECK(all_of(all) == Words{0, 10, 50, 60, 70});
+}
+
+TEST_CASE("concat: data sets of different types with one type of sample") {
+  auto all = concat_datasets(Tens{1, 2}, OddSizes{}, subset(Tens{5, 3}, {2, 0}));
+  CHECK(all_of(all) == Words{10, 20, 0, -1, 70, 50});
+}
+
+TEST_CASE("concat: an index out of range, and no data sets, are named") {
+  auto all = concat_datasets(Tens{0, 2}, Tens{0, 1});
+  CHECK_THROWS_WITH(all.get(3), Catch::Contains("index 3 is out of range of its 3 samples"));
+  CHECK_THROWS_AS(all.get(-1), std::out_of_range);
+  CHECK_THROWS_AS(concat_datasets(std::vector<Tens>{}), std::invalid_argument);
+}
+
+TEST_CASE("subset: the chosen samples in the chosen order, one by one and as a batch") {
+  auto some = subset(shoal::tensor_dataset(at::arange(10)), {7, 0, 7, 3});
+  CHECK(some.size() == 4);
+  CHECK(some.get(2)[0].item<std::int64_t>() == 7);
+  const std::array<std::int64_t, 3> which = {3, 0, 1};
+  CHECK(words(some.get_batch(which)[0]) == Words{3, 7, 0});
+  const std::array<std::int64_t, 1> wrong = {4};
+  CHECK_THROWS_WITH(some.get_batch(wrong), Catch::Contains("index 4 is out of range of its 4"));
+  CHECK_THROWS_WITH(subset(Tens{0, 3}, {0, 3}), Catch::Contains("index 3 is out of range of its 3"));
+  CHECK(subset(Tens{0, 3}, {}).size() == 0);
+}
+
+TEST_CASE("random_split: parts of the given lengths are torch's for the same seed, and all samples together") {
+  // torch 2.13: [list(s) for s in random_split(range(10), [3, 7], generator=torch.Generator().manual_seed(42))]
+  auto parts = random_split(Tens{0, 10}, {3, 7}, 42);
+  REQUIRE(parts.size() == 2);
+  CHECK(words(parts[0].indices) == Words{2, 6, 1});
+  CHECK(words(parts[1].indices) == Words{8, 4, 5, 0, 9, 3, 7});
+}
+
+TEST_CASE("random_split: fractions are rounded down, the rest goes to the first parts") {
+  auto sizes = [](auto parts) {
+    Words sizes;
+    std::set<std::int64_t> seen;
+    for (auto& part : parts) {
+      sizes.push_back(part.size());
+      for (const std::int64_t index : words(part.indices)) seen.insert(index);
+    }
+    CHECK(std::int64_t(seen.size()) == std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}));
+    return sizes;
+  };
+  CHECK(sizes(random_split(Tens{0, 10}, {0.3, 0.3, 0.4})) == Words{3, 3, 4});
+  CHECK(sizes(random_split(Tens{0, 11}, {0.5, 0.25, 0.25})) == Words{6, 3, 2});
+  CHECK(sizes(random_split(Tens{0, 5}, std::vector<double>(10, 0.1))) == Words{1, 1, 1, 1, 1, 0, 0, 0, 0, 0});
+  CHECK(sizes(random_split(Tens{0, 3}, {1.0})) == Words{3});
+}
+
+TEST_CASE("random_split: another seed deals otherwise, the same one alike") {
+  auto first = [](std::uint64_t seed) { return words(random_split(Tens{0, 100}, {50, 50}, seed)[0].indices); };
+  CHECK(first(1) == first(1));
+  CHECK(first(1) != first(2));
+}
+
+TEST_CASE("random_split: what does not add up is refused with its numbers") {
+  CHECK_THROWS_WITH(random_split(Tens{0, 10}, {3, 6}), Catch::Contains("[3, 6] add up to 9, the data set has 10"));
+  CHECK_THROWS_WITH(random_split(Tens{0, 10}, {0.5, 0.4}), Catch::Contains("[0.5, 0.4] add up to 0.9"));
+  CHECK_THROWS_WITH(random_split(Tens{0, 10}, {1.5, -0.5}), Catch::Contains("a fraction of 1.5"));
+  CHECK_THROWS_WITH(random_split(Tens{0, 10}, {11, -1}), Catch::Contains("a part of -1 samples"));
+  CHECK_THROWS_AS(random_split(Tens{0, 10}, std::vector<double>{}), std::invalid_argument);
+}
+
+TEST_CASE("random_split: parts work in a loader's workers") {
+  at::Tensor rows = at::arange(20).view({20, 1});
+  auto parts = random_split(shoal::tensor_dataset(rows), {0.5, 0.5}, 3);
+  std::set<std::int64_t> seen;
+  for (auto& part : parts) {
+    shoal::DataLoader loader({.batch_size = 4, .num_workers = 1}, part);
+    for (auto [batch] : loader) {
+      for (const std::int64_t value : words(batch)) CHECK(seen.insert(value).second);
+    }
+  }
+  CHECK(seen.size() == 20);
+}

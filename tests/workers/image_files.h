@@ -1,0 +1,40 @@
+// Pictures for tests, written by libjpeg and libpng themselves.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace shoal::test {
+
+using Bytes = std::vector<std::uint8_t>;
+
+enum class JpegColor { rgb, grey, cmyk };
+/// `image`: uint8 [channels, height, width]. CMYK is written as it is, so inverted as Adobe has it.
+Bytes jpeg_of(const at::Tensor& image, int quality = 95, JpegColor color = JpegColor::rgb);
+
+enum class PngKind { rgb, rgba, grey, palette, rgb16, interlaced };
+/// `image`: uint8 [3, height, width]; of one channel for grey; palette takes the colours as they come, 256 at most.
+Bytes png_of(const at::Tensor& image, PngKind kind = PngKind::rgb);
+
+/// A picture that compresses well: colours that change slowly. uint8 [3, height, width].
+at::Tensor smooth_image(std::int64_t height, std::int64_t width, int phase = 0);
+
+void write_file(const std::filesystem::path& path, const Bytes& bytes);
+
+/// A new folder, removed with all in it.
+class Folder {
+ public:
+  Folder();
+  Folder(const Folder&) = delete;
+  ~Folder();
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace shoal::test

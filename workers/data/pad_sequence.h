@@ -1,0 +1,52 @@
+// Sequences of different lengths in one tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <shoal/workers/data/collate.h>
+
+namespace shoal {
+
+/// Sequences with their padding, and how long each is without. A plain value; crosses as its two tensors.
+struct PaddedSequences {
+  at::Tensor data;     ///< [sequences, longest, ...], or [longest, sequences, ...] without batch_first
+  at::Tensor lengths;  ///< int64 [sequences]
+};
+
+/// Names and defaults of torch.nn.utils.rnn.pad_sequence, but batch_first, which is true here.
+struct PadOptions {
+  bool batch_first = true;
+  double padding_value = 0;
+  std::string padding_side = "right";  ///< or "left"
+  std::int64_t multiple_of = 1;        ///< lengths are rounded up to it: fewer different shapes for a GPU
+};
+
+/// One tensor of all sequences, each [length, ...]. Throws std::invalid_argument that shows the shapes unless they are
+/// equal but for their first dimension and of one type.
+PaddedSequences pad_sequence(std::span<const at::Tensor> sequences, const PadOptions& options = {});
+
+/// A sample, or a part of one, whose first dimension differs from sample to sample: a batch of it is PaddedSequences,
+/// padded with the first sample's `padding_value`. For other options, a collate function of one's own that calls
+/// pad_sequence.
+struct Sequence {
+  at::Tensor values;
+  double padding_value = 0;
+};
+
+template <>
+struct Collator<Sequence> {
+  using Batch = PaddedSequences;
+  static Batch collate(std::size_t count, const auto& sample, const std::string& /*where*/) {
+    std::vector<at::Tensor> sequences;
+    sequences.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) sequences.push_back(sample(i).values);
+    return pad_sequence(sequences, {.padding_value = sample(0).padding_value});
+  }
+};
+
+}  // namespace shoal

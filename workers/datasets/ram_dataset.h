@@ -1,0 +1,48 @@
+// Pictures whose files are in shared memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <shoal/workers/data/dataset.h>
+#include <shoal/workers/datasets/decoded_cache.h>
+#include <shoal/workers/datasets/image_folder.h>
+#include <shoal/workers/datasets/ram_files.h>
+
+namespace shoal {
+
+struct RamDatasetOptions {
+  RamOptions reading = {};
+  DecodeOptions decode = {};
+  /// With a size {h, w} every picture is made that large (Resize) and kept decoded once somebody has asked for it, for
+  /// all processes: n * 3 * h * w bytes. {n} is a square. {}: none is kept.
+  ImageSize cache = {};
+};
+
+/// An ImageFolder in memory: the same samples in the same order, files read once a node into the heap and mapped by all
+/// ranks and workers (ram_files.h), decoded when asked for. Plain data; made by ram_dataset(). Threads and processes:
+/// any.
+struct RamDataset {
+  RamFiles files;
+  at::Tensor targets;  // int64 [n]
+  std::vector<std::string> classes;
+  DecodeOptions decode;
+  std::optional<DecodedCache> cache;
+
+  [[nodiscard]] std::int64_t size() const { return targets.size(0); }
+  /// Throws DatasetError that names the file and its index. With a cache, the picture is a view of it.
+  [[nodiscard]] Example get(std::int64_t index) const;
+};
+
+/// Reads all pictures below the folders of `root`, as image_folder() finds them. The ranks that ask for the same folder
+/// share what one of them reads; each rank's call makes a cache of its own, which its workers share: make the data set
+/// before the ranks, and pass it to them, where they should share that too.
+RamDataset ram_dataset(const std::filesystem::path& root, const RamDatasetOptions& options = {});
+/// Pictures without classes, all of target 0.
+RamDataset ram_dataset(const std::vector<std::filesystem::path>& files, const RamDatasetOptions& options = {});
+
+}  // namespace shoal

@@ -1,0 +1,89 @@
+// Some of the samples of a data set, and a data set dealt out at random.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <shoal/workers/data/dataset.h>
+
+namespace shoal {
+
+/// The samples of `dataset` with these indices, in this order: torch.utils.data.Subset. The indices are a tensor, so
+/// that processes share them as they do the tensors of the data set. Made by subset() or random_split(). A plain
+/// aggregate.
+template <MapDataset D>
+struct Subset {
+  D dataset;
+  at::Tensor indices;  // int64 [n]
+
+  [[nodiscard]] std::int64_t size() const { return indices.size(0); }
+
+  [[nodiscard]] auto get(std::int64_t index) {
+    check_dataset_index(index, size());
+    return dataset.get(indices.const_data_ptr<std::int64_t>()[index]);
+  }
+
+  [[nodiscard]] auto get_batch(std::span<const std::int64_t> which)
+    requires BatchedDataset<D>
+  {
+    std::vector<std::int64_t> inner;
+    inner.reserve(which.size());
+    const auto* all = indices.const_data_ptr<std::int64_t>();
+    for (const std::int64_t index : which) {
+      check_dataset_index(index, size());
+      inner.push_back(all[index]);
+    }
+    return dataset.get_batch(inner);
+  }
+};
+
+namespace splitting {
+
+// Throws std::out_of_range for an index that is none of the data set's.
+at::Tensor checked_indices(std::span<const std::int64_t> indices, std::int64_t size);
+// The parts of a permutation of `size` numbers; lengths as told, or the fractions of it. Both throw
+// std::invalid_argument that shows the numbers.
+std::vector<at::Tensor> split_indices(std::int64_t size, std::span<const std::int64_t> lengths, std::uint64_t seed);
+std::vector<at::Tensor> split_indices(std::int64_t size, std::span<const double> fractions, std::uint64_t seed);
+
+}  // namespace splitting
+
+/// Throws std::out_of_range for an index that is none of the data set's.
+template <MapDataset D>
+Subset<D> subset(D dataset, std::span<const std::int64_t> indices) {
+  at::Tensor checked = splitting::checked_indices(indices, dataset_size(dataset));
+  return {std::move(dataset), std::move(checked)};
+}
+template <MapDataset D>
+Subset<D> subset(D dataset, std::initializer_list<std::int64_t> indices) {
+  return subset(std::move(dataset), std::span(indices.begin(), indices.size()));
+}
+
+/// Parts of the data set without a sample in common, all samples together: torch.utils.data.random_split with a
+/// generator of this seed, index for index. Integers are lengths and have to add up to the data set's size. Floating
+/// point numbers are fractions and have to add up to 1; each part gets its share rounded down, what is left over goes
+/// to the first parts, one sample each. std::invalid_argument where they do not add up.
+template <MapDataset D, class Number>
+  requires(std::is_arithmetic_v<Number>)
+std::vector<Subset<D>> random_split(const D& dataset, const std::vector<Number>& parts, std::uint64_t seed = 0) {
+  using Asked = std::conditional_t<std::is_floating_point_v<Number>, double, std::int64_t>;
+  const std::vector<Asked> asked(parts.begin(), parts.end());
+  D copy = dataset;
+  std::vector<Subset<D>> subsets;
+  for (at::Tensor& indices : splitting::split_indices(dataset_size(copy), std::span<const Asked>(asked), seed)) {
+    subsets.push_back({dataset, std::move(indices)});
+  }
+  return subsets;
+}
+template <MapDataset D, class Number>
+  requires(std::is_arithmetic_v<Number>)
+std::vector<Subset<D>> random_split(const D& dataset, std::initializer_list<Number> parts, std::uint64_t seed = 0) {
+  return random_split(dataset, std::vector<Number>(parts), seed);
+}
+
+}  // namespace shoal

@@ -1,0 +1,49 @@
+#include <shoal/workers/datasets/dataset_error.h>
+#include <shoal/workers/images/decode.h>
+#include <shoal/workers/images/file_bytes.h>
+#include <shoal/workers/images/jpeg.h>
+#include <shoal/workers/images/planes.h>
+#include <shoal/workers/images/png.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace shoal {
+namespace {
+
+enum class Kind { jpeg, png };
+
+Kind kind_of(std::span<const std::uint8_t> bytes, const std::string& name) {
+  constexpr std::array<std::uint8_t, 3> kJpeg = {0xff, 0xd8, 0xff};
+  constexpr std::array<std::uint8_t, 8> kPng = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  auto starts_with = [&](std::span<const std::uint8_t> magic) {
+    return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
+  };
+  if (starts_with(kJpeg)) return Kind::jpeg;
+  if (starts_with(kPng)) return Kind::png;
+  throw DatasetError(fmt::format("{}: neither a JPEG nor a PNG: {} bytes that start with {:#04x}", name, bytes.size(),
+                                 fmt::join(bytes.first(std::min<std::size_t>(bytes.size(), 8)), " ")));
+}
+
+}  // namespace
+
+at::Tensor decode_image(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
+  return kind_of(bytes, name) == Kind::jpeg ? jpeg::decode(bytes, name, options) : png::decode(bytes, name);
+}
+
+ImageSize decoded_size(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
+  return kind_of(bytes, name) == Kind::jpeg ? jpeg::size(bytes, name, options) : png::size(bytes, name);
+}
+
+at::Tensor read_image(const std::filesystem::path& path, const DecodeOptions& options) {
+  // Reused: a worker reads thousands of files of similar size. Kept until the thread ends.
+  thread_local std::vector<std::uint8_t> bytes;
+  read_file(path, bytes);
+  return decode_image(bytes, path.native(), options);
+}
+
+}  // namespace shoal

@@ -1,0 +1,40 @@
+// Pictures from their files: JPEG and PNG.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+namespace shoal {
+
+struct ImageSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  bool operator==(const ImageSize&) const = default;
+};
+
+/// A plain aggregate: crosses with the data set that it belongs to.
+struct DecodeOptions {
+  /// A JPEG that is larger than this in both dimensions is decoded at 1/2, 1/4 or 1/8 of its size, at the smallest that
+  /// is not smaller than this: what a transform will make small anyway costs a fraction of the time. 0: in full size.
+  ImageSize at_least = {};
+};
+
+/// The picture in these bytes, uint8 [3, height, width] in RGB, whatever it was: grey, palette, CMYK, 16 bits or with
+/// transparency, which is dropped; no colour profile and no orientation from EXIF is applied (as PIL's convert("RGB")).
+/// `name` is for errors: throws DatasetError that names it for bytes that are no picture of these kinds, are cut short
+/// or damaged. Threads: any.
+at::Tensor decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
+                        const DecodeOptions& options = {});
+
+/// Size that decode_image would give these bytes, from their header.
+ImageSize decoded_size(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options = {});
+
+/// decode_image of a file.
+at::Tensor read_image(const std::filesystem::path& path, const DecodeOptions& options = {});
+
+}  // namespace shoal

@@ -1,0 +1,153 @@
+#include <shoal/workers/datasets/dataset_error.h>
+#include <shoal/workers/images/jpeg.h>
+#include <shoal/workers/images/planes.h>
+
+#include <csetjmp>
+#include <cstdio>  // jpeglib.h uses FILE
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <jerror.h>
+#include <jpeglib.h>
+
+namespace shoal::jpeg {
+namespace {
+
+constexpr std::size_t kRowsAtOnce = 16;
+
+// libjpeg reports by a callback that must not return. An exception can't leave it, since it would have to pass through
+// C frames: it jumps instead, out of functions below that have no objects with destructors of their own.
+struct Failure {
+  jpeg_error_mgr base;  // first: libjpeg knows a pointer to it
+  std::jmp_buf back;
+  char text[JMSG_LENGTH_MAX];
+  bool cut_short;
+};
+
+Failure& failure_of(j_common_ptr info) { return *reinterpret_cast<Failure*>(info->err); }
+
+[[noreturn]] void on_error(j_common_ptr info) {
+  Failure& failure = failure_of(info);
+  info->err->format_message(info, failure.text);
+  std::longjmp(failure.back, 1);
+}
+
+// What libjpeg gets over by itself. It fills a file that is cut short with grey: no training data.
+void on_message(j_common_ptr info, int level) {
+  const int code = info->err->msg_code;
+  if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) {
+    Failure& failure = failure_of(info);
+    failure.cut_short = true;
+    info->err->format_message(info, failure.text);
+    std::longjmp(failure.back, 1);
+  }
+}
+
+// One decompressor, owned by one decode. All state that a jump has to leave intact is in here, not on the stack.
+class Decoder {
+ public:
+  Decoder(std::span<const std::uint8_t> bytes, const std::string& name) : bytes_(bytes), name_(name) {
+    info_.err = jpeg_std_error(&failure_.base);
+    failure_.base.error_exit = on_error;
+    failure_.base.emit_message = on_message;
+    if (!create()) report();
+  }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+  ~Decoder() { jpeg_destroy_decompress(&info_); }
+
+  ImageSize read_header(const DecodeOptions& options) {
+    at_least_ = options.at_least;
+    if (!try_header()) report();
+    return {info_.output_height, info_.output_width};
+  }
+
+  void read_pixels(Planes planes) {
+    planes_ = planes;
+    row_bytes_ = std::size_t(info_.output_width) * std::size_t(info_.out_color_components);
+    pixels_.resize(row_bytes_ * kRowsAtOnce);
+    for (std::size_t i = 0; i < kRowsAtOnce; ++i) rows_[i] = pixels_.data() + i * row_bytes_;
+    if (!try_pixels()) report();
+  }
+
+ private:
+  bool create() {
+    if (setjmp(failure_.back) != 0) return false;  // NOLINT(cert-err52-cpp): see Failure
+    jpeg_create_decompress(&info_);
+    return true;
+  }
+
+  bool try_header() {
+    if (setjmp(failure_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    jpeg_mem_src(&info_, bytes_.data(), bytes_.size());
+    jpeg_read_header(&info_, TRUE);
+    const bool is_cmyk = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
+    info_.out_color_space = is_cmyk ? JCS_CMYK : info_.jpeg_color_space == JCS_GRAYSCALE ? JCS_GRAYSCALE : JCS_RGB;
+    info_.scale_num = 1;
+    // The inverse DCT of 1, 2 or 4 coefficients a side instead of 8. 1/8 first: the smallest that will do.
+    for (info_.scale_denom = at_least_.height > 0 && at_least_.width > 0 ? 8 : 1;; info_.scale_denom /= 2) {
+      jpeg_calc_output_dimensions(&info_);
+      if (info_.scale_denom == 1 ||
+          (info_.output_height >= at_least_.height && info_.output_width >= at_least_.width)) {
+        return true;
+      }
+    }
+  }
+
+  bool try_pixels() {
+    if (setjmp(failure_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    jpeg_start_decompress(&info_);
+    while (info_.output_scanline < info_.output_height) {
+      const std::size_t first = info_.output_scanline;
+      const std::size_t got = jpeg_read_scanlines(&info_, rows_, kRowsAtOnce);
+      for (std::size_t i = 0; i < got; ++i) put_row(first + i, rows_[i]);
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
+  }
+
+  void put_row(std::size_t y, const std::uint8_t* pixels) const {
+    switch (info_.out_color_space) {
+      case JCS_GRAYSCALE:
+        return planes_.put_grey_row(y, pixels);
+      case JCS_CMYK:
+        return planes_.put_inverted_cmyk_row(y, pixels);
+      default:
+        return planes_.put_row(y, pixels);
+    }
+  }
+
+  [[noreturn]] void report() const {
+    throw DatasetError(fmt::format("{}: {}: {}", name_,
+                                   failure_.cut_short ? "this JPEG is cut short" : "this JPEG can't be decoded",
+                                   failure_.text));
+  }
+
+  std::span<const std::uint8_t> bytes_;
+  const std::string& name_;
+  ImageSize at_least_;
+  Failure failure_{};
+  jpeg_decompress_struct info_{};
+  Planes planes_{};
+  std::size_t row_bytes_ = 0;
+  std::vector<std::uint8_t> pixels_;
+  JSAMPROW rows_[kRowsAtOnce]{};
+};
+
+}  // namespace
+
+at::Tensor decode(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
+  Decoder decoder(bytes, name);
+  const ImageSize size = decoder.read_header(options);
+  at::Tensor image = at::empty({3, size.height, size.width}, at::TensorOptions(at::kByte));
+  decoder.read_pixels({image.mutable_data_ptr<std::uint8_t>(), std::size_t(size.height), std::size_t(size.width)});
+  return image;
+}
+
+ImageSize size(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
+  return Decoder(bytes, name).read_header(options);
+}
+
+}  // namespace shoal::jpeg

@@ -1,0 +1,39 @@
+#include <shoal/workers/images/planes.h>
+
+#include <cstring>
+
+namespace shoal {
+
+void Planes::put_row(std::size_t y, const std::uint8_t* pixels, std::size_t bytes_per_pixel) const {
+  std::uint8_t* __restrict red = row(0, y);
+  std::uint8_t* __restrict green = row(1, y);
+  std::uint8_t* __restrict blue = row(2, y);
+  if (bytes_per_pixel == 3) {  // a loop of its own: the compiler vectorizes a constant stride
+    for (std::size_t x = 0; x < width; ++x) {
+      red[x] = pixels[3 * x];
+      green[x] = pixels[3 * x + 1];
+      blue[x] = pixels[3 * x + 2];
+    }
+    return;
+  }
+  for (std::size_t x = 0; x < width; ++x, pixels += bytes_per_pixel) {
+    red[x] = pixels[0];
+    green[x] = pixels[1];
+    blue[x] = pixels[2];
+  }
+}
+
+void Planes::put_grey_row(std::size_t y, const std::uint8_t* pixels) const {
+  for (std::size_t channel = 0; channel < 3; ++channel) std::memcpy(row(channel, y), pixels, width);
+}
+
+void Planes::put_inverted_cmyk_row(std::size_t y, const std::uint8_t* pixels) const {
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    std::uint8_t* __restrict out = row(channel, y);
+    for (std::size_t x = 0; x < width; ++x) {
+      out[x] = std::uint8_t((pixels[4 * x + channel] * pixels[4 * x + 3] + 127) / 255);
+    }
+  }
+}
+
+}  // namespace shoal

@@ -1,0 +1,114 @@
+#include <shoal/workers/datasets/dataset_error.h>
+#include <shoal/workers/images/planes.h>
+#include <shoal/workers/images/png.h>
+
+#include <csetjmp>
+#include <cstring>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <png.h>
+
+namespace shoal::png {
+namespace {
+
+// One reader, owned by one decode. libpng reports by a callback that must not return; as in jpeg.cpp it jumps, out of
+// functions without objects of their own, and all state is in here.
+class Reader {
+ public:
+  Reader(std::span<const std::uint8_t> bytes, const std::string& name) : left_(bytes), name_(name) {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, [](png_structp, png_const_charp) {});
+    info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
+    if (info_ == nullptr) {
+      png_destroy_read_struct(&png_, nullptr, nullptr);
+      throw DatasetError(
+          fmt::format("{}: libpng can't be used: no memory, or another version than this was built with", name_));
+    }
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  ~Reader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+
+  ImageSize read_header() {
+    if (!try_header()) report();
+    return {height_, width_};
+  }
+
+  void read_pixels(Planes planes) {
+    const std::size_t row_bytes = png_get_rowbytes(png_, info_);
+    const std::size_t channels = png_get_channels(png_, info_);
+    // All rows: those of an interlaced picture come in seven passes.
+    pixels_.resize(row_bytes * planes.height);
+    rows_.resize(planes.height);
+    for (std::size_t y = 0; y < planes.height; ++y) rows_[y] = pixels_.data() + y * row_bytes;
+    if (!try_pixels()) report();
+    for (std::size_t y = 0; y < planes.height; ++y) planes.put_row(y, rows_[y], channels);
+  }
+
+ private:
+  bool try_header() {
+    if (setjmp(back_) != 0) return false;  // NOLINT(cert-err52-cpp): see Reader
+    png_set_read_fn(png_, this, [](png_structp png, png_bytep out, std::size_t size) {
+      auto& reader = *static_cast<Reader*>(png_get_io_ptr(png));
+      if (size > reader.left_.size()) png_error(png, "the file is cut short");
+      std::memcpy(out, reader.left_.data(), size);
+      reader.left_ = reader.left_.subspan(size);
+    });
+    png_read_info(png_, info_);
+    height_ = png_get_image_height(png_, info_);
+    width_ = png_get_image_width(png_, info_);
+    png_set_strip_16(png_);
+    png_set_palette_to_rgb(png_);
+    png_set_expand_gray_1_2_4_to_8(png_);
+    png_set_gray_to_rgb(png_);
+    png_set_strip_alpha(png_);
+    png_set_interlace_handling(png_);
+    png_read_update_info(png_, info_);
+    return true;
+  }
+
+  bool try_pixels() {
+    if (setjmp(back_) != 0) return false;  // NOLINT(cert-err52-cpp)
+    png_read_image(png_, rows_.data());
+    png_read_end(png_, nullptr);  // the checksums
+    return true;
+  }
+
+  [[noreturn]] static void on_error(png_structp png, png_const_charp text) {
+    auto& reader = *static_cast<Reader*>(png_get_error_ptr(png));
+    std::strncpy(reader.text_, text, sizeof(reader.text_) - 1);
+    std::longjmp(reader.back_, 1);
+  }
+
+  [[noreturn]] void report() const {
+    throw DatasetError(fmt::format("{}: this PNG can't be decoded: {}", name_, text_));
+  }
+
+  std::span<const std::uint8_t> left_;
+  const std::string& name_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  std::jmp_buf back_;
+  char text_[200] = {};
+  std::int64_t height_ = 0, width_ = 0;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<png_bytep> rows_;
+};
+
+}  // namespace
+
+at::Tensor decode(std::span<const std::uint8_t> bytes, const std::string& name) {
+  Reader reader(bytes, name);
+  const ImageSize size = reader.read_header();
+  at::Tensor image = at::empty({3, size.height, size.width}, at::TensorOptions(at::kByte));
+  reader.read_pixels({image.mutable_data_ptr<std::uint8_t>(), std::size_t(size.height), std::size_t(size.width)});
+  return image;
+}
+
+ImageSize size(std::span<const std::uint8_t> bytes, const std::string& name) {
+  return Reader(bytes, name).read_header();
+}
+
+}  // namespace shoal::png

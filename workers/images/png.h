@@ -1,0 +1,11 @@
+// PNG, by libpng. <shoal/workers/images/decode.h> is what to use.
+#pragma once
+
+#include <shoal/workers/images/decode.h>
+
+namespace shoal::png {
+
+at::Tensor decode(std::span<const std::uint8_t> bytes, const std::string& name);
+ImageSize size(std::span<const std::uint8_t> bytes, const std::string& name);
+
+}  // namespace shoal::png

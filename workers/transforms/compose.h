@@ -1,0 +1,173 @@
+// Transforms one after the other, and their use on pictures and batches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <shoal/workers/transforms/transform.h>
+
+namespace shoal {
+
+/// Steps one after the other: Compose{RandomCrop{.size = {32}, .padding = {4}}, RandomHorizontalFlip{},
+/// Normalize{...}}. Steps that work on bytes come first and go through all of them one picture at a time, which then
+/// stays in the cache; those that work on tensors follow and see the whole batch. A plain aggregate; Composes nest.
+template <class... Steps>
+struct Compose;
+
+template <class Last>
+struct Compose<Last> {
+  Last first;
+};
+
+template <class First, class... Rest>
+  requires(sizeof...(Rest) > 0)
+struct Compose<First, Rest...> {
+  First first;
+  Compose<Rest...> rest;
+};
+
+template <class... Steps>
+Compose(Steps...) -> Compose<Steps...>;
+
+namespace transforming {
+
+template <class T>
+struct Parts {  // of a single transform
+  static constexpr bool kHasBytes = ByteTransform<T>;
+  static constexpr bool kHasTensors = TensorTransform<T>;
+};
+template <class First, class... Rest>
+struct Parts<Compose<First, Rest...>> {
+  static constexpr bool kHasBytes = Parts<First>::kHasBytes;
+  static constexpr bool kHasTensors = Parts<First>::kHasTensors || (Parts<Rest>::kHasTensors || ...);
+  // Once a step has made tensors, no step can work on bytes.
+  static constexpr bool kInOrder = [] {
+    bool tensors = false, in_order = true;
+    auto step = [&]<class T>(std::type_identity<T>) {
+      in_order = in_order && !(tensors && Parts<T>::kHasBytes) && (Parts<T>::kHasBytes || Parts<T>::kHasTensors);
+      tensors = tensors || Parts<T>::kHasTensors;
+    };
+    step(std::type_identity<First>());
+    (step(std::type_identity<Rest>()), ...);
+    return in_order;
+  }();
+  static_assert(kInOrder,
+                "shoal: in a Compose, transforms of bytes (crops, flips, colours) come before those that make floats "
+                "(ToFloat, Normalize)");
+};
+
+template <class T>
+ImageShape output_shape(const T& transform, const ImageShape& shape) {
+  return transform.output(shape);
+}
+template <class First, class... Rest>
+ImageShape output_shape(const Compose<First, Rest...>& steps, const ImageShape& shape) {
+  const ImageShape after = output_shape(steps.first, shape);
+  if constexpr ((Parts<Rest>::kHasBytes || ...)) {
+    return output_shape(steps.rest, after);
+  } else {
+    return after;
+  }
+}
+
+template <class T>
+void apply_bytes(const T& transform, const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out,
+                 const Draws& draws, std::uint64_t /*position*/, TransformScratch& scratch) {
+  transform.apply(in, shape, out, draws, scratch);
+}
+// `position`: of the first of these steps in the whole Compose. A Compose in a Compose is one step of it.
+template <class First, class... Rest>
+void apply_bytes(const Compose<First, Rest...>& steps, const std::uint8_t* in, const ImageShape& shape,
+                 std::uint8_t* out, const Draws& draws, std::uint64_t position, TransformScratch& scratch) {
+  const TransformScratch::Frame frame(scratch);
+  if constexpr ((Parts<Rest>::kHasBytes || ...)) {
+    const ImageShape after = output_shape(steps.first, shape);
+    auto* between = scratch.take<std::uint8_t>(after.bytes());
+    apply_bytes(steps.first, in, shape, between, draws.of_step(position), 0, scratch);
+    apply_bytes(steps.rest, between, after, out, draws, position + 1, scratch);
+  } else {
+    apply_bytes(steps.first, in, shape, out, draws.of_step(position), 0, scratch);
+  }
+}
+
+template <class T>
+at::Tensor apply_tensors(const T& transform, at::Tensor batch) {
+  if constexpr (TensorTransform<T>) {
+    return transform(batch);
+  } else {
+    return batch;
+  }
+}
+template <class First, class... Rest>
+at::Tensor apply_tensors(const Compose<First, Rest...>& steps, at::Tensor batch) {
+  batch = apply_tensors(steps.first, std::move(batch));
+  if constexpr (sizeof...(Rest) > 0) batch = apply_tensors(steps.rest, std::move(batch));
+  return batch;
+}
+
+}  // namespace transforming
+
+/// What pictures can be transformed with: one transform, or a Compose.
+template <class T>
+concept ImageTransform = transforming::Parts<T>::kHasBytes || transforming::Parts<T>::kHasTensors;
+
+/// The byte steps of `transform` on one picture, uint8 [c, h, w], into `out`, which has the right shape. Allocates
+/// nothing once the thread has seen a picture of this size.
+template <ImageTransform T>
+void transform_into(const T& transform, const at::Tensor& image, const SampleKey& sample, std::uint8_t* out) {
+  const at::Tensor in = image.contiguous();
+  TransformScratch& scratch = TransformScratch::of_thread();
+  const TransformScratch::Frame frame(scratch);
+  transforming::apply_bytes(transform, in.const_data_ptr<std::uint8_t>(), transforming::shape_of_image(image), out,
+                            Draws{sample}, 0, scratch);
+}
+
+/// The same for a batch, uint8 [n, c, h, w], into one: `out` is uint8 [n, c', h', w'], contiguous. Throws
+/// std::invalid_argument where it has another shape, or the keys are not as many as the pictures.
+template <ImageTransform T>
+  requires(transforming::Parts<T>::kHasBytes)
+void transform_batch_into(const T& transform, const at::Tensor& batch, std::span<const SampleKey> samples,
+                          at::Tensor& out) {
+  const ImageShape shape = transforming::shape_in_batch(batch);
+  const ImageShape after = transforming::output_shape(transform, shape);
+  if (std::int64_t(samples.size()) != batch.size(0) || transforming::shape_in_batch(out) != after ||
+      out.size(0) != batch.size(0) || !out.is_contiguous()) {
+    throw std::invalid_argument(fmt::format(
+        "transform: {} pictures become [{}, {}, {}, {}], contiguous; keys of {} samples and another output were given",
+        batch.size(0), batch.size(0), after.channels, after.height, after.width, samples.size()));
+  }
+  const at::Tensor in = batch.contiguous();
+  const auto* from = in.const_data_ptr<std::uint8_t>();
+  auto* to = out.mutable_data_ptr<std::uint8_t>();
+  TransformScratch& scratch = TransformScratch::of_thread();
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const TransformScratch::Frame frame(scratch);
+    transforming::apply_bytes(transform, from + i * shape.bytes(), shape, to + i * after.bytes(), Draws{samples[i]}, 0,
+                              scratch);
+  }
+}
+
+/// All steps on a batch.
+template <ImageTransform T>
+at::Tensor transform_batch(const T& transform, const at::Tensor& batch, std::span<const SampleKey> samples) {
+  at::Tensor result = batch;
+  if constexpr (transforming::Parts<T>::kHasBytes) {
+    const ImageShape after = transforming::output_shape(transform, transforming::shape_in_batch(batch));
+    result = at::empty({batch.size(0), after.channels, after.height, after.width}, at::TensorOptions(at::kByte));
+    transform_batch_into(transform, batch, samples, result);
+  }
+  return transforming::apply_tensors(transform, result);
+}
+
+/// All steps on one picture, uint8 [c, h, w].
+template <ImageTransform T>
+at::Tensor transform_image(const T& transform, const at::Tensor& image, const SampleKey& sample) {
+  return transform_batch(transform, image.unsqueeze(0), std::span(&sample, 1)).squeeze(0);
+}
+
+}  // namespace shoal

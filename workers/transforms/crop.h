@@ -1,0 +1,59 @@
+// Parts of pictures, with something around them where they reach over the edge.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <shoal/workers/transforms/transform.h>
+
+namespace shoal {
+
+/// What is added on each side: {n} on all, {x, y} left and right, top and bottom, {left, top, right, bottom}.
+struct Padding {
+  std::int64_t left = 0;
+  std::optional<std::int64_t> top = std::nullopt;
+  std::optional<std::int64_t> right = std::nullopt;
+  std::optional<std::int64_t> bottom = std::nullopt;
+};
+
+/// constant: `fill`. edge: the last pixel again. reflect: mirrored without repeating the last pixel; symmetric: with
+/// it.
+enum class PaddingMode : std::uint8_t { constant, edge, reflect, symmetric };
+
+/// torchvision's RandomCrop: a part of `size` ({n}: a square) at a random place of the padded picture.
+/// std::invalid_argument where that is smaller than the part, unless pad_if_needed.
+struct RandomCrop {
+  ImageSize size;
+  Padding padding = {};
+  bool pad_if_needed = false;
+  std::uint8_t fill = 0;
+  PaddingMode padding_mode = PaddingMode::constant;
+
+  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
+             TransformScratch& scratch) const;
+};
+
+/// torchvision's CenterCrop: the middle of the picture; where that is smaller, with zeros around it.
+struct CenterCrop {
+  ImageSize size;
+
+  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
+             TransformScratch& scratch) const;
+};
+
+/// Cutout (DeVries and Taylor 2017, "Improved regularization of convolutional neural networks with cutout"): `n_holes`
+/// squares of side `length` around random pixels are filled; they may reach over the edge. Not in torchvision, whose
+/// RandomErasing is another thing.
+struct Cutout {
+  std::int64_t n_holes = 1;
+  std::int64_t length = 16;
+  std::uint8_t fill = 0;
+
+  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
+             TransformScratch& scratch) const;
+};
+
+}  // namespace shoal

@@ -1,0 +1,17 @@
+// Mirrored pictures.
+#pragma once
+
+#include <shoal/workers/transforms/transform.h>
+
+namespace shoal {
+
+/// torchvision's RandomHorizontalFlip: left and right exchanged with probability p.
+struct RandomHorizontalFlip {
+  double p = 0.5;
+
+  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
+             TransformScratch& scratch) const;
+};
+
+}  // namespace shoal

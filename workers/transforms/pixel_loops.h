@@ -1,0 +1,33 @@
+// The loops over pixels, in the version that this CPU runs best.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shoal {
+
+/// Pointers to loops over arrays that do not overlap. All versions compute the same, to the last bit.
+/// Threads: any.
+struct PixelLoops {
+  /// out[i] = in[n - 1 - i]
+  void (*reverse)(const std::uint8_t* in, std::uint8_t* out, std::size_t n);
+  /// out[i] = in[i] * scale + shift
+  void (*to_float)(const std::uint8_t* in, float* out, std::size_t n, float scale, float shift);
+  /// out[i] = sum of rows[k][i] * weights[k]
+  void (*weighted_rows)(const std::uint8_t* const* rows, const float* weights, std::size_t count, float* out,
+                        std::size_t n);
+  /// out[i] = sum of in[starts[i] + k] * weights[i * count + k], rounded to the nearest (even), 0 to 255
+  void (*weighted_columns)(const float* in, const std::int32_t* starts, const float* weights, std::size_t count,
+                           std::uint8_t* out, std::size_t n);
+  /// pixels[i] = pixels[i] * ratio + other, cut to 0 to 255 and to a whole number
+  void (*blend)(std::uint8_t* pixels, std::size_t n, float ratio, float other);
+  /// pixels[i] = pixels[i] * ratio + others[i] * (1 - ratio), the same
+  void (*blend_with)(std::uint8_t* pixels, const float* others, std::size_t n, float ratio);
+  /// out[i] = grey of the colour, cut to a whole number
+  void (*grey)(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue, float* out, std::size_t n);
+
+  static const PixelLoops& best();
+  static const PixelLoops& plain();
+};
+
+}  // namespace shoal

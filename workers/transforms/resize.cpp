@@ -1,0 +1,167 @@
+#include <shoal/workers/transforms/pixel_loops.h>
+#include <shoal/workers/transforms/resize.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace shoal {
+namespace {
+
+// Which pixels of a row or column each new one is made of: starts[i], ..., starts[i] + count - 1, weighted by
+// weights[i * count], ... Where fewer are, the rest of the weights is 0 and starts[i] is lower.
+struct Taps {
+  std::int64_t count;
+  std::int32_t* starts;
+  float* weights;
+};
+
+// at::upsample_bilinear2d's weights with align_corners = false, or _upsample_bilinear2d_aa's.
+Taps taps_of(std::int64_t from, std::int64_t to, bool antialias, TransformScratch& scratch) {
+  const double scale = double(from) / double(to);
+  const double support = antialias ? std::max(scale, 1.0) : 1.0;
+  const std::int64_t most = antialias ? std::int64_t(std::ceil(support)) * 2 + 1 : 2;
+  Taps taps{std::min(most, from), scratch.take<std::int32_t>(std::size_t(to)), nullptr};
+  taps.weights = scratch.take<float>(std::size_t(to * taps.count));
+  std::fill_n(taps.weights, to * taps.count, 0.0F);
+  for (std::int64_t i = 0; i < to; ++i) {
+    float* weights = taps.weights + i * taps.count;
+    if (!antialias) {
+      const double center = std::max((double(i) + 0.5) * scale - 0.5, 0.0);
+      const std::int64_t low = std::min(std::int64_t(center), from - 1);
+      const std::int64_t start = std::min(low, from - taps.count);
+      const double share = std::min(center - double(low), 1.0);
+      taps.starts[i] = std::int32_t(start);
+      weights[low - start] += float(1 - share);
+      weights[std::min(low + 1, from - 1) - start] += float(share);
+      continue;
+    }
+    const double center = (double(i) + 0.5) * scale;
+    const std::int64_t low = std::max<std::int64_t>(std::int64_t(center - support + 0.5), 0);
+    const std::int64_t high = std::min(std::int64_t(center + support + 0.5), from);
+    const std::int64_t start = std::min(low, from - taps.count);
+    taps.starts[i] = std::int32_t(start);
+    double sum = 0;
+    auto weight = [&](std::int64_t at) { return std::max(1 - std::abs((double(at) - center + 0.5) / support), 0.0); };
+    for (std::int64_t at = low; at < high; ++at) sum += weight(at);
+    for (std::int64_t at = low; at < high; ++at) weights[at - start] = float(weight(at) / sum);
+  }
+  return taps;
+}
+
+void check_range(const char* name, const std::array<double, 2>& range) {
+  if (!(range[0] > 0 && range[0] <= range[1])) {
+    throw std::invalid_argument(
+        fmt::format("RandomResizedCrop: {} is {} to {}; both positive, the lower one first", name, range[0], range[1]));
+  }
+}
+
+}  // namespace
+
+void resize_part(const std::uint8_t* in, const ImageShape& shape, const ImagePart& part, std::uint8_t* out,
+                 const ImageSize& size, bool antialias, TransformScratch& scratch) {
+  const std::uint8_t* corner = in + part.top * shape.width + part.left;
+  if (part.height == size.height && part.width == size.width) {
+    for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
+      for (std::int64_t y = 0; y < size.height; ++y, out += size.width) {
+        std::memcpy(out, corner + (channel * shape.height + y) * shape.width, std::size_t(size.width));
+      }
+    }
+    return;
+  }
+  const TransformScratch::Frame frame(scratch);
+  const Taps rows = taps_of(part.height, size.height, antialias, scratch);
+  const Taps columns = taps_of(part.width, size.width, antialias, scratch);
+  auto* row = scratch.take<float>(std::size_t(part.width));
+  auto** sources = scratch.take<const std::uint8_t*>(std::size_t(rows.count));
+  const PixelLoops& loops = PixelLoops::best();
+  for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
+    const std::uint8_t* plane = corner + channel * shape.height * shape.width;
+    for (std::int64_t y = 0; y < size.height; ++y, out += size.width) {
+      const float* weights = rows.weights + y * rows.count;
+      // Rows that weigh nothing at either end are not read.
+      std::int64_t first = 0, last = rows.count;
+      while (first + 1 < last && weights[first] == 0) ++first;
+      while (last - 1 > first && weights[last - 1] == 0) --last;
+      for (std::int64_t k = first; k < last; ++k) sources[k - first] = plane + (rows.starts[y] + k) * shape.width;
+      loops.weighted_rows(sources, weights + first, std::size_t(last - first), row, std::size_t(part.width));
+      loops.weighted_columns(row, columns.starts, columns.weights, std::size_t(columns.count), out,
+                             std::size_t(size.width));
+    }
+  }
+}
+
+ImageShape Resize::output(const ImageShape& shape) const {
+  if (size.height < 1 || size.width < 0 || max_size < 0 || shape.height < 1 || shape.width < 1) {
+    throw std::invalid_argument(
+        fmt::format("Resize: {} x {} (max_size {}) of a picture of {} x {}; {{h, w}}, or {{n}} for the shorter side",
+                    size.height, size.width, max_size, shape.height, shape.width));
+  }
+  if (size.width > 0) {
+    if (max_size > 0) throw std::invalid_argument("Resize: max_size goes with size {n}, the shorter side, only");
+    return {shape.channels, size.height, size.width};
+  }
+  if (max_size > 0 && max_size <= size.height) {
+    throw std::invalid_argument(
+        fmt::format("Resize: max_size is {}; it has to be more than the shorter side, {}", max_size, size.height));
+  }
+  const std::int64_t shorter = std::min(shape.height, shape.width), longer = std::max(shape.height, shape.width);
+  std::int64_t new_shorter = size.height;
+  std::int64_t new_longer = size.height * longer / shorter;
+  if (max_size > 0 && new_longer > max_size) {
+    new_shorter = max_size * new_shorter / new_longer;
+    new_longer = max_size;
+  }
+  return shape.height <= shape.width ? ImageShape{shape.channels, new_shorter, new_longer}
+                                     : ImageShape{shape.channels, new_longer, new_shorter};
+}
+
+void Resize::apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& /*draws*/,
+                   TransformScratch& scratch) const {
+  const ImageShape after = output(shape);
+  resize_part(in, shape, {0, 0, shape.height, shape.width}, out, {after.height, after.width}, antialias, scratch);
+}
+
+ImageShape RandomResizedCrop::output(const ImageShape& shape) const {
+  check_range("scale", scale);
+  check_range("ratio", ratio);
+  const ImageSize part = transforming::crop_size("RandomResizedCrop", size);
+  return {shape.channels, part.height, part.width};
+}
+
+ImagePart random_part(const RandomResizedCrop& crop, const ImageSize& image, SampleRandom& random) {
+  const double area = double(image.height * image.width);
+  const double low = std::log(crop.ratio[0]), high = std::log(crop.ratio[1]);
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double wanted = area * random.uniform(crop.scale[0], crop.scale[1]);
+    const double ratio = std::exp(random.uniform(low, high));
+    const auto width = std::int64_t(std::nearbyint(std::sqrt(wanted * ratio)));
+    const auto height = std::int64_t(std::nearbyint(std::sqrt(wanted / ratio)));
+    if (width > 0 && width <= image.width && height > 0 && height <= image.height) {
+      const std::int64_t top = random.below(image.height - height + 1);
+      return {top, random.below(image.width - width + 1), height, width};
+    }
+  }
+  const double ratio = double(image.width) / double(image.height);
+  ImagePart part{0, 0, image.height, image.width};
+  if (ratio < crop.ratio[0]) {
+    part.height = std::min(std::int64_t(std::nearbyint(double(image.width) / crop.ratio[0])), image.height);
+  } else if (ratio > crop.ratio[1]) {
+    part.width = std::min(std::int64_t(std::nearbyint(double(image.height) * crop.ratio[1])), image.width);
+  }
+  part.top = (image.height - part.height) / 2;
+  part.left = (image.width - part.width) / 2;
+  return part;
+}
+
+void RandomResizedCrop::apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
+                              TransformScratch& scratch) const {
+  SampleRandom random = draws.random();
+  const ImagePart part = random_part(*this, {shape.height, shape.width}, random);
+  resize_part(in, shape, part, out, transforming::crop_size("RandomResizedCrop", size), antialias, scratch);
+}
+
+}  // namespace shoal

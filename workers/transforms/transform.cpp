@@ -1,0 +1,71 @@
+#include <shoal/workers/transforms/transform.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace shoal {
+
+void* TransformScratch::take_bytes(std::size_t size) {
+  constexpr std::size_t kAlignment = 64;
+  if (used_ == pieces_.size()) pieces_.push_back({nullptr, 0});
+  Piece& piece = pieces_[used_];
+  if (piece.size < size) {
+    // A little more than is asked for: pictures differ in size, and each larger one would be a new allocation.
+    piece.size = size + size / 4;
+    piece.memory = std::make_unique_for_overwrite<std::byte[]>(piece.size + kAlignment);
+  }
+  ++used_;
+  void* start = piece.memory.get();
+  std::size_t space = piece.size + kAlignment;
+  return std::align(kAlignment, piece.size, start, space);
+}
+
+TransformScratch& TransformScratch::of_thread() {
+  thread_local TransformScratch scratch;
+  return scratch;
+}
+
+namespace transforming {
+
+ImageSize crop_size(const char* transform, const ImageSize& size) {
+  const ImageSize full{size.height, size.width == 0 ? size.height : size.width};
+  if (full.height < 1 || full.width < 1) {
+    throw std::invalid_argument(fmt::format("{}: size is {} x {}; both have to be at least 1 ({{n}} is a square)",
+                                            transform, size.height, size.width));
+  }
+  return full;
+}
+
+void check_probability(const char* transform, double p) {
+  if (!(p >= 0 && p <= 1)) throw std::invalid_argument(fmt::format("{}: p is {}; it is from 0 to 1", transform, p));
+}
+
+namespace {
+
+void check_bytes(const at::Tensor& tensor, std::int64_t dimensions, const char* shape) {
+  if (!tensor.defined() || tensor.scalar_type() != at::kByte || tensor.dim() != dimensions || !tensor.is_cpu()) {
+    throw std::invalid_argument(fmt::format("transform: takes uint8 {} on the CPU, was given {}", shape,
+                                            tensor.defined()
+                                                ? fmt::format("{} {} on {}", c10::toString(tensor.scalar_type()),
+                                                              tensor.sizes().vec(), tensor.device().str())
+                                                : std::string("an undefined tensor")));
+  }
+}
+
+}  // namespace
+
+ImageShape shape_of_image(const at::Tensor& image) {
+  check_bytes(image, 3, "[channels, height, width]");
+  return {image.size(0), image.size(1), image.size(2)};
+}
+
+ImageShape shape_in_batch(const at::Tensor& batch) {
+  check_bytes(batch, 4, "[pictures, channels, height, width]");
+  return {batch.size(1), batch.size(2), batch.size(3)};
+}
+
+}  // namespace transforming
+}  // namespace shoal
