@@ -30,7 +30,7 @@ enum class BlockType : std::uint32_t {
   kLock = 9,
   kRLock = 10,
   kTrace = 11,
-  kGroup = 12,  // of ranks that do collectives
+  kGroup = 12,     // of ranks that do collectives
   kReadOnly = 13,  // bytes, and a ReadOnlyTrailer: nobody writes to them again
 };
 

@@ -8,9 +8,9 @@ import tempfile
 here = pathlib.Path(__file__).resolve().parent
 clean = {
     ".clang-format": (here.parents[1] / ".clang-format").read_text(),
-    "ipc/queue.h": "#pragma once\n#include <vector>\n",
+    "ipc/queue.h": "// A queue.\n#pragma once\n#include <vector>\n",
     "README.md": "# Title\n\nSee [the house](docs/architecture.md#the-house) and `ipc/queue.h`.\n",
-    "docs/architecture.md": "# The house\n\n`ipc/queue` is the queue.\n",
+    "docs/architecture.md": "# The house\n\n`ipc/` has the queue.\n",
 }
 # check, file planted, its content, what the check has to say
 faults = [
@@ -29,7 +29,8 @@ faults = [
     ("docs", "README.md", "[x](docs/nothing.md)\n", "docs/nothing.md: no such file"),
     ("docs", "README.md", "[x](docs/architecture.md#nowhere)\n", "docs/architecture.md#nowhere: no such heading"),
     ("docs", "README.md", "`ipc/gone.h`\n", "names ipc/gone.h, which does not exist"),
-    ("docs", "ipc/other.cpp", "int x;\n", "does not name ipc/other.cpp"),
+    ("docs", "ipc/other.cpp", "int x;\n", "ipc/other.cpp: the first line has to be a comment"),
+    ("docs", "runtime/spawn.h", "// Starts.\n", "does not name the folder `runtime/`"),
 ]
 
 
