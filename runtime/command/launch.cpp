@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/command/launch.h>
 #include <shoal/runtime/command/rank_environment.h>
@@ -20,6 +21,11 @@ namespace {
 
 std::chrono::nanoseconds seconds(double value) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(value));
+}
+
+const char* name_of(RendezvousEvent::Kind kind) {
+  static constexpr const char* names[] = {"a round", "start again", "all is done", "the run has failed", "it is lost"};
+  return names[int(kind)];
 }
 
 }  // namespace
@@ -41,6 +47,7 @@ void Launch::say(const std::string& line) const {
 }
 
 RunResult Launch::run() {
+  log_info("run {}: joins the rendezvous with {} ranks of {}", options_.run_id, options_.ranks, path_);
   rendezvous_->join();
   while (state_ != State::kOver) {
     collect_ended();
@@ -55,6 +62,7 @@ RunResult Launch::run() {
   mark_.kill_all();
   Session::current().reclaim_all();
   relay_.drain();
+  log_info("run {} ends with code {}", options_.run_id, result_.exit_code);
   if (!failed_.empty()) print_summary();
   return result_;
 }
@@ -75,6 +83,7 @@ void Launch::wait() {
 void Launch::handle(const RendezvousEvent& event) {
   using Kind = RendezvousEvent::Kind;
   if (ends_with_) return;  // told to end, here
+  log_info("the rendezvous says: {}{}{}", name_of(event.kind), event.reason.empty() ? "" : ": ", event.reason);
   switch (event.kind) {
     case Kind::kRound:
       start_round(event.round);
@@ -98,6 +107,7 @@ void Launch::handle(const RendezvousEvent& event) {
 }
 
 void Launch::handle_signal(int signal) {
+  log_info("got SIG{}", ::sigabbrev_np(signal));
   if (signal == SIGTSTP) {
     // They are in groups of their own, so the terminal has not stopped them.
     for (const auto& rank : ranks_) rank->signal(SIGSTOP);
@@ -124,6 +134,9 @@ void Launch::stop_ranks(int signal) {
   state_ = State::kStopping;
   if (again) return;  // they have been told
   patience_ = Deadline::after(seconds(options_.shutdown_timeout));
+  log_info("tells {} ranks to end by SIG{}; SIGKILL follows after {} s",
+           std::count_if(ranks_.begin(), ranks_.end(), [](const auto& rank) { return !rank->has_ended(); }),
+           ::sigabbrev_np(signal), options_.shutdown_timeout);
   for (const auto& rank : ranks_)
     if (!rank->has_ended()) rank->signal(signal);
 }
@@ -143,11 +156,15 @@ void Launch::kill_late_ranks() {
 
 void Launch::collect_ended() {
   for (const auto& rank : ranks_)
-    if (!rank->has_ended() && is_readable(rank->descriptor())) rank->collect();
+    if (!rank->has_ended() && is_readable(rank->descriptor())) {
+      rank->collect();
+      log_info("rank {} has ended: {}", rank->rank(), rank->failure() ? rank->failure()->what() : "exit code 0");
+    }
   if (state_ != State::kRunning || reported_) return;
   judge_failures();
   if (reported_ || any_running()) return;
   reported_ = true;
+  log_info("all ranks of this host have ended well");
   rendezvous_->report_success();
 }
 
@@ -159,6 +176,7 @@ void Launch::judge_failures() {
   if (!cause) return;
   reported_ = true;
   const std::string what = cause->failure()->what();
+  log_info("reports a failure to the rendezvous: {}", what);
   stop_ranks(SIGTERM);
   rendezvous_->report_failure(what);
 }
@@ -174,6 +192,7 @@ void Launch::after_stop() {
   if (ends_with_) {
     finish(ends_with_->exit_code, ends_with_->signal);
   } else if (rejoins_) {
+    log_info("all ranks of this start are gone: joins the rendezvous again");
     rejoins_ = false;
     failed_.clear();
     mark_.kill_all();
@@ -193,6 +212,9 @@ void Launch::start_round(const Round& round) {
   round_ = round;
   reported_ = false;
   failed_.clear();
+  log_info("start {}: host {} of {}, ranks {} to {} of {}, MASTER_ADDR {}:{}, {} restarts so far", round.number,
+           round.node_rank, round.node_count, round.first_rank, round.first_rank + options_.ranks - 1, round.world_size,
+           round.master_addr, round.master_port, round.restart_count);
   if (round.world_size > options_.ranks || round.number > 0)
     say(fmt::format("start {}: this host is {} of {}, with ranks {} to {} of {}", round.number, round.node_rank,
                     round.node_count, round.first_rank, round.first_rank + options_.ranks - 1, round.world_size));
@@ -253,7 +275,9 @@ std::unique_ptr<RankProcess> Launch::start_rank(int local_rank, const CpuPart& p
   for (const bool is_error : {false, true})
     prepare_stream(is_error, options_.redirects.of(local_rank), options_.tee.of(local_rank), local_rank, start,
                    descriptors);
-  return std::make_unique<RankProcess>(std::move(start));
+  auto rank = std::make_unique<RankProcess>(std::move(start));
+  log_info("started rank {} (local {}): pid {}", rank->rank(), local_rank, rank->pid());
+  return rank;
 }
 
 void Launch::print_summary() const {

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
 #include <shoal/runtime/command/many_hosts.h>
 #include <shoal/runtime/command/one_host.h>
 #include <shoal/runtime/exit_status.h>
@@ -122,6 +123,7 @@ ManyHosts::~ManyHosts() {
 void ManyHosts::tell(const std::string& line) {
   std::string text = line;
   std::replace(text.begin(), text.end(), '\n', ' ');
+  log_debug("to the companion: {}", text);
   text += '\n';
   // Shorter than a pipe holds; where the companion is gone, its answers end and that is told.
   [[maybe_unused]] auto written = ::write(orders_.get(), text.data(), text.size());
@@ -140,6 +142,7 @@ std::optional<RendezvousEvent> ManyHosts::next_event() {
   while (input_.find('\n') == std::string::npos && (got = ::read(answers_.get(), bytes, sizeof bytes)) > 0)
     input_.append(bytes, std::size_t(got));
   if (const auto end = input_.find('\n'); end != std::string::npos) {
+    log_debug("the companion: {}", input_.substr(0, end));
     RendezvousEvent event = parse_event(input_.substr(0, end));
     input_.erase(0, end + 1);
     if (event.kind == RendezvousEvent::Kind::kRound) {

@@ -293,6 +293,47 @@ TEST_CASE("run: what is wrong with the command line is one line and a code of it
   }
 }
 
+/// Where each of the texts begins in what was said, after the one before it; npos where one is missing.
+std::size_t in_order(const std::string& said, const std::vector<std::string>& texts) {
+  std::size_t at = 0;
+  for (const std::string& text : texts) {
+    INFO("looks for '" << text << "' in\n" << said);
+    at = said.find(text, at);
+    CHECK(at != std::string::npos);
+    if (at == std::string::npos) break;
+  }
+  return at;
+}
+
+TEST_CASE("run: SHOAL_LOG has the launcher tell its steps: starts, ends, failures, restarts") {
+  const auto command = ranks_command({"--nproc-per-node", "2", "--max-restarts", "1"}, {"exit-first", "1"});
+  const ProgramResult told = run_program(command, [] { ::setenv("SHOAL_LOG", "info", 1); });
+  CHECK(told.code == 0);
+  in_order(told.error, {"joins the rendezvous with 2 ranks of ", "start 0: host 0 of 1, ranks 0 to 1 of 2",
+                        "started rank 0 (local 0): pid ", "started rank 1 (local 1): pid ", "rank 1 has ended: ",
+                        "reports a failure to the rendezvous: ", "tells 1 ranks to end by SIGTERM",
+                        "rank 0 has ended: ", "joins the rendezvous again", "start 1: host 0 of 1", "1 restarts so far",
+                        "all ranks of this host have ended well", "ends with code 0"});
+  CHECK_THAT(told.error, ContainsSubstring(" shoal info [shoal run, pid "));
+
+  const ProgramResult quiet = run_program(command, [] { ::unsetenv("SHOAL_LOG"); });
+  CHECK(quiet.code == 0);
+  CHECK_THAT(quiet.error, !ContainsSubstring(" shoal info "));
+}
+
+TEST_CASE("run: SHOAL_LOG has the launcher tell of signals that it got") {
+  TemporaryFolder folder;
+  const std::string ready = folder.file("ready");
+  RunningProgram run(ranks_command({}, {"pid-to", ready, "wait", ""}), [] { ::setenv("SHOAL_LOG", "info", 1); });
+  wait_for_lines(ready, 1);
+  run.signal(SIGTERM);
+  const ProgramResult told = run.finish();
+  CHECK(told.code == -SIGTERM);
+  in_order(told.error,
+           {"started rank 0 (local 0)", "got SIGTERM", "tells 1 ranks to end by SIGTERM; SIGKILL follows after 30 s",
+            "rank 0 has ended: ", "ends with code 143"});
+}
+
 TEST_CASE("run: a file that cannot be executed fails the run") {
   TemporaryFolder folder;
   std::ofstream(folder.file("text")) << "no program\n";
