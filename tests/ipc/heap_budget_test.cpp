@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tests/support/catch.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace shoal;
 namespace fs = std::filesystem;
@@ -16,15 +17,12 @@ namespace {
 class FakeKernel {
  public:
   FakeKernel() {
-    char name[] = "/tmp/shoal-kernel-XXXXXX";
-    root_ = ::mkdtemp(name);
     write("/proc/meminfo", "MemTotal:       1000000 kB\nMemFree:          50000 kB\nMemAvailable:     400000 kB\n");
   }
-  ~FakeKernel() { fs::remove_all(root_); }
 
   void write(const std::string& path, const std::string& text) const {
-    fs::create_directories(fs::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
+    fs::create_directories(fs::path(folder_.file(path)).parent_path());
+    std::ofstream(folder_.file(path)) << text;
   }
   /// Version 2, with this process in the group.
   void use_version_2(const std::string& group, const std::string& part = "/") const {
@@ -50,10 +48,10 @@ class FakeKernel {
     write("/sys/fs/cgroup/memory" + group + "/memory.limit_in_bytes", limit + "\n");
     write("/sys/fs/cgroup/memory" + group + "/memory.usage_in_bytes", usage + "\n");
   }
-  MemoryLimits limits() const { return MemoryLimits(root_); }
+  MemoryLimits limits() const { return MemoryLimits(folder_.path()); }
 
  private:
-  std::string root_;
+  const test::TemporaryFolder folder_;
 };
 
 }  // namespace

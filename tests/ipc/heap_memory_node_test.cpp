@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/ipc/heap/memory_node.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/temporary_folder.h"
 
 namespace shoal {
 namespace {
@@ -62,8 +62,8 @@ TEST_CASE("memory node: a node that there is not is refused, and changes nothing
 }
 
 TEST_CASE("memory node: the kernel's list tells whether there are several") {
-  char name[] = "/tmp/shoal-nodes-XXXXXX";
-  const std::string root = ::mkdtemp(name);
+  const test::TemporaryFolder folder;
+  const std::string& root = folder.path();
   CHECK_FALSE(has_memory_nodes(root));
   std::filesystem::create_directories(root + "/sys/devices/system/node");
   for (const auto& [text, several] :
@@ -71,7 +71,6 @@ TEST_CASE("memory node: the kernel's list tells whether there are several") {
     std::ofstream(root + "/sys/devices/system/node/has_memory") << text;
     CHECK(has_memory_nodes(root) == several);
   }
-  std::filesystem::remove_all(root);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
@@ -87,13 +86,6 @@ std::vector<std::string> ranks_command(std::vector<std::string> options, const s
 ProgramResult run_ranks(std::vector<std::string> options, const std::vector<std::string>& steps) {
   return run_program(ranks_command(std::move(options), steps));
 }
-
-TemporaryFolder::TemporaryFolder() {
-  char name[] = "/tmp/shoal-run-test-XXXXXX";
-  path_ = ::mkdtemp(name);
-}
-
-TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
 
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;

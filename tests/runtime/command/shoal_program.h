@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/temporary_folder.h"
+
 namespace shoal::test {
 
 /// The built `shoal`, and a program for it to start (programs/rank_program).
@@ -41,18 +43,6 @@ ProgramResult run_program(const std::vector<std::string>& arguments, const std::
 /// `shoal run OPTIONS -- rank_program STEPS`
 ProgramResult run_ranks(std::vector<std::string> options, const std::vector<std::string>& steps);
 std::vector<std::string> ranks_command(std::vector<std::string> options, const std::vector<std::string>& steps);
-
-/// A folder that is removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 std::vector<std::string> lines_of(const std::string& path);
 /// Waits until the file has that many lines; the test's watchdog ends a wait that has no end.

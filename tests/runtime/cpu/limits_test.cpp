@@ -1,6 +1,5 @@
 #include <shoal/runtime/cpu/limits.h>
 #include <shoal/runtime/cpu_share.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +7,7 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/temporary_folder.h"
 
 namespace shoal {
 namespace {
@@ -17,15 +17,9 @@ namespace fs = std::filesystem;
 /// A folder that looks like the kernel's files.
 class FakeKernel {
  public:
-  FakeKernel() {
-    char name[] = "/tmp/shoal-kernel-XXXXXX";
-    root_ = ::mkdtemp(name);
-  }
-  ~FakeKernel() { fs::remove_all(root_); }
-
   void write(const std::string& path, const std::string& text) const {
-    fs::create_directories(fs::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
+    fs::create_directories(fs::path(folder_.file(path)).parent_path());
+    std::ofstream(folder_.file(path)) << text;
   }
   void use_version_2(const std::string& group, const std::string& part = "/") const {
     write("/proc/self/cgroup", "0::" + group + "\n");
@@ -35,10 +29,10 @@ class FakeKernel {
     write("/proc/self/cgroup", "5:cpu,cpuacct:" + group + "\n4:memory:/elsewhere\n");
     write("/proc/self/mountinfo", "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
   }
-  CpuLimits limits() const { return CpuLimits(root_); }
+  CpuLimits limits() const { return CpuLimits(folder_.path()); }
 
  private:
-  std::string root_;
+  const test::TemporaryFolder folder_;
 };
 
 TEST_CASE("cpu limits: without a cgroup, or without a quota, there is none") {

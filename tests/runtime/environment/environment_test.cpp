@@ -36,6 +36,20 @@ std::string refusal(const Set& set) {
   return "accepted";
 }
 
+/// Where a process is: among all, on its host, and its host among the hosts.
+struct Place {
+  int rank, world_size, local_rank, local_world_size, node_rank, node_count;
+};
+
+void check_place(const Environment& seen, const Place& wanted) {
+  CHECK(seen.rank == wanted.rank);
+  CHECK(seen.world_size == wanted.world_size);
+  CHECK(seen.local_rank == wanted.local_rank);
+  CHECK(seen.local_world_size == wanted.local_world_size);
+  CHECK(seen.node_rank == wanted.node_rank);
+  CHECK(seen.node_count == wanted.node_count);
+}
+
 // As torchrun 2.13 sets them for the third process of the second host of two with two each.
 const Set kTorchrun{{"LOCAL_RANK", "0"},
                     {"RANK", "2"},
@@ -76,12 +90,8 @@ const Set kSlurm{{"SLURM_PROCID", "4"},
 TEST_CASE("environment: without any variable it is one process") {
   const Environment seen = read({{"PATH", "/bin"}, {"HOSTNAME", "here"}});
   CHECK(seen.launcher == Launcher::none);
-  CHECK(seen.rank == 0);
-  CHECK(seen.world_size == 1);
-  CHECK(seen.local_rank == 0);
-  CHECK(seen.local_world_size == 1);
-  CHECK(seen.node_rank == 0);
-  CHECK(seen.node_count == 1);
+  check_place(seen,
+              {.rank = 0, .world_size = 1, .local_rank = 0, .local_world_size = 1, .node_rank = 0, .node_count = 1});
   CHECK(seen.master_addr.empty());
   CHECK(seen.is_on_one_host());
 }
@@ -89,12 +99,8 @@ TEST_CASE("environment: without any variable it is one process") {
 TEST_CASE("environment: torchrun's variables") {
   const Environment seen = read(kTorchrun);
   CHECK(seen.launcher == Launcher::torchrun);
-  CHECK(seen.rank == 2);
-  CHECK(seen.world_size == 4);
-  CHECK(seen.local_rank == 0);
-  CHECK(seen.local_world_size == 2);
-  CHECK(seen.node_rank == 1);
-  CHECK(seen.node_count == 2);
+  check_place(seen,
+              {.rank = 2, .world_size = 4, .local_rank = 0, .local_world_size = 2, .node_rank = 1, .node_count = 2});
   CHECK(seen.master_addr == "node01");
   CHECK(seen.master_port == 29400);
   CHECK(seen.run_id == "job7");
@@ -121,12 +127,8 @@ TEST_CASE("environment: RANK and WORLD_SIZE alone, set by hand, are ranks of one
 TEST_CASE("environment: Open MPI's variables; hosts are numbered where all have the same and are filled in turn") {
   const Environment seen = read(kOpenMpi);
   CHECK(seen.launcher == Launcher::open_mpi);
-  CHECK(seen.rank == 5);
-  CHECK(seen.world_size == 8);
-  CHECK(seen.local_rank == 1);
-  CHECK(seen.local_world_size == 4);
-  CHECK(seen.node_rank == 1);
-  CHECK(seen.node_count == 2);
+  check_place(seen,
+              {.rank = 5, .world_size = 8, .local_rank = 1, .local_world_size = 4, .node_rank = 1, .node_count = 2});
   CHECK(seen.run_id == "prterun-login-4711@1");
   CHECK(seen.master_addr.empty());
   // --map-by node: rank 5 is the third on its host.
@@ -140,23 +142,15 @@ TEST_CASE("environment: Open MPI's variables; hosts are numbered where all have 
 TEST_CASE("environment: PMI's variables, as mpiexec of MPICH and Intel MPI sets them") {
   const Environment seen = read(kPmi);
   CHECK(seen.launcher == Launcher::pmi);
-  CHECK(seen.rank == 3);
-  CHECK(seen.world_size == 4);
-  CHECK(seen.local_rank == 1);
-  CHECK(seen.local_world_size == 2);
-  CHECK(seen.node_rank == 1);
-  CHECK(seen.node_count == 2);
+  check_place(seen,
+              {.rank = 3, .world_size = 4, .local_rank = 1, .local_world_size = 2, .node_rank = 1, .node_count = 2});
 }
 
 TEST_CASE("environment: a Slurm step's variables") {
   const Environment seen = read(kSlurm);
   CHECK(seen.launcher == Launcher::slurm);
-  CHECK(seen.rank == 4);
-  CHECK(seen.world_size == 5);
-  CHECK(seen.local_rank == 1);
-  CHECK(seen.local_world_size == 2);
-  CHECK(seen.node_rank == 2);
-  CHECK(seen.node_count == 3);
+  check_place(seen,
+              {.rank = 4, .world_size = 5, .local_rank = 1, .local_world_size = 2, .node_rank = 2, .node_count = 3});
   CHECK(seen.run_id == "1234567.0");
   CHECK(seen.master_addr == "gpu07");
   CHECK(seen.master_port == 15000 + 4567);
