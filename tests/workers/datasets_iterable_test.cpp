@@ -1,5 +1,5 @@
 #include <shoal/workers/data/sample_random.h>
-#include <shoal/workers/datasets/iterable_dataset.h>
+#include <shoal/workers/datasets/shard_stream.h>
 #include <tests/support/catch.h>
 
 #include <algorithm>

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +16,7 @@
 #include <shoal/ipc/deadline.h>
 #include <shoal/workers/data/loader_failure.h>
 #include <shoal/workers/data/loader_options.h>
+#include <shoal/workers/data/loader_pass.h>
 #include <shoal/workers/data/loader_report.h>
 #include <shoal/workers/data/loader_worker.h>
 #include <shoal/workers/data/prefetch.h>
@@ -39,8 +39,6 @@ class BatchStream {
 
  public:
   using Batch = typename Job::Batch;
-  /// The task of the batch with this number in the pass; nothing behind the last one.
-  using NextTask = std::function<std::optional<LoaderTask>(std::int64_t number)>;
 
   BatchStream(const DataLoaderOptions& options, LoaderReport& report, pooling::PoolCore::StartWorker start)
       : options_(options),
@@ -51,25 +49,27 @@ class BatchStream {
   BatchStream(const BatchStream&) = delete;
   ~BatchStream() { core_->terminate(); }
 
-  void begin(NextTask next_task) {
+  void begin(std::shared_ptr<LoaderPass> pass) {
     leave();
-    next_task_ = std::move(next_task);
+    pass_ = std::move(pass);
     number_ = 0;
     ended_ = false;
     ask_ahead();
   }
 
-  /// What a worker made: nothing at the end of the pass.
-  std::optional<MadeBatch<Batch>> next() {
+  /// What a worker made: nothing at the end of the pass. `done`, for what is thrown too: with this batch, that many
+  /// batches of the pass are over, in order.
+  std::optional<MadeBatch<Batch>> next(std::int64_t& done) {
     ask_ahead();
     if (asked_.empty()) return std::nullopt;
     const std::shared_ptr<Job> job = take_done();
+    done = job->task().batch + 1;
+    if (ended(*job)) end_stream(job->task());
     ask_ahead();
     std::lock_guard lock(core_->mutex());
     if (job->error()) raise(job->error(), job->task());
     prefetch_.delivered(job->bytes());
     MadeBatch<Batch> made = std::move(job->made());
-    if (made.at_end) end_after(job->task().batch);
     if (const auto* failure = std::get_if<LoaderFailure>(&made.outcome))
       raise(*failure, job->answered_by, job->task().batch);
     return made;
@@ -98,13 +98,14 @@ class BatchStream {
  private:
   void ask_ahead() {
     while (!ended_ && asked_.size() < prefetch_.batches_ahead()) {
-      std::optional<LoaderTask> task = next_task_(number_);
+      std::optional<LoaderTask> task = pass_->task(number_);
       if (!task) {
         ended_ = true;
         break;
       }
-      ++number_;
+      number_ = task->batch + 1;
       auto job = std::make_shared<Job>(*std::move(task));
+      job->seat = pass_->seat(job->task(), options_.num_workers);
       core_->submit(job, pooling::PoolCore::Awaited::kLater);
       asked_.push_back(std::move(job));
     }
@@ -129,16 +130,25 @@ class BatchStream {
     return job;
   }
 
-  /// An iterable data set has no batches behind this one.
-  void end_after(std::int64_t batch) {
-    ended_ = true;
-    std::erase_if(asked_, [&](const auto& job) { return job->task().batch > batch; });
+  bool ended(Job& job) {
+    std::lock_guard lock(core_->mutex());
+    return !job.error() && job.made().at_end;
+  }
+
+  /// An iterable data set's stream has no batches behind this one: what was asked of it is not waited for.
+  void end_stream(const LoaderTask& last) {
+    pass_->end_stream(last);
+    std::erase_if(asked_, [&](const auto& job) {
+      const bool behind = job->task().part.shard == last.part.shard && job->task().batch > last.batch;
+      if (behind) core_->abandon(job);
+      return behind;
+    });
   }
 
   const DataLoaderOptions options_;
   std::shared_ptr<pooling::PoolCore> core_;
   Prefetch prefetch_;
-  NextTask next_task_;
+  std::shared_ptr<LoaderPass> pass_;
   std::int64_t number_ = 0;
   bool ended_ = true;
   std::deque<std::shared_ptr<Job>> asked_;

@@ -25,8 +25,9 @@
 #include <shoal/workers/data/loader_report.h>
 #include <shoal/workers/data/loader_state.h>
 #include <shoal/workers/data/loader_worker.h>
-#include <shoal/workers/data/make_batch.h>
+#include <shoal/workers/data/make_stream_batch.h>
 #include <shoal/workers/data/sampler.h>
+#include <shoal/workers/data/stream_order.h>
 #include <shoal/workers/data/tensors_in.h>
 
 namespace shoal {
@@ -35,10 +36,26 @@ namespace loading {
 /// Throws std::logic_error for an iterator of a loop that a later begin() has ended.
 void check_pass(std::uint64_t iterators, std::uint64_t loaders);
 void check_state(const LoaderState& state, const DataLoaderOptions& options, std::int64_t dataset_size);
+
+/// In which batches a data set is visited: by indices, or as a stream.
+template <MapDataset D>
+LoaderOrder make_order(const DataLoaderOptions& options, D& dataset, std::optional<AnySampler> sampler,
+                       std::optional<AnyBatchSampler> batch_sampler) {
+  return {options, dataset_size(dataset), std::move(sampler), std::move(batch_sampler)};
+}
+template <IterableDataset D>
+StreamOrder make_order(const DataLoaderOptions& options, D& dataset, const std::optional<AnySampler>& sampler,
+                       const std::optional<AnyBatchSampler>& batch_sampler) {
+  return {options, {known_size(dataset), SelfShardedDataset<D>}, sampler, batch_sampler};
+}
+template <class D>
+using OrderOf = decltype(make_order(std::declval<const DataLoaderOptions&>(), std::declval<D&>(), {}, {}));
+
 [[noreturn]] void refuse_state_out_of_order();
 }  // namespace loading
 
-/// Loops over a map-style data set in batches, in the sampler's order whatever the number of workers:
+/// Loops over a data set in batches, in the sampler's order, or an iterable data set's own, whatever the number of
+/// workers:
 ///
 ///     shoal::DataLoader loader({.batch_size = 64, .shuffle = true, .num_workers = 2}, dataset);
 ///     for (auto& [data, target] : loader) { ... }            // an epoch; the next loop is the next one
@@ -53,7 +70,7 @@ void check_state(const LoaderState& state, const DataLoaderOptions& options, std
 /// place. An exception in a worker is thrown by the loop where the batch would have come (LoaderWorkerRaised), and the
 /// loop can go on; a worker that dies is replaced and its batch made by another (LoaderWorkerDied if that dies too, and
 /// so on). When the loader's process dies, its workers are gone with it.
-template <MapDataset Dataset, class Collate = DefaultCollate>
+template <LoadableDataset Dataset, class Collate = DefaultCollate>
 class DataLoader {
  public:
   using Batch = loading::BatchFrom<Dataset, Collate>;
@@ -105,33 +122,32 @@ class DataLoader {
   Iterator begin() {
     leave();
     ++pass_;
-    epoch_ = next_epoch_;
-    place_ = std::exchange(resume_at_, 0);
+    const LoaderState from = resume_.value_or(beginning_of(next_epoch_));
+    resume_.reset();
     if (order_.is_own()) {
-      order_.set_epoch(epoch_);
+      order_.set_epoch(from.epoch);
       ++next_epoch_;
     }
-    plan_ = std::make_shared<const EpochPlan>(order_.plan(place_));
+    pass_plan_ = order_.pass(from, pass_);
     done_ = 0;
-    if (options_.num_workers > 0) {
-      stream().begin([plan = plan_, seed = options_.seed, epoch = epoch_](std::int64_t number) {
-        return task_of(*plan, seed, epoch, number);
-      });
-    }
+    over_ = false;
+    if (options_.num_workers > 0) stream().begin(pass_plan_);
     Iterator iterator(*this);
     advance(pass_);
     return iterator;
   }
   std::default_sentinel_t end() const { return {}; }
 
-  /// Number of batches in an epoch.
+  /// Number of batches in an epoch. Throws std::logic_error for an iterable data set that does not say how many samples
+  /// it has, or that deals them out itself.
   std::int64_t size() const { return order_.batches(); }
 
   /// Which epoch the next loop is; workers that run are told too. A loader that shuffles counts its loops by itself; a
   /// sampler that was given stays at the epoch that it was last told, as in torch.
   void set_epoch(std::int64_t epoch) {
     order_.set_epoch(epoch);
-    if (epoch != next_epoch_) resume_at_ = 0;
+    if (resume_ && resume_->epoch != epoch) resume_.reset();
+    if (over_) pass_plan_.reset();
     next_epoch_ = epoch;
   }
 
@@ -139,22 +155,18 @@ class DataLoader {
   /// beginning. Throws std::logic_error with in_order = false.
   LoaderState state_dict() const {
     if (!options_.in_order) loading::refuse_state_out_of_order();
-    LoaderState state{options_.seed, next_epoch_, resume_at_, dataset_size_};
-    if (plan_ && resume_at_ == 0) {
-      const bool at_end = done_ == plan_->size();
-      state.epoch = at_end ? epoch_ + 1 : epoch_;
-      state.place = at_end ? 0 : order_.place_after(place_, *plan_, done_);
-    }
-    return state;
+    if (resume_) return *resume_;
+    return pass_plan_ ? pass_plan_->state(done_, over_) : beginning_of(next_epoch_);
   }
   /// The next loop goes on there. Throws std::invalid_argument for the state of another data set or seed.
   void load_state_dict(const LoaderState& state) {
-    loading::check_state(state, options_, dataset_size_);
+    loading::check_state(state, options_, order_.dataset_size());
+    order_.check(state);
     leave();
-    plan_.reset();
+    pass_plan_.reset();
     order_.set_epoch(state.epoch);
     next_epoch_ = state.epoch;
-    resume_at_ = state.place;
+    resume_ = state;
   }
 
   const DataLoaderOptions& options() const { return options_; }
@@ -239,18 +251,14 @@ class DataLoader {
              std::optional<loading::AnyBatchSampler> batch_sampler, Collate collate)
       : options_(options),
         dataset_(std::move(dataset)),
-        dataset_size_(dataset_size(dataset_)),
         collate_(std::move(collate)),
-        order_(options, dataset_size_, std::move(sampler), std::move(batch_sampler)) {}
-  DataLoader(const DataLoaderOptions& options, const Dataset& dataset, const loading::LoaderOrder& order,
+        order_(loading::make_order(options, dataset_, std::move(sampler), std::move(batch_sampler))) {}
+  DataLoader(const DataLoaderOptions& options, const Dataset& dataset, const loading::OrderOf<Dataset>& order,
              const Collate& collate)
-      : options_(options), dataset_(dataset), dataset_size_(dataset_size(dataset_)), collate_(collate), order_(order) {}
+      : options_(options), dataset_(dataset), collate_(collate), order_(order) {}
 
-  static std::optional<loading::LoaderTask> task_of(const EpochPlan& plan, std::uint64_t seed, std::int64_t epoch,
-                                                    std::int64_t number) {
-    if (number >= plan.size()) return std::nullopt;
-    const auto indices = plan.batch(number);
-    return loading::LoaderTask{seed, epoch, number, {indices.begin(), indices.end()}, 0, 0};
+  [[nodiscard]] LoaderState beginning_of(std::int64_t epoch) const {
+    return {options_.seed, epoch, 0, order_.dataset_size()};
   }
 
   // Made at the first use, so that a loader that is never looped over starts and moves nothing.
@@ -289,18 +297,17 @@ class DataLoader {
   void advance(std::uint64_t pass) {
     loading::check_pass(pass, pass_);
     current_.reset();  // before the next one is asked for: its memory is free to be used again
-    while (!current_ && plan_ && done_ < plan_->size()) {
-      ++done_;  // a batch that fails is over, too
+    while (!current_ && !over_) {
       if (options_.num_workers > 0)
-        take(stream_->next());
+        over_ = !take(stream_->next(done_));  // a batch that fails is done, too
       else
-        make(*task_of(*plan_, options_.seed, epoch_, done_ - 1));
+        over_ = !make();
     }
     if (!current_) leave();
   }
 
-  void take(std::optional<loading::MadeBatch<Batch>> made) {
-    if (!made) return;
+  bool take(std::optional<loading::MadeBatch<Batch>> made) {
+    if (!made) return false;
     made_in_.dataset += made->times.dataset;
     made_in_.collate += made->times.collate;
     for (auto& fault : made->faults) report_->faults.push_back(std::move(fault));
@@ -308,24 +315,30 @@ class DataLoader {
       current_ = std::move(*batch);
       if (options_.pin_memory) loading::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(tensor); });
     }
+    return true;
   }
 
   /// Without workers. What the data set throws is thrown as it is.
-  void make(const loading::LoaderTask& task) {
-    loading::BatchMaker<loading::NoScope, Dataset, Collate> maker(dataset_, collate_,
-                                                                  {options_.on_error, options_.max_retries});
-    std::optional<Batch> batch = maker.make(task);
-    made_in_.dataset += maker.times().dataset;
-    made_in_.collate += maker.times().collate;
-    for (auto& fault : maker.faults()) report_->faults.push_back(std::move(fault));
-    if (!batch) return;
+  bool make() {
+    const auto task = pass_plan_->task(done_);
+    if (!task) return false;
+    done_ = task->batch + 1;
+    if (!maker_) maker_.emplace(dataset_, collate_, loading::FaultPolicy{options_.on_error, options_.max_retries});
+    std::optional<Batch> batch = maker_->make(*task);
+    if (maker_->at_end()) pass_plan_->end_stream(*task);
+    made_in_.dataset += maker_->times().dataset;
+    made_in_.collate += maker_->times().collate;
+    for (auto& fault : maker_->faults()) report_->faults.push_back(std::move(fault));
+    if (!batch) return true;
     current_ = std::move(*batch);
     if (options_.pin_memory)
       loading::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(share_memory_(tensor)); });
+    return true;
   }
 
   void leave() {
     current_.reset();
+    maker_.reset();  // and with it the streams of an iterable data set
     if (!stream_) return;
     stream_->leave();
     if (!options_.persistent_workers) stream_.reset();
@@ -333,15 +346,15 @@ class DataLoader {
 
   DataLoaderOptions options_;
   Dataset dataset_;
-  std::int64_t dataset_size_;
   Collate collate_;
-  loading::LoaderOrder order_;
+  loading::OrderOf<Dataset> order_;
   std::int64_t next_epoch_ = 0;
-  std::int64_t resume_at_ = 0;  // in the next epoch
+  std::optional<LoaderState> resume_;  // where the next loop begins
   std::uint64_t pass_ = 0;
-  std::int64_t epoch_ = 0, place_ = 0;  // of this pass, and where in the epoch it began
-  std::shared_ptr<const EpochPlan> plan_;
-  std::int64_t done_ = 0;  // batches of the plan
+  std::shared_ptr<loading::LoaderPass> pass_plan_;  // of this loop, or the last one
+  std::int64_t done_ = 0;                           // batches of it
+  bool over_ = true;
+  std::optional<loading::MakerOf<loading::NoScope, Dataset, Collate>> maker_;  // without workers
   std::optional<Batch> current_;
   loading::LoaderTimes made_in_;
   std::uint64_t dataset_bytes_ = 0;

@@ -13,7 +13,9 @@ std::string describe_sample(std::int64_t index) { return index < 0 ? "" : fmt::f
 
 std::string describe_samples(const loading::LoaderTask& task) {
   constexpr std::size_t kMost = 8;
-  if (task.indices.empty()) return fmt::format("samples {} to {}", task.first, task.first + task.count - 1);
+  if (task.indices.empty())
+    return fmt::format("samples {} to {} of stream {}", task.part.first, task.part.first + task.part.count - 1,
+                       task.part.shard);
   const auto shown = std::span(task.indices).first(std::min(kMost, task.indices.size()));
   return fmt::format("samples {}{}", fmt::join(shown, ", "), shown.size() < task.indices.size() ? ", ..." : "");
 }

@@ -18,7 +18,8 @@ struct DataLoaderOptions {
   bool shuffle = false;
   /// 0: batches are made in the calling process, when they are asked for.
   int num_workers = 0;
-  /// Leaves out a last batch that is smaller than the others.
+  /// Leaves out a last batch that is smaller than the others; of an iterable data set also those that not every rank
+  /// has.
   bool drop_last = false;
   /// Batches that are made ahead, for each worker: at most, since as long as the loop never waits fewer are made.
   int prefetch_factor = 2;
@@ -47,6 +48,19 @@ struct DataLoaderOptions {
   int max_retries = 3;
   /// Workers that may die before the loader gives up. Negative: any number.
   int max_replacements = 100;
+  /// Of an iterable data set, the part that this loader reads: batches go to the ranks in turn. A map-style one has a
+  /// DistributedSampler for that.
+  std::int64_t rank = 0, num_replicas = 1;
+  /// Streams that an iterable data set with a stream(Shard) is read as, by all ranks together. 0: one for each worker
+  /// of all ranks, so the batches depend on their number.
+  std::int64_t num_shards = 0;
 };
+
+namespace loading {
+
+/// Throws std::invalid_argument that names option and value.
+void check(const DataLoaderOptions& options);
+
+}  // namespace loading
 
 }  // namespace shoal

@@ -6,32 +6,6 @@
 #include <fmt/format.h>
 
 namespace shoal::loading {
-namespace {
-
-constexpr std::int64_t kMostWorkers = 4096;
-constexpr std::int64_t kMostBatchesAhead = 1 << 20;
-
-void check_at_least(const char* option, std::int64_t value, std::int64_t least) {
-  if (value < least)
-    throw std::invalid_argument(fmt::format("DataLoader: {} is {}; it has to be at least {}", option, value, least));
-}
-
-void check(const DataLoaderOptions& options) {
-  check_at_least("batch_size", options.batch_size, 1);
-  check_at_least("num_workers", options.num_workers, 0);
-  check_at_least("prefetch_factor", options.prefetch_factor, 1);
-  check_at_least("timeout", options.timeout.count(), 0);
-  check_at_least("max_retries", options.max_retries, 0);
-  if (options.num_workers > kMostWorkers)
-    throw std::invalid_argument(
-        fmt::format("DataLoader: num_workers is {}; at most {}", options.num_workers, kMostWorkers));
-  if (std::int64_t{options.num_workers} * options.prefetch_factor > kMostBatchesAhead)
-    throw std::invalid_argument(
-        fmt::format("DataLoader: num_workers = {} times prefetch_factor = {} is more than {} batches ahead",
-                    options.num_workers, options.prefetch_factor, kMostBatchesAhead));
-}
-
-}  // namespace
 
 LoaderOrder::LoaderOrder(const DataLoaderOptions& options, std::int64_t dataset_size, std::optional<AnySampler> sampler,
                          std::optional<AnyBatchSampler> batch_sampler)
@@ -41,7 +15,12 @@ LoaderOrder::LoaderOrder(const DataLoaderOptions& options, std::int64_t dataset_
       own_(!sampler && !batch_sampler),
       sampler_(std::move(sampler)),
       batch_sampler_(std::move(batch_sampler)) {
-  check(options);
+  loading::check(options);
+  if (options.rank != 0 || options.num_replicas != 1 || options.num_shards != 0)
+    throw std::invalid_argument(fmt::format(
+        "DataLoader: rank = {}, num_replicas = {} and num_shards = {} are of iterable data sets; give a map-style one "
+        "a DistributedSampler",
+        options.rank, options.num_replicas, options.num_shards));
   if (dataset_size < 1)
     throw std::invalid_argument(
         fmt::format("DataLoader: the data set has {} samples; it has to have one at least", dataset_size));
@@ -65,15 +44,20 @@ void LoaderOrder::set_epoch(std::int64_t epoch) {
     sampler_->set_epoch(epoch);
 }
 
-EpochPlan LoaderOrder::plan(std::int64_t place) const {
-  if (!batch_sampler_) return {sampler_->indices_from(place), dataset_size_, batch_size_, drop_last_};
-  auto batches = batch_sampler_->batches();
-  batches.erase(batches.begin(), batches.begin() + std::min(place, static_cast<std::int64_t>(batches.size())));
-  return {batches, dataset_size_};
+void LoaderOrder::check(const LoaderState& state) const {
+  if (state.shards != 0)
+    throw std::invalid_argument(
+        "DataLoader::load_state_dict: the state is of an iterable data set, this one is map-style");
 }
 
-std::int64_t LoaderOrder::place_after(std::int64_t place, const EpochPlan& plan, std::int64_t batches) const {
-  return place + (batch_sampler_ ? batches : plan.samples(batches) * sampler_->replicas());
+std::shared_ptr<LoaderPass> LoaderOrder::pass(const LoaderState& from, std::uint64_t) const {
+  if (!batch_sampler_)
+    return std::make_shared<IndexPass>(
+        EpochPlan(sampler_->indices_from(from.place), dataset_size_, batch_size_, drop_last_), from,
+        IndexPass::Unit{.replicas = sampler_->replicas()});
+  auto batches = batch_sampler_->batches();
+  batches.erase(batches.begin(), batches.begin() + std::min(from.place, static_cast<std::int64_t>(batches.size())));
+  return std::make_shared<IndexPass>(EpochPlan(batches, dataset_size_), from, IndexPass::Unit{.batches = true});
 }
 
 std::int64_t LoaderOrder::batches() const {

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include <shoal/workers/data/epoch_plan.h>
 #include <shoal/workers/data/loader_options.h>
+#include <shoal/workers/data/loader_pass.h>
+#include <shoal/workers/data/loader_state.h>
 #include <shoal/workers/data/sampler.h>
 
 namespace shoal::loading {
@@ -37,12 +39,13 @@ class LoaderOrder {
   /// It counts its epochs by itself: it was made of the options.
   [[nodiscard]] bool is_own() const { return own_; }
   void set_epoch(std::int64_t epoch);
-  /// What is left of the epoch from `place` on.
-  [[nodiscard]] EpochPlan plan(std::int64_t place) const;
-  /// The place after the first `batches` of a plan that began at `place`.
-  [[nodiscard]] std::int64_t place_after(std::int64_t place, const EpochPlan& plan, std::int64_t batches) const;
+  /// Throws std::invalid_argument for a state that this loader cannot go on from.
+  void check(const LoaderState& state) const;
+  /// What is left of the epoch that set_epoch() said, from the state's place on.
+  [[nodiscard]] std::shared_ptr<LoaderPass> pass(const LoaderState& from, std::uint64_t number) const;
   /// Batches of a whole epoch.
   [[nodiscard]] std::int64_t batches() const;
+  [[nodiscard]] std::int64_t dataset_size() const { return dataset_size_; }
 
  private:
   std::int64_t dataset_size_, batch_size_;

@@ -31,13 +31,21 @@ struct SampleFault {
 
 namespace loading {
 
+/// Places in a row of a stream of an iterable data set.
+struct StreamPart {
+  std::int64_t shard = 0, shards = 1;  // which stream, of how many
+  std::int64_t first = 0, count = 0;
+  std::int64_t at_least = 0;  // a stream that ends before this place has no such batch
+};
+
 /// One batch to be made. Any worker takes it, and makes the same of it.
 struct LoaderTask {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
   std::int64_t batch = 0;             // its number in the epoch
   std::vector<std::int64_t> indices;  // of a map-style data set
-  std::int64_t first = 0, count = 0;  // of an iterable one: places in its stream
+  StreamPart part;                    // of an iterable one
+  std::uint64_t pass = 0;             // of an iterable one: a loader's loops have streams of their own
 };
 
 struct LoaderFailure {
@@ -56,7 +64,7 @@ struct MadeBatch {
   std::vector<SampleFault> faults;
   std::variant<std::monostate, LoaderFailure, Batch> outcome;
   LoaderTimes times;
-  bool at_end = false;  // of an iterable data set: nothing comes after this batch
+  bool at_end = false;  // of an iterable data set: the stream has nothing after this batch
 };
 
 /// What to do about samples that cannot be read.

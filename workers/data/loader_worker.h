@@ -12,14 +12,14 @@
 #include <shoal/runtime/crash/traced_call.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/shared_memory_scope.h>
-#include <shoal/workers/data/make_batch.h>
+#include <shoal/workers/data/make_stream_batch.h>
 #include <shoal/workers/pool/pool_job.h>
 
 namespace shoal::loading {
 
 /// In a worker: its data set. A worker's process belongs to one loader.
 template <class Dataset, class Collate>
-inline BatchMaker<SharedMemoryScope, Dataset, Collate>* worker_maker = nullptr;
+inline MakerOf<SharedMemoryScope, Dataset, Collate>* worker_maker = nullptr;
 
 struct WorkerSettings {
   FaultPolicy policy;
@@ -33,7 +33,7 @@ void call_init(const WorkerSettings& settings);
 template <class Dataset, class Collate>
 void run_worker(pooling::WorkerEnds ends, const WorkerSettings& settings, Dataset dataset) {
   Collate collate{};
-  BatchMaker<SharedMemoryScope, Dataset, Collate> maker(dataset, collate, settings.policy);
+  MakerOf<SharedMemoryScope, Dataset, Collate> maker(dataset, collate, settings.policy);
   worker_maker<Dataset, Collate> = &maker;
   call_init(settings);
   pooling::serve_pool(ends);
@@ -71,6 +71,7 @@ class LoaderJob final : public pooling::Job {
     }
     made.faults = std::move(maker.faults());
     made.times = maker.times();
+    made.at_end = maker.at_end();
     encode(result, made);
     result.write(bytes_travelling_with(result));
   }

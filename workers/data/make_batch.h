@@ -19,6 +19,7 @@
 #include <shoal/workers/data/loader_task.h>
 #include <shoal/workers/data/sample_random.h>
 #include <shoal/workers/data/seeded_generator.h>
+#include <shoal/workers/datasets/placed_stream.h>
 
 namespace shoal {
 
@@ -32,6 +33,15 @@ struct DefaultCollate {
 
 namespace loading {
 
+template <class D>
+struct SampleFrom {
+  using type = SampleOf<D>;
+};
+template <IterableDataset D>
+struct SampleFrom<D> {
+  using type = typename PlacedStream<D>::Sample;
+};
+
 template <class Dataset, class Collate>
 constexpr bool kReadsBatches = BatchedDataset<Dataset> && std::same_as<Collate, DefaultCollate>;
 
@@ -40,7 +50,7 @@ auto batch_from(Dataset& dataset, Collate& collate) {
   if constexpr (kReadsBatches<Dataset, Collate>)
     return dataset.get_batch(std::span<const std::int64_t>());
   else
-    return collate(std::vector<SampleOf<Dataset>>());
+    return collate(std::vector<typename SampleFrom<Dataset>::type>());
 }
 template <class Dataset, class Collate>
 using BatchFrom = std::remove_cvref_t<decltype(batch_from(std::declval<Dataset&>(), std::declval<Collate&>()))>;
@@ -57,14 +67,17 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Makes batches of one data set. `Scope` is what new tensors of a batch are made in: SharedMemoryScope in workers.
-/// One thread.
+/// Whether libtorch's generator goes on after a batch as if nothing had been drawn: not in workers, which have a scope.
+template <class Scope>
+constexpr SeededGenerator::Afterwards kGeneratorAfterwards =
+    std::is_empty_v<Scope> ? SeededGenerator::Afterwards::kRestore : SeededGenerator::Afterwards::kLeave;
+
+/// Makes batches of one map-style data set. `Scope` is what new tensors of a batch are made in: SharedMemoryScope in
+/// workers. One thread.
 template <class Scope, class Dataset, class Collate>
 class BatchMaker {
  public:
   using Batch = BatchFrom<Dataset, Collate>;
-  static constexpr SeededGenerator::Afterwards kGenerator =
-      std::is_empty_v<Scope> ? SeededGenerator::Afterwards::kRestore : SeededGenerator::Afterwards::kLeave;
 
   BatchMaker(Dataset& dataset, Collate& collate, const FaultPolicy& policy)
       : dataset_(dataset), collate_(collate), policy_(policy), size_(dataset_size(dataset)) {}
@@ -78,7 +91,8 @@ class BatchMaker {
     times_ = {};
     faults_.clear();
     const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
-    const SeededGenerator seeded(sample_key(task.indices.empty() ? 0 : task.indices.front()), kGenerator);
+    const SeededGenerator seeded(sample_key(task.indices.empty() ? 0 : task.indices.front()),
+                                 kGeneratorAfterwards<Scope>);
     if constexpr (kReadsBatches<Dataset, Collate>)
       return read_batch();
     else
@@ -86,6 +100,7 @@ class BatchMaker {
   }
 
   [[nodiscard]] std::int64_t at_fault() const { return at_fault_; }
+  [[nodiscard]] bool at_end() const { return false; }
   [[nodiscard]] const LoaderTimes& times() const { return times_; }
   std::vector<SampleFault>& faults() { return faults_; }
 

@@ -77,6 +77,13 @@ void PoolCore::check_owner() const {
         "this pool belongs to process {}, and this one is {}: make a pool of its own here", owner_, ::getpid()));
 }
 
+int PoolCore::free_seat() const {
+  int seat = 0;
+  const auto taken = [&](const auto& worker) { return !worker->retiring && worker->seat == seat; };
+  while (std::any_of(workers_.begin(), workers_.end(), taken)) ++seat;
+  return seat;
+}
+
 void PoolCore::start_worker() {
   WorkerEnds ends{Ring::create(std::uint32_t(options_.tasks_ahead), kTaskSchema), results_.share(),
                   SharedPart<ProgressLayout>::create(BlockType::kBytes), ++started_};
@@ -87,7 +94,7 @@ void PoolCore::start_worker() {
                                   .fork_despite_threads = options_.fork_despite_threads},
                                  ends);
   process.start();
-  workers_.push_back(std::make_unique<Worker>(std::move(ends), std::move(process)));
+  workers_.push_back(std::make_unique<Worker>(std::move(ends), std::move(process), free_seat()));
 }
 
 std::vector<int> PoolCore::pids() {
@@ -133,17 +140,33 @@ PoolCore::Worker* PoolCore::free_worker(std::size_t depth) {
   return best;
 }
 
+PoolCore::Worker* PoolCore::worker_for(const Job& job, std::size_t depth) {
+  if (job.seat < 0) return free_worker(depth);
+  bool comes = false;
+  for (const auto& worker : workers_) {
+    if (worker->seat != job.seat) continue;
+    if (!worker->retiring) return worker->given.size() < depth ? worker.get() : nullptr;
+    comes = true;  // when this one is buried
+  }
+  return comes ? nullptr : free_worker(depth);
+}
+
 void PoolCore::give_tasks() {
   const std::size_t depth = this->depth();
-  while (!jobs_.empty()) {
-    if (!jobs_.front()->has_next()) {
-      jobs_.pop_front();
+  for (auto next = jobs_.begin(); next != jobs_.end();) {
+    if (!(*next)->has_next()) {
+      next = jobs_.erase(next);
       continue;
     }
-    Worker* worker = free_worker(depth);
-    if (!worker) return;
-    const std::shared_ptr<Job> job = jobs_.front();
-    give(*worker, job, job->take_next());
+    Worker* worker = worker_for(**next, depth);
+    if (worker) {
+      const std::shared_ptr<Job> job = *next;
+      give(*worker, job, job->take_next());
+    } else if ((*next)->seat >= 0) {
+      ++next;  // those behind it may be for others
+    } else {
+      return;
+    }
   }
 }
 
@@ -235,7 +258,7 @@ void PoolCore::take_result(Decoder result) {
 bool PoolCore::could_take_back() const {
   const auto any = [&](auto&& is) { return std::any_of(workers_.begin(), workers_.end(), is); };
   return jobs_.empty() && any([](const auto& worker) { return !worker->retiring && worker->given.empty(); }) &&
-         any([](const auto& worker) { return worker->given.size() >= 2; });
+         any([](const auto& worker) { return worker->given.size() >= 2 && worker->given.back().job->seat < 0; });
 }
 
 bool PoolCore::take_back_waiting() {

@@ -70,9 +70,11 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
     std::size_t task;
   };
   struct Worker {
-    Worker(WorkerEnds its, Process<void> its_process) : ends(std::move(its)), process(std::move(its_process)) {}
+    Worker(WorkerEnds its, Process<void> its_process, int its_seat)
+        : ends(std::move(its)), process(std::move(its_process)), seat(its_seat) {}
     WorkerEnds ends;
     Process<void> process;
+    const int seat;           // its predecessor's, if it replaced one
     std::deque<Given> given;  // not answered yet, in the order of its ring
     std::int64_t given_ever = 0;
     std::uint64_t last_answer = 0;
@@ -84,11 +86,13 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
 
   void check_owner() const;
   void start_worker();
+  [[nodiscard]] int free_seat() const;
   std::size_t depth() const;
   bool take_results();
   void take_result(Decoder result);
   void give_tasks();
   void give(Worker& worker, const std::shared_ptr<Job>& job, std::size_t task);
+  Worker* worker_for(const Job& job, std::size_t depth);
   Worker* free_worker(std::size_t depth);
   [[nodiscard]] bool could_take_back() const;
   bool take_back_waiting();

@@ -48,6 +48,9 @@ class Job {
     int pid = 0;
   };
   Answerer answered_by;
+  /// Which of the pool's workers is to run it, counted from 0; -1: any. For workers that keep something between tasks:
+  /// a worker's replacement has its seat, and where there is none for want of processes, any worker gets the task.
+  int seat = -1;
   /// Called once, by whoever finds it done.
   std::function<void()> when_done;
 

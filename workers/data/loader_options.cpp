@@ -1,0 +1,35 @@
+#include <shoal/workers/data/loader_options.h>
+
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace shoal::loading {
+namespace {
+
+constexpr std::int64_t kMostWorkers = 4096;
+constexpr std::int64_t kMostBatchesAhead = 1 << 20;
+
+void check_at_least(const char* option, std::int64_t value, std::int64_t least) {
+  if (value < least)
+    throw std::invalid_argument(fmt::format("DataLoader: {} is {}; it has to be at least {}", option, value, least));
+}
+
+}  // namespace
+
+void check(const DataLoaderOptions& options) {
+  check_at_least("batch_size", options.batch_size, 1);
+  check_at_least("num_workers", options.num_workers, 0);
+  check_at_least("prefetch_factor", options.prefetch_factor, 1);
+  check_at_least("timeout", options.timeout.count(), 0);
+  check_at_least("max_retries", options.max_retries, 0);
+  if (options.num_workers > kMostWorkers)
+    throw std::invalid_argument(
+        fmt::format("DataLoader: num_workers is {}; at most {}", options.num_workers, kMostWorkers));
+  if (std::int64_t{options.num_workers} * options.prefetch_factor > kMostBatchesAhead)
+    throw std::invalid_argument(
+        fmt::format("DataLoader: num_workers = {} times prefetch_factor = {} is more than {} batches ahead",
+                    options.num_workers, options.prefetch_factor, kMostBatchesAhead));
+}
+
+}  // namespace shoal::loading
