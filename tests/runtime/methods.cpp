@@ -48,13 +48,29 @@ std::string name_of(pid_t pid) {
   return name;
 }
 
+namespace {
+
+/// As in `man proc`: R, S, T and so on; 0 where there is no such process.
+char state_of(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(stat, line);
+  const auto name_end = line.rfind(')');
+  return name_end == std::string::npos ? '\0' : line.at(name_end + 2);
+}
+
+}  // namespace
+
 void wait_until_stopped(pid_t pid) {
+  while (state_of(pid) != 'T') std::this_thread::yield();
+}
+
+void wait_until_in_system_call(pid_t pid, long number) {
   for (;;) {
-    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-    std::string line;
-    std::getline(stat, line);
-    const auto name_end = line.rfind(')');
-    if (name_end != std::string::npos && line.at(name_end + 2) == 'T') return;
+    std::ifstream file("/proc/" + std::to_string(pid) + "/syscall");
+    std::string first;  // "running" outside of any
+    const bool told = bool(file >> first);
+    if (told ? first == std::to_string(number) : state_of(pid) == 'S') return;
     std::this_thread::yield();
   }
 }

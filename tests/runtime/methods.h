@@ -24,6 +24,9 @@ std::string name_of(pid_t pid);
 
 /// Blocks until the process is stopped by a signal.
 void wait_until_stopped(pid_t pid);
+/// Blocks until the process sleeps in the system call of this number, in its first thread. Where the kernel does not
+/// tell (no /proc/PID/syscall), until it sleeps at all.
+void wait_until_in_system_call(pid_t pid, long number);
 
 }  // namespace shoal::test
 

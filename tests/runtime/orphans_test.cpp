@@ -1,13 +1,19 @@
 #include "tests/runtime/methods.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session/liveness.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,7 +22,35 @@
 namespace shoal {
 namespace {
 
-enum class Stubborn { kWaits, kIgnoresSigterm, kIsStopped, kBlocksInQueue, kLeavesGroup, kComputes };
+enum class Stubborn {
+  kWaits,
+  kIgnoresSigterm,
+  kIsStopped,
+  kBlocksInQueue,
+  kLeavesGroup,
+  kComputes,
+  kBlocksInWrite,
+  kBlocksInFutex
+};
+
+/// Writes to a pipe that nobody reads, and does not come back: it is filled first, and its reading end stays open here.
+void block_in_write() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
+  ::fcntl(ends[1], F_SETPIPE_SZ, 4096);
+  const std::vector<char> page(4096);
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  while (::write(ends[1], page.data(), page.size()) > 0) continue;
+  ::fcntl(ends[1], F_SETFL, 0);
+  for (;;) [[maybe_unused]]
+    const auto written = ::write(ends[1], page.data(), page.size());
+}
+
+/// In the kernel, without any of shoal's slices: nothing wakes it.
+void block_in_futex() {
+  std::uint32_t word = 0;
+  for (;;) ::syscall(SYS_futex, &word, FUTEX_WAIT, 0, nullptr, nullptr, 0);
+}
 
 void be_stubborn(Stubborn how, Queue<int> pids) {
   Queue<int> empty(1);
@@ -29,13 +63,16 @@ void be_stubborn(Stubborn how, Queue<int> pids) {
   pids.put(::getpid());
   if (how == Stubborn::kIsStopped) ::raise(SIGSTOP);
   if (how == Stubborn::kBlocksInQueue) empty.get();
+  if (how == Stubborn::kBlocksInWrite) block_in_write();
+  if (how == Stubborn::kBlocksInFutex) block_in_futex();
   if (how == Stubborn::kComputes)
     for (std::atomic<unsigned> spin = 0;; ++spin) continue;
   for (;;) ::pause();
 }
 
 constexpr Stubborn kAll[] = {Stubborn::kWaits,         Stubborn::kIgnoresSigterm, Stubborn::kIsStopped,
-                             Stubborn::kBlocksInQueue, Stubborn::kLeavesGroup,    Stubborn::kComputes};
+                             Stubborn::kBlocksInQueue, Stubborn::kLeavesGroup,    Stubborn::kComputes,
+                             Stubborn::kBlocksInWrite, Stubborn::kBlocksInFutex};
 
 /// Starts children by one method and waits with them for ever.
 void parent_of_all(StartMethod method, Queue<int> pids) {
@@ -45,6 +82,8 @@ void parent_of_all(StartMethod method, Queue<int> pids) {
     children.back().start();
   }
   test::wait_until_stopped(children[2].pid());
+  test::wait_until_in_system_call(children[6].pid(), SYS_write);
+  test::wait_until_in_system_call(children[7].pid(), SYS_futex);
   pids.put(0);
   for (;;) ::pause();
 }
