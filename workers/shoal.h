@@ -42,8 +42,8 @@
 #include <shoal/workers/datasets/concat_dataset.h>
 #include <shoal/workers/datasets/image_folder.h>
 #include <shoal/workers/datasets/iterable_dataset.h>
-#include <shoal/workers/datasets/shard_stream.h>
 #include <shoal/workers/datasets/ram_dataset.h>
+#include <shoal/workers/datasets/shard_stream.h>
 #include <shoal/workers/datasets/subset.h>
 #include <shoal/workers/datasets/transformed_dataset.h>
 #include <shoal/workers/pool.h>
