@@ -48,12 +48,12 @@ HoldRef Heap::make_live(BlockOffset block, std::uint64_t payload, std::size_t by
   std::uint64_t before = header.state.load(std::memory_order_acquire);
   header.size = bytes;
   header.payload = payload;
-  header.type.store(type, std::memory_order_relaxed);   // relaxed: published by R1 below
-  header.overflow.store(0, std::memory_order_relaxed);  // relaxed: published by R1 below
-  header.holds[0].store(Session::current().self().word(), std::memory_order_relaxed);
+  header.type.store(type, std::memory_order_relaxed);                                  // relaxed: published by R1 below
+  header.overflow.store(0, std::memory_order_relaxed);                                 // relaxed: published by R1 below
+  header.holds[0].store(Session::current().self().word(), std::memory_order_relaxed);  // relaxed: by R1 too
   SHOAL_KILL_POINT("heap.make_live.before_state");
-  // R1: whoever sees the block live sees its first hold. Only the owner makes a free block live, under
-  // its mutex, so a store is enough.
+  // Only the owner makes a free block live, under its mutex, so a store is enough.
+  // R1: whoever sees the block live sees its first hold (A1 in is_hold() and heap_bytes_in_use()).
   header.state.store(BlockHeader::with(before, BlockHeader::kLive), std::memory_order_release);
   return HoldRef{block, 0, Session::current().fork_count()};
 }
@@ -226,10 +226,11 @@ void Heap::for_each_block(const std::function<void(BlockOffset, BlockHeader&)>& 
 
 bool Heap::is_hold(const HoldRef& ref, std::uint32_t word) const noexcept {
   if (!extents().is_header(ref.block)) return false;
+  // A1: pairs with R1 in make_live.
   if (BlockHeader::kind(memory_.header(ref.block).state.load(std::memory_order_acquire)) != BlockHeader::kLive)
     return false;
   auto* hold = memory_.hold_word(ref.block, ref.word);
-  return hold && hold->load(std::memory_order_acquire) == word;
+  return hold && hold->load(std::memory_order_acquire) == word;  // A2: pairs with R2 in into_transit
 }
 
 // ---------------------------------------------------------------- Hold
@@ -256,17 +257,16 @@ HoldRef Hold::into_transit() && {
   Session& session = Session::current();
   if (ref_.reserved != session.fork_count()) return Hold(std::move(*this)).share_in_transit();
   HoldRef ref = std::exchange(ref_, {});
-  // Our own word: a store. release: what was written to the block goes before it.
-  session.heap()
-      .memory()
-      .hold_word(ref.block, ref.word)
-      ->store(session.self().transit_word(), std::memory_order_release);
+  auto* word = session.heap().memory().hold_word(ref.block, ref.word);
+  // Our own word: a store. R2: what was written to the block goes before it (A2 in is_hold).
+  word->store(session.self().transit_word(), std::memory_order_release);
   return ref;
 }
 
 Hold Hold::from_transit(const HoldRef& ref) noexcept {
   Session& session = Session::current();
-  session.heap().memory().hold_word(ref.block, ref.word)->store(session.self().word(), std::memory_order_release);
+  auto* word = session.heap().memory().hold_word(ref.block, ref.word);
+  word->store(session.self().word(), std::memory_order_release);  // R2, as in into_transit
   return Hold(HoldRef{ref.block, ref.word, session.fork_count()});
 }
 
@@ -275,14 +275,11 @@ Hold Hold::adopt(const HoldRef& lent, ProcessTag lender) noexcept {
   const std::uint32_t mine = session.self().word();
   if (!session.heap().is_hold(lent, lender.transit_word())) return {};
   std::uint32_t expected = lender.transit_word();
+  auto* word = session.heap().memory().hold_word(lent.block, lent.word);
   // Against reclaim(lender), which may be clearing the word: one of the two gets it. A word of a later block does not
   // have this value: a dead lender does not lend again.
-  // acq: pairs with the release by which the lender's request got here. rel: as in from_transit.
-  if (!session.heap()
-           .memory()
-           .hold_word(lent.block, lent.word)
-           ->compare_exchange_strong(expected, mine, std::memory_order_acq_rel))
-    return {};
+  // A2: pairs with R2 by which it was lent. R2: as in from_transit.
+  if (!word->compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) return {};
   return Hold(HoldRef{lent.block, lent.word, session.fork_count()});
 }
 
@@ -305,7 +302,7 @@ std::size_t heap_bytes_in_use() {
   if (!Session::exists()) return 0;
   std::size_t bytes = 0;
   Session::current().heap().for_each_block([&](BlockOffset, BlockHeader& header) {
-    auto kind = BlockHeader::kind(header.state.load(std::memory_order_acquire));
+    auto kind = BlockHeader::kind(header.state.load(std::memory_order_acquire));  // A1: the size of a live block
     if (kind == BlockHeader::kLive || kind == BlockHeader::kClosing) bytes += header.size;
   });
   return bytes;

@@ -110,7 +110,7 @@ Ring Ring::create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t by
     new (&layout->cells()[i].state) std::atomic<std::uint64_t>(0);
     if (byte_capacity != 0) new (&layout->span({i})) RingSpan{};
   }
-  // Only now is it a ring to those that walk the heap.
+  // Only now is it a ring to those that walk the heap. release: the layout above goes before.
   Session::current().heap().memory().header(hold.block()).type.store(BlockType::kRing, std::memory_order_release);
   return Ring(std::move(hold));
 }
@@ -219,10 +219,11 @@ bool Ring::admits(RingTicket ticket, std::uint64_t charge, CellState& state) {
 void Ring::write(RingTicket ticket, Encoder& message, const HoldRef& spilled, std::uint64_t charge) {
   RingCell& cell = layout().cells()[ticket.index()];
   if (layout().byte_capacity != 0) {
-    // relaxed: published with the cell.
-    std::uint64_t start = layout().span(ticket.before(capacity())).end.load(std::memory_order_relaxed);
-    layout().span(ticket).start.store(start, std::memory_order_relaxed);
-    layout().span(ticket).end.store(start + charge, std::memory_order_relaxed);
+    RingSpan& span = layout().span(ticket);
+    const RingSpan& last = layout().span(ticket.before(capacity()));
+    const std::uint64_t start = last.end.load(std::memory_order_relaxed);  // relaxed: ours since the cell is
+    span.start.store(start, std::memory_order_relaxed);                    // relaxed: published with the cell
+    span.end.store(start + charge, std::memory_order_relaxed);             // relaxed: published with the cell
   }
   cell.size = message.bytes().size();
   cell.handles = std::uint16_t(message.handles().size());

@@ -87,7 +87,10 @@ class Value {
   friend struct Codec<Value>;
   Value(RLock lock, SharedPart<ValueLayout<T>> part) : lock_(std::move(lock)), part_(std::move(part)) {}
 
-  T read() const { return shared_type::copy_out<T>(part_->copies[part_->current.load(std::memory_order_acquire)]); }
+  T read() const {
+    // acquire: pairs with the release in write(), for the copy that it made current.
+    return shared_type::copy_out<T>(part_->copies[part_->current.load(std::memory_order_acquire)]);
+  }
   void write(const T& value) {
     // relaxed: with the lock held it is this thread's alone.
     const std::uint32_t other = part_->current.load(std::memory_order_relaxed) ^ 1;

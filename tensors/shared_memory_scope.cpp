@@ -11,11 +11,12 @@ namespace shoal {
 namespace {
 
 thread_local int depth = 0;
-/// How many scopes of all threads there are. relaxed everywhere: who begins to work for a scope's thread has been told
-/// so by it, which orders more than this.
+/// How many scopes of all threads there are.
 std::atomic<int> depth_of_all{0};
+/// relaxed, everywhere: who begins to work for a scope's thread has been told so by it, which orders more than this.
+constexpr auto kToldBefore = std::memory_order_relaxed;
 
-bool inside() { return depth != 0 || depth_of_all.load(std::memory_order_relaxed) != 0; }
+bool inside() { return depth != 0 || depth_of_all.load(kToldBefore) != 0; }
 
 /// Stands before libtorch's own CPU allocator for the whole process, and passes everything on to it but
 /// what is asked for inside a scope. Installed once, never removed: tensors know their allocator.
@@ -54,14 +55,14 @@ ScopedAllocator& installed() {
 SharedMemoryScope::SharedMemoryScope(SharedMemoryScopeOptions options) : options_(options) {
   installed();
   if (options_.all_threads)
-    depth_of_all.fetch_add(1, std::memory_order_relaxed);
+    depth_of_all.fetch_add(1, kToldBefore);
   else
     ++depth;
 }
 
 SharedMemoryScope::~SharedMemoryScope() {
   if (options_.all_threads)
-    depth_of_all.fetch_sub(1, std::memory_order_relaxed);
+    depth_of_all.fetch_sub(1, kToldBefore);
   else
     --depth;
 }

@@ -63,6 +63,7 @@ class Extents {
   }
   BlockMemory memory() const { return BlockMemory(base_); }
   BlockHeader::Kind kind(std::uint64_t index, std::uint32_t block) const {
+    // acquire: what was written before the block got that kind is seen.
     return BlockHeader::kind(memory().header(header(index, block)).state.load(std::memory_order_acquire));
   }
 

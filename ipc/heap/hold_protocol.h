@@ -104,6 +104,7 @@ class HoldProtocol {
       });
       if (held) return false;
       std::uint64_t closing = BlockHeader::with(before, BlockHeader::kClosing, closer.slot());
+      // acq: what every holder did to the block lies before the closer's work. rel: the holds were read before.
       if (head.state.compare_exchange_strong(before, closing, std::memory_order_acq_rel)) return true;
       // Case 1: a hold was added and its adder's other holds dropped: look again.
       // Case 2: somebody else claimed it: the kind says so above.

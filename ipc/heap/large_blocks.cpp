@@ -18,11 +18,13 @@ bool BlockCache::owns_head(std::uint64_t head, std::uint64_t run) const {
 
 bool BlockCache::take_head(std::uint64_t head, std::uint64_t run) {
   BlockHeader& block = extents_.memory().header(extents_.header(head, 0));
-  std::uint64_t seen = block.state.load(std::memory_order_acquire);
+  std::uint64_t seen = block.state.load(std::memory_order_acquire);  // acquire: owns_head() is not looked at before it
   // Another process may have trimmed the run away, and the extent be somebody else's by now. Looked at after `seen`:
   // were it given away later than this line, the state would change, and the CAS fail.
   if (BlockHeader::kind(seen) != BlockHeader::kFree || !owns_head(head, run)) return false;
   std::uint64_t closing = BlockHeader::with(seen, BlockHeader::kClosing, Session::current().self().slot());
+  // acquire: what the last holder did to the block lies before what is done to it now. release: as all changes of
+  // state.
   return block.state.compare_exchange_strong(seen, closing, std::memory_order_acq_rel);
 }
 

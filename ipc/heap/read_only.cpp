@@ -106,6 +106,7 @@ ReadOnlyPlace find_read_only(const void* address) noexcept {
     return place;
   }
   const BlockHeader& header = heap.memory().header(extents.header(extent, index));
+  // acquire: pairs with R1 in Heap::make_live, so that type, size and payload are those of the live block.
   if (BlockHeader::kind(header.state.load(std::memory_order_acquire)) != BlockHeader::kLive) return place;
   if (header.type != BlockType::kReadOnly || header.size < sizeof(ReadOnlyTrailer) || offset < header.payload ||
       offset - header.payload >= header.size || header.size > layout.bytes - header.payload)

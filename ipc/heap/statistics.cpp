@@ -33,6 +33,7 @@ class Tally {
  private:
   void block(BlockOffset offset, HeapStatistics::Process& owner) {
     const BlockHeader& header = extents_.memory().header(offset);
+    // acquire: pairs with R1 in Heap::make_live, for the size of a live block.
     const auto kind = BlockHeader::kind(header.state.load(std::memory_order_acquire));
     if (kind != BlockHeader::kLive && kind != BlockHeader::kClosing) return;
     const std::uint64_t size = header.size;

@@ -18,12 +18,10 @@ struct Room {
   std::uint32_t owner;
 
   static std::optional<Room> of(const SessionFile& file, std::uint64_t extent, const ExtentRecord& record) {
-    // relaxed here and below: copies, which nobody else writes.
-    const ExtentState state{record.state.load(std::memory_order_relaxed)};
+    const ExtentState state{copied(record.state)};
     if (state.use() == ExtentRecord::kSmall && state.size_class() < SizeClass::kSmallCount)
       return Room{extent, SizeClass::stride(state.size_class()),
-                  std::min(record.used.load(std::memory_order_relaxed), SizeClass::blocks(state.size_class())),
-                  state.owner()};
+                  std::min(copied(record.used), SizeClass::blocks(state.size_class())), state.owner()};
     if (state.use() == ExtentRecord::kHead && state.run() > 0 && state.run() <= file.plan().extent_count - extent)
       return Room{extent, state.run() * kExtentBytes, 1, state.owner()};
     return std::nullopt;
@@ -33,34 +31,28 @@ struct Room {
 /// False where the block is in no use, or its copy makes no sense.
 bool make_seen(const SessionFile& file, const Room& room, std::uint32_t index, const BlockHeader& header,
                SeenBlock& seen) {
-  const auto kind = BlockHeader::kind(header.state.load(std::memory_order_relaxed));
+  const auto kind = BlockHeader::kind(copied(header.state));
   if (kind != BlockHeader::kLive && kind != BlockHeader::kClosing) return false;
   const std::uint64_t start = file.data(room.first) + index * room.stride;
   if (header.payload != start || header.size > room.stride) return false;
-  seen = {{file.header(room.first, index)},
-          kind,
-          header.type.load(std::memory_order_relaxed),
-          header.size,
-          header.payload,
-          room.owner,
-          {}};
+  seen = {{file.header(room.first, index)}, kind, copied(header.type), header.size, header.payload, room.owner, {}};
   return true;
 }
 
 void add_holds(const SessionFile& file, const BlockHeader& header, SeenBlock& seen) {
   auto add = [&](const std::atomic<std::uint32_t>& hold) {
-    if (const std::uint32_t word = hold.load(std::memory_order_relaxed)) seen.holds.push_back(word);
+    if (const std::uint32_t word = copied(hold)) seen.holds.push_back(word);
   };
   for (auto& hold : header.holds) add(hold);
-  std::uint64_t next = header.overflow.load(std::memory_order_relaxed);
+  std::uint64_t next = copied(header.overflow);
   for (int i = 0; i < kMostChunks && next != 0 && file.is_header(next); ++i) {
     BlockHeader chunk_header{};
     HoldChunk chunk{};
-    if (!file.read(next, chunk_header) || chunk_header.type.load(std::memory_order_relaxed) != BlockType::kHoldChunk ||
+    if (!file.read(next, chunk_header) || copied(chunk_header.type) != BlockType::kHoldChunk ||
         !file.read(chunk_header.payload, chunk))
       return;
     for (auto& hold : chunk.holds) add(hold);
-    next = chunk_header.overflow.load(std::memory_order_relaxed);
+    next = copied(chunk_header.overflow);
   }
 }
 
@@ -72,7 +64,7 @@ SeenExtents walk_heap(const SessionFile& file, const std::function<void(const Se
   result.by_owner.resize(ProcessTag::kSlotCount);
   SessionLayout layout{};
   if (!file.read(0, layout)) return result;
-  result.touched = std::min(layout.extents_touched.load(std::memory_order_relaxed), file.plan().extent_count);
+  result.touched = std::min(copied(layout.extents_touched), file.plan().extent_count);
   const auto records = std::make_unique<ExtentRecord[]>(kAtOnce);
   const auto headers = std::make_unique<BlockHeader[]>(kHeadersPerExtent);
   SeenBlock seen;
@@ -81,7 +73,7 @@ SeenExtents walk_heap(const SessionFile& file, const std::function<void(const Se
     if (!file.read(file.plan().extents + first * sizeof(ExtentRecord), records.get(), count * sizeof(ExtentRecord)))
       break;
     for (std::uint64_t i = 0; i < count; ++i) {
-      const ExtentState state{records[i].state.load(std::memory_order_relaxed)};
+      const ExtentState state{copied(records[i].state)};
       if (state.use() == ExtentRecord::kCold) continue;
       ++result.committed;
       if (state.use() == ExtentRecord::kWarm) ++result.idle;
@@ -92,8 +84,7 @@ SeenExtents walk_heap(const SessionFile& file, const std::function<void(const Se
       if (small) result.header_bytes += SizeClass::blocks(state.size_class()) * kHeaderBytes;
       if (!file.read(file.header(first + i, 0), headers.get(), room->blocks * kHeaderBytes)) continue;
       for (std::uint32_t block = 0; block < room->blocks; ++block) {
-        if (!small && BlockHeader::kind(headers[0].state.load(std::memory_order_relaxed)) == BlockHeader::kFree)
-          result.idle += state.run();
+        if (!small && BlockHeader::kind(copied(headers[0].state)) == BlockHeader::kFree) result.idle += state.run();
         if (!make_seen(file, *room, block, headers[block], seen)) continue;
         if (seen.kind == BlockHeader::kLive) add_holds(file, headers[block], seen);
         visit(seen);
@@ -109,7 +100,7 @@ std::optional<SeenBlock> block_at(const SessionFile& file, std::uint64_t offset)
   std::uint64_t extent = (offset - plan.data) / kExtentBytes;
   ExtentRecord record{};
   if (!file.read(plan.extents + extent * sizeof record, record)) return std::nullopt;
-  const ExtentState state{record.state.load(std::memory_order_relaxed)};
+  const ExtentState state{copied(record.state)};
   if (state.use() == ExtentRecord::kTail) {
     if (state.run() > extent) return std::nullopt;
     extent -= state.run();

@@ -54,7 +54,7 @@ class RingLook {
     // The hint may lag by any number of cells, but whoever came by has moved it: a few steps find the place, or one
     // close to it.
     constexpr int kSteps = 32;
-    RingTicket ticket{hint.load(std::memory_order_relaxed)};
+    RingTicket ticket{copied(hint)};
     for (int step = 0; step < kSteps && ticket.index() < layout_.capacity; ++step) {
       CellState state;
       if (!file_.read(cell_at(ticket.index()), state.word)) break;
@@ -74,8 +74,7 @@ class RingLook {
     const RingTicket last{(from.index() + count - 1) % layout_.capacity};
     RingSpan first_span{}, last_span{};
     if (!file_.read(span_at(from), first_span) || !file_.read(span_at(last), last_span)) return std::nullopt;
-    const std::uint64_t bytes =
-        last_span.end.load(std::memory_order_relaxed) - first_span.start.load(std::memory_order_relaxed);
+    const std::uint64_t bytes = copied(last_span.end) - copied(first_span.start);
     // It went on meanwhile, so that the two are not of one moment.
     if (bytes > std::uint64_t(INT64_MAX)) return std::nullopt;
     return bytes;
@@ -135,8 +134,8 @@ std::optional<SeenQueue> look_at_ring(const SessionFile& file, const SeenBlock& 
   queue.got = std::min(queue.got, queue.put);
   queue.depth = std::uint32_t(std::min<std::uint64_t>(queue.put - queue.got, layout.capacity));
   queue.bytes = ring.bytes(head, queue.depth);
-  queue.closed = layout.closed.load(std::memory_order_relaxed) != 0;
-  queue.crashes = layout.crashes.load(std::memory_order_relaxed);
+  queue.closed = copied(layout.closed) != 0;
+  queue.crashes = copied(layout.crashes);
   return queue;
 }
 

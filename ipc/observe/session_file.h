@@ -7,6 +7,7 @@
 #include <shoal/ipc/session/layout.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -72,6 +73,12 @@ class SessionFile {
   Plan plan_{};
   mutable std::uint64_t left_ = kMostBytes;
 };
+
+/// The value of an atomic in a copy that read() made.
+template <class T>
+T copied(const std::atomic<T>& word) {
+  return word.load(std::memory_order_relaxed);  // relaxed: nobody else writes the copy
+}
 
 /// A session that was found, and how.
 struct FoundSession {

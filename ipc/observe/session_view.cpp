@@ -19,7 +19,7 @@
 namespace shoal {
 namespace {
 
-/// One look through a session. All atomics that it loads are copies: relaxed.
+/// One look through a session.
 class Look {
  public:
   Look(const SessionFile& file, Pss pss, SessionView& view) : file_(file), pss_(pss), view_(view) { index_.fill(-1); }
@@ -27,7 +27,7 @@ class Look {
   void take() {
     read_first_page();
     read_processes();
-    view_.heap.deaths = layout_.deaths.load(std::memory_order_relaxed);
+    view_.heap.deaths = copied(layout_.deaths);
     const SeenExtents extents = walk_heap(file_, [&](const SeenBlock& block) { add(block); });
     for (std::uint32_t slot = 0; slot < ProcessTag::kSlotCount; ++slot)
       if (index_[slot] >= 0) view_.processes[std::size_t(index_[slot])].extents = extents.by_owner[slot];
@@ -57,11 +57,11 @@ class Look {
     view_.complete = file_.read(0, layout_);
     view_.root = file_.plan().root_pid;
     SeenHeap& heap = view_.heap;
-    heap.peak_bytes = layout_.extents_peak.load(std::memory_order_relaxed) * kExtentBytes;
+    heap.peak_bytes = copied(layout_.extents_peak) * kExtentBytes;
     heap.address_bytes = file_.plan().extent_count * kExtentBytes;
     heap.resident_bytes = file_.resident();
-    heap.allowed_bytes = layout_.allowed_bytes.load(std::memory_order_relaxed);
-    heap.allowed_by = Budget::name(Budget::Which(layout_.allowed_by.load(std::memory_order_relaxed)));
+    heap.allowed_bytes = copied(layout_.allowed_bytes);
+    heap.allowed_by = Budget::name(Budget::Which(copied(layout_.allowed_by)));
   }
 
   void read_processes() {
@@ -76,17 +76,16 @@ class Look {
   }
 
   void add(std::uint32_t slot, const ProcessRecord& record) {
-    const auto state = std::uint32_t(record.state.load(std::memory_order_relaxed));
+    const auto state = std::uint32_t(copied(record.state));
     if (state != ProcessRecord::kAlive && state != ProcessRecord::kDead) return;
     SeenProcess process{};
     process.slot = slot;
-    process.generation = record.generation.load(std::memory_order_relaxed) & ProcessTag::kGenerationMask;
-    parents_.push_back(ProcessTag::from_word(record.parent.load(std::memory_order_relaxed)));
-    process.pid = record.pid.load(std::memory_order_relaxed);
+    process.generation = copied(record.generation) & ProcessTag::kGenerationMask;
+    parents_.push_back(ProcessTag::from_word(copied(record.parent)));
+    process.pid = copied(record.pid);
     process.rank = record.rank;
     process.name.assign(record.name, ::strnlen(record.name, sizeof record.name));
-    if (process.pid > 0)
-      process.usage = read_usage(process.pid, record.start_time.load(std::memory_order_relaxed), pss_);
+    if (process.pid > 0) process.usage = read_usage(process.pid, copied(record.start_time), pss_);
     process.state = state == ProcessRecord::kDead                       ? SeenProcess::State::kBeingReclaimed
                     : process.usage.found && process.usage.state != 'Z' ? SeenProcess::State::kAlive
                                                                         : SeenProcess::State::kEnded;
@@ -103,20 +102,19 @@ class Look {
     for (int i = 0; i < kTries; ++i) {
       ActivityRecord again{};
       if (!file_.read(at, record) || !file_.read(at, again)) return;
-      const auto changes = record.label_changes.load(std::memory_order_relaxed);
-      if (changes % 2 == 0 && changes == again.label_changes.load(std::memory_order_relaxed)) break;
+      const auto changes = copied(record.label_changes);
+      if (changes % 2 == 0 && changes == copied(again.label_changes)) break;
     }
-    if (record.owner.load(std::memory_order_relaxed) != ProcessTag(process.slot, process.generation).word()) return;
+    if (copied(record.owner) != ProcessTag(process.slot, process.generation).word()) return;
     char label[ActivityRecord::kLabelBytes];
     std::memcpy(label, static_cast<const void*>(record.label), sizeof label);
     process.label.assign(label, ::strnlen(label, sizeof label));
     if (process.state != SeenProcess::State::kAlive) return;  // it waits for nothing any more
     for (const ActivityRecord::Wait& wait : record.waits) {
-      const std::uint64_t word = wait.word.load(std::memory_order_relaxed);
-      if (word == 0 || wait.thread.load(std::memory_order_relaxed) == 0) continue;
-      const std::uint64_t since = std::min(wait.since.load(std::memory_order_relaxed), view_.time);
-      process.waits.push_back(
-          {process.slot, wait.thread.load(std::memory_order_relaxed), SeenWait::What::kOther, 0, since});
+      const std::uint64_t word = copied(wait.word);
+      if (word == 0 || copied(wait.thread) == 0) continue;
+      const std::uint64_t since = std::min(copied(wait.since), view_.time);
+      process.waits.push_back({process.slot, copied(wait.thread), SeenWait::What::kOther, 0, since});
       words_.push_back(word);
     }
   }
@@ -186,8 +184,8 @@ class Look {
     LockWord lock;
     if (!file_.read(block.payload + (recursive ? offsetof(RLockLayout, lock) : offsetof(LockLayout, lock)), lock))
       return;
-    SeenLock seen{block.block.value, recursive, {}, lock.deaths.load(std::memory_order_relaxed), {}};
-    const auto holder = ProcessTag::from_word(lock.word.load(std::memory_order_relaxed));
+    SeenLock seen{block.block.value, recursive, {}, copied(lock.deaths), {}};
+    const auto holder = ProcessTag::from_word(copied(lock.word));
     if (holder) seen.holder = holder.slot();
     view_.locks.push_back(std::move(seen));
   }

@@ -109,23 +109,24 @@ class RingCore {
     }
   }
 
-  /// The contents are written: everyone may see them. seq_cst, not release: the caller looks at the
-  /// waiters' word next, and a waiter looks at this word after it set that one; one of the two must see
-  /// the other. Also R1: pairs with A1, which takes the cell.
+  /// The contents are written: everyone may see them.
   void publish(RingTicket ticket) {
-    cells_(ticket.index()).store(CellState::make(CellState::kFull, 0, ticket.lap()).word, std::memory_order_seq_cst);
+    const CellState full = CellState::make(CellState::kFull, 0, ticket.lap());
+    // seq_cst, not release: the caller looks at the waiters' word next, and a waiter looks at this word after it set
+    // that one; one of the two must see the other. Also R1: pairs with A1, which takes the cell.
+    cells_(ticket.index()).store(full.word, std::memory_order_seq_cst);
   }
-  /// The contents are read: the cell is free for the next lap. seq_cst for the same reason; R2: pairs
-  /// with A1, which claims it.
+  /// The contents are read: the cell is free for the next lap.
   void release(RingTicket ticket) {
-    cells_(ticket.index())
-        .store(CellState::make(CellState::kEmpty, 0, ticket.lap() + 1).word, std::memory_order_seq_cst);
+    const CellState empty = CellState::make(CellState::kEmpty, 0, ticket.lap() + 1);
+    // seq_cst: as in publish. R2: pairs with A1, which claims it.
+    cells_(ticket.index()).store(empty.word, std::memory_order_seq_cst);
   }
   /// Takes over a cell whose owner is dead, in the phase in which it was left.
   bool steal(std::uint32_t index, CellState left, std::uint32_t slot) {
+    const CellState mine = CellState::make(left.phase(), slot, left.lap());
     // acq_rel: what the dead owner wrote, as far as it got, is seen; pairs with its own CAS.
-    return cells_(index).compare_exchange_strong(left.word, CellState::make(left.phase(), slot, left.lap()).word,
-                                                 std::memory_order_acq_rel);
+    return cells_(index).compare_exchange_strong(left.word, mine.word, std::memory_order_acq_rel);
   }
 
   CellState state(std::uint32_t index) const {
@@ -146,6 +147,7 @@ class RingCore {
         // Case 1: ours to claim, unless it is not admitted and still the one in question.
         std::uint64_t expected = state.word;
         if (!admit(ticket, state)) {
+          // acquire: as the first look at the hint.
           if (hint.load(std::memory_order_acquire) == ticket.word) return Outcome::kBlocked;
         } else if (cell.compare_exchange_strong(expected, CellState::make(to, slot, ticket.lap()).word,
                                                 std::memory_order_acq_rel)) {  // A1
@@ -173,6 +175,7 @@ class RingCore {
   }
   void help(Word& hint, RingTicket ticket, RingTicket target) {
     std::uint64_t expected = ticket.word;
+    // rel: who reads the hint sees the states that it passed over. acq: this one goes on from there.
     hint.compare_exchange_strong(expected, target.word, std::memory_order_acq_rel);
   }
 

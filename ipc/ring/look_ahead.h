@@ -19,23 +19,23 @@ template <bool kPut>
 class LookAhead {
  public:
   LookAhead() = default;
-  LookAhead(LookAhead&& other) noexcept : seen_(other.seen_.load(std::memory_order_relaxed)) {}
+  LookAhead(LookAhead&& other) noexcept : seen_(other.seen_.load(kAdvice)) {}
   LookAhead& operator=(LookAhead&& other) noexcept {
-    seen_.store(other.seen_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    seen_.store(other.seen_.load(kAdvice), kAdvice);
     return *this;
   }
 
-  /// This process claimed `ticket`; `other_side` is the other side's position. All orders relaxed: advice.
+  /// This process claimed `ticket`; `other_side` is the other side's position.
   void claimed(RingLayout& layout, RingTicket ticket, const std::atomic<std::uint64_t>& other_side) {
     if (layout.capacity < 4 * kAhead) return;
     if (!is_far(layout, ticket)) {
-      if (skip_.load(std::memory_order_relaxed) > 0) {
-        skip_.store(skip_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+      if (skip_.load(kAdvice) > 0) {
+        skip_.store(skip_.load(kAdvice) - 1, kAdvice);
         return;
       }
-      seen_.store(other_side.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      seen_.store(other_side.load(kAdvice), kAdvice);
       if (!is_far(layout, ticket)) {
-        skip_.store(kAhead, std::memory_order_relaxed);  // close by: not asked at each message
+        skip_.store(kAhead, kAdvice);  // close by: not asked at each message
         return;
       }
     }
@@ -46,9 +46,10 @@ class LookAhead {
 
  private:
   static constexpr std::uint32_t kAhead = 8;
+  static constexpr auto kAdvice = std::memory_order_relaxed;  // relaxed, all of them: nothing here decides anything
 
   bool is_far(RingLayout& layout, RingTicket ticket) const {
-    const RingTicket other{seen_.load(std::memory_order_relaxed)};
+    const RingTicket other{seen_.load(kAdvice)};
     if (kPut) return other.distance_to(ticket, layout.capacity) < std::int64_t(layout.capacity - 2 * kAhead);
     return ticket.distance_to(other, layout.capacity) > std::int64_t(kAhead);
   }

@@ -37,8 +37,9 @@ void set_label(std::string_view text) {
   std::uint32_t changes = record.label_changes.load(std::memory_order_relaxed);  // relaxed: the CAS decides
   // Odd: another thread is at it, and this one's label counts as the earlier one.
   if ((changes & 1) != 0 || !record.label_changes.compare_exchange_strong(changes, changes + 1)) return;
+  // release: after the odd count, and before the even one.
   for (std::size_t i = 0; i < std::size(words); ++i) record.label[i].store(words[i], std::memory_order_release);
-  record.label_changes.store(changes + 2, std::memory_order_release);
+  record.label_changes.store(changes + 2, std::memory_order_release);  // release: after the label
 }
 
 void SleepNote::begin(const void* word) {
@@ -55,7 +56,7 @@ void SleepNote::begin(const void* word) {
     std::uint32_t free = 0;
     if (!wait.thread.compare_exchange_strong(free, thread)) continue;
     wait.since.store(since_, std::memory_order_relaxed);  // relaxed: the word below makes it count
-    wait.word.store(offset, std::memory_order_release);
+    wait.word.store(offset, std::memory_order_release);   // release: after the thread and since when
     place_ = &wait;
     return;
   }
@@ -64,7 +65,7 @@ void SleepNote::begin(const void* word) {
 void SleepNote::end() noexcept {
   if (place_) {
     Wait& wait = *static_cast<Wait*>(place_);
-    wait.word.store(0, std::memory_order_relaxed);
+    wait.word.store(0, std::memory_order_relaxed);    // relaxed: the thread's release comes after
     wait.thread.store(0, std::memory_order_release);  // the word before: a free record says nothing
   }
   if (word_ != 0 && trace::is_on()) [[unlikely]]

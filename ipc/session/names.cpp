@@ -56,6 +56,7 @@ class Names::Locked {
       if (word_.compare_exchange_strong(holder, self, std::memory_order_acquire)) break;
       // Another thread of this process may be the holder: it lives as long as this one.
       if (!session.is_alive(ProcessTag::from_word(holder))) {
+        // acquire: as far as the dead one got.
         if (word_.compare_exchange_strong(holder, self, std::memory_order_acquire)) break;
         continue;
       }
@@ -67,8 +68,8 @@ class Names::Locked {
   }
   ~Locked() {
     if (!locked_) return;
-    word_.store(0, std::memory_order_release);
-    futex_wake(word_, 1);  // whether somebody sleeps is not noted: this is rare enough
+    word_.store(0, std::memory_order_release);  // release: what was changed under it goes before
+    futex_wake(word_, 1);                       // whether somebody sleeps is not noted: this is rare enough
   }
   Locked(const Locked&) = delete;
 

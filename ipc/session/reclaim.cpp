@@ -28,7 +28,7 @@ struct HoldEqual {
 using HoldSet = std::unordered_set<HoldRef, HoldHash, HoldEqual>;
 
 bool is_ring(const BlockHeader& header) {
-  auto kind = BlockHeader::kind(header.state.load(std::memory_order_acquire));
+  auto kind = BlockHeader::kind(header.state.load(std::memory_order_acquire));  // acquire: the type is of this life
   return header.type == BlockType::kRing && (kind == BlockHeader::kLive || kind == BlockHeader::kClosing);
 }
 
@@ -79,6 +79,7 @@ int give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTag
   bool recovered = false, told = false;
   int given_up = 0;
   memory.for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
+    // acquire: what the dead one did to the block lies before what its end does.
     std::uint32_t word = hold.load(std::memory_order_acquire);
     if (ProcessTag::from_word(word) != dead) return true;
     bool in_transit = word == dead.transit_word();
@@ -146,7 +147,7 @@ bool Session::reclaim(ProcessTag dead) {
   SHOAL_KILL_POINT("reclaim.rings_done");
   // 2. Its holds; then blocks that nobody holds any more, and those that it was closing.
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
-    std::uint64_t state = header.state.load(std::memory_order_acquire);
+    std::uint64_t state = header.state.load(std::memory_order_acquire);  // acquire: its holds are of this life
     if (BlockHeader::kind(state) == BlockHeader::kLive) {
       holds += give_up_holds(heap(), block, header, dead, crashed, committed);
       if (heap().memory().try_close(block, self())) {
@@ -175,7 +176,7 @@ bool Session::reclaim_dead_holders(BlockOffset block) {
   bool others = false;
   std::vector<ProcessTag> dead;
   heap().memory().for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
-    std::uint32_t word = hold.load(std::memory_order_acquire);
+    std::uint32_t word = hold.load(std::memory_order_acquire);  // acquire: is_alive() asks after this
     ProcessTag tag = ProcessTag::from_word(word);
     if (word == 0 || word == me) return true;
     if (word != tag.word() || is_alive(tag))
@@ -201,9 +202,11 @@ void Session::adopt_inherited_holds() {
   if (!parent) return;
   std::vector<HoldRef> inherited;
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
+    // acquire: type and holds are of this life.
     if (BlockHeader::kind(header.state.load(std::memory_order_acquire)) != BlockHeader::kLive) return;
     if (header.type == BlockType::kTrace) return;  // the parent's events: no copy of a handle refers to them
     heap().memory().for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
+      // acquire: as in give_up_holds.
       if (hold.load(std::memory_order_acquire) == parent.word()) inherited.push_back(HoldRef{block, index});
       return true;
     });

@@ -33,14 +33,14 @@ template <template <class> class Atomic, class Futex>
 class BasicEventWord {
  public:
   /// Announces a sleeper. The caller looks again at its condition and then calls sleep().
-  std::uint32_t prepare() noexcept { return word_.fetch_or(1, std::memory_order_seq_cst) | 1; }
+  std::uint32_t prepare() noexcept { return word_.fetch_or(1, std::memory_order_seq_cst) | 1; }  // before the look
 
   /// Sleeps until notified or for `at_most`, unless notified since prepare().
   void sleep(std::uint32_t prepared, std::chrono::nanoseconds at_most) noexcept {
     Futex::wait(word_, prepared, at_most);
   }
   /// For a waiter that slept and leaves: others may sleep still.
-  void leave() noexcept { word_.fetch_or(1, std::memory_order_seq_cst); }
+  void leave() noexcept { word_.fetch_or(1, std::memory_order_seq_cst); }  // seq_cst: a prepare() for the others
 
   /// After the condition changed (by a seq_cst write). One waiter is woken; it passes the wake-up on if
   /// there is more for others.
@@ -49,10 +49,11 @@ class BasicEventWord {
 
  private:
   void notify(int count) noexcept {
-    std::uint32_t word = word_.load(std::memory_order_seq_cst);
+    std::uint32_t word = word_.load(std::memory_order_seq_cst);  // seq_cst: after the change
     if ((word & 1) == 0) return;
     // A failed CAS: another notifier or waiter was here; whoever cleared the bit wakes.
     while ((word & 1) != 0)
+      // seq_cst: before a next sleeper's prepare() or after it, and never both.
       if (word_.compare_exchange_weak(word, (word + 2) & ~1u, std::memory_order_seq_cst)) {
         Futex::wake(word_, count);
         return;

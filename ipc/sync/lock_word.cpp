@@ -77,6 +77,7 @@ class LockWait {
     }
     if (hungry_as_ == 0 && slept_ && Clock::now() - slept_since_ >= kHungerAfter) {
       std::uint32_t nobody = 0, number = hunger_number();
+      // seq_cst: of this and the next look at the word, and unlock's two, one sees the other (see unlock_slowly).
       if (lock_.hungry.compare_exchange_strong(nobody, number, std::memory_order_seq_cst)) {
         hungry_as_ = number;
         SHOAL_KILL_POINT("lock.hungry");
@@ -116,6 +117,7 @@ class LockWait {
     if (hungry_as_ == 0) return;
     no_longer_hungry();
     std::uint32_t reserved = LockWord::kWaiters;
+    // relaxed: it was free, and what was done under it is published already.
     if (lock_.word.compare_exchange_strong(reserved, 0, std::memory_order_relaxed)) futex_wake(lock_.word, 1);
   }
 
@@ -140,6 +142,7 @@ void LockWord::unlock_slowly() {
   // load sees the other's store, so nobody sleeps on `hungry` while the lock is free and its last holder knows nothing.
   word.exchange(reserve ? kWaiters : 0, std::memory_order_seq_cst);
   SHOAL_KILL_POINT("lock.unlock.freed");
+  // seq_cst: after the exchange above.
   if (std::uint32_t number = hungry.load(std::memory_order_seq_cst); number != 0) {
     hungry.compare_exchange_strong(number, 0, std::memory_order_release);  // R2: pairs with A2
     futex_wake(hungry, 1);

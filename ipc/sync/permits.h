@@ -63,9 +63,6 @@ struct LedgerCell {
 /// A helper that is stopped between reading a cell and its CAS for exactly a multiple of 2,097,152 changes of that cell
 /// would write it once too often; no such coincidence is guarded against.
 ///
-/// All orders are seq_cst or follow from it: a change of the state is what waiters look at (EventWord), and a permit
-/// taken makes visible what was done before it was given back.
-///
 /// `Atomic` is std::atomic, or a model checker's. `cells` has ProcessTag::kSlotCount of them. Called by anyone, any
 /// time.
 template <template <class> class Atomic>
@@ -73,11 +70,15 @@ class PermitCore {
  public:
   enum class Released { kDone, kTooMany };
 
+  /// seq_cst, all of them: a change of the state is what waiters look at (EventWord), the ledger is read between two
+  /// looks at the state (I3), and a permit taken makes visible what was done before it was given back.
+  static constexpr auto kOrder = std::memory_order_seq_cst;
+
   /// `used`: no cell at or past this index was ever used.
   PermitCore(Atomic<std::uint64_t>& state, Atomic<std::uint32_t>& used, Atomic<std::uint64_t>* cells)
       : state_(state), used_(used), cells_(cells) {}
 
-  std::uint32_t left() const { return PermitState{state_.load(std::memory_order_seq_cst)}.left(); }
+  std::uint32_t left() const { return PermitState{state_.load(kOrder)}.left(); }
 
   /// Takes a permit for `self`; false where none is left.
   bool acquire(ProcessTag self) {
@@ -131,17 +132,17 @@ class PermitCore {
   template <class Visit>
   void for_each_holder(Visit&& visit) {
     settled();
-    for (std::uint32_t slot = 0, end = used_.load(std::memory_order_seq_cst); slot < end; ++slot)
+    for (std::uint32_t slot = 0, end = used_.load(kOrder); slot < end; ++slot)
       if (LedgerCell cell = load(slot); cell.count() != 0) visit(ProcessTag(slot, cell.generation()), cell.count());
   }
 
  private:
-  LedgerCell load(std::uint32_t slot) const { return {cells_[slot].load(std::memory_order_seq_cst)}; }
+  LedgerCell load(std::uint32_t slot) const { return {cells_[slot].load(kOrder)}; }
 
   /// The state with nothing pending, as it was at some moment.
   PermitState settled() {
     for (;;) {
-      PermitState state{state_.load(std::memory_order_seq_cst)};
+      PermitState state{state_.load(kOrder)};
       if (!state.pending()) return state;
       finish(state);
     }
@@ -149,7 +150,7 @@ class PermitCore {
 
   bool change(PermitState from, std::uint32_t left, std::uint32_t slot, PermitState::Kind kind, LedgerCell cell) {
     PermitState to = PermitState::make(left, slot, kind, cell.version(), from.turn() + 1);
-    if (!state_.compare_exchange_strong(from.word, to.word, std::memory_order_seq_cst)) return false;
+    if (!state_.compare_exchange_strong(from.word, to.word, kOrder)) return false;
     SHOAL_KILL_POINT("permits.decided");
     if (to.pending()) finish(to);
     return true;
@@ -158,17 +159,17 @@ class PermitCore {
   /// Writes the pending change into its cell, unless that was done, and says that it is done.
   void finish(PermitState state) {
     auto& place = cells_[state.slot()];
-    LedgerCell cell{place.load(std::memory_order_seq_cst)};
+    LedgerCell cell{place.load(kOrder)};
     if (cell.version() == state.version()) {
       std::uint32_t count = state.kind() == PermitState::kAcquire  ? cell.count() + 1
                             : state.kind() == PermitState::kReturn ? cell.count() - 1
                                                                    : 0;
       LedgerCell changed = LedgerCell::make(count, cell.generation(), cell.version() + 1);
       // Where this fails, somebody else wrote it.
-      place.compare_exchange_strong(cell.word, changed.word, std::memory_order_seq_cst);
+      place.compare_exchange_strong(cell.word, changed.word, kOrder);
       SHOAL_KILL_POINT("permits.written");
     }
-    state_.compare_exchange_strong(state.word, state.done().word, std::memory_order_seq_cst);
+    state_.compare_exchange_strong(state.word, state.done().word, kOrder);
     SHOAL_KILL_POINT("permits.done");
   }
 
@@ -176,15 +177,15 @@ class PermitCore {
   /// was finished when that one was reclaimed, before the slot was free.
   void adopt(ProcessTag self, LedgerCell cell) {
     // Before the first permit: whoever looks for permits after that looks here too.
-    for (std::uint32_t used = used_.load(std::memory_order_seq_cst); used <= self.slot();)
-      if (used_.compare_exchange_weak(used, self.slot() + 1, std::memory_order_seq_cst)) break;
+    for (std::uint32_t used = used_.load(kOrder); used <= self.slot();)
+      if (used_.compare_exchange_weak(used, self.slot() + 1, kOrder)) break;
     LedgerCell mine = LedgerCell::make(0, self.generation(), cell.version());
-    cells_[self.slot()].compare_exchange_strong(cell.word, mine.word, std::memory_order_seq_cst);
+    cells_[self.slot()].compare_exchange_strong(cell.word, mine.word, kOrder);
   }
 
   std::uint32_t richest() const {
     std::uint32_t best = 0, most = 0;
-    for (std::uint32_t slot = 0, end = used_.load(std::memory_order_seq_cst); slot < end; ++slot)
+    for (std::uint32_t slot = 0, end = used_.load(kOrder); slot < end; ++slot)
       if (std::uint32_t count = load(slot).count(); count > most) {
         best = slot;
         most = count;

@@ -21,7 +21,7 @@ class Writer {
  public:
   void write(TraceRecord& record, std::string_view name) {
     std::atomic<std::uint64_t>& word = Session::current().layout().tracing;
-    const TraceSwitch seen{word.load(std::memory_order_acquire)};
+    const TraceSwitch seen{word.load(std::memory_order_acquire)};     // acquire: the tracer is there before it traces
     if (!seen || seen.tracer() == Session::current().self()) return;  // who traces is no part of the picture
     if (seen.is_over(record.end)) {
       end_of(seen);
@@ -48,7 +48,7 @@ class Writer {
   void let_go() {
     if (!has_buffer_.load(std::memory_order_relaxed)) return;  // relaxed: who sees it late lets go the next time
     std::atomic<std::uint64_t>& word = Session::current().layout().tracing;
-    TraceSwitch seen{word.load(std::memory_order_acquire)};
+    TraceSwitch seen{word.load(std::memory_order_acquire)};  // acquire: as in write
     if (seen && seen.is_over(activity::now())) {
       end_of(seen);
       seen = {};
@@ -118,6 +118,7 @@ Writer* make_writer() { return new Writer; }
 std::atomic<Writer*> the_writer{nullptr};
 
 Writer& writer() {
+  // acquire: pairs with the store below, for what the constructor wrote.
   if (Writer* there = the_writer.load(std::memory_order_acquire)) return *there;
   static std::once_flag once;
   std::call_once(once, [] {
@@ -150,7 +151,7 @@ void write(TraceKind kind, std::uint64_t start, std::uint64_t end, std::string_v
 }
 
 void let_go() noexcept {
-  Writer* there = the_writer.load(std::memory_order_acquire);
+  Writer* there = the_writer.load(std::memory_order_acquire);  // acquire: as in writer()
   if (!there || inside) return;
   const Inside guard;
   try {

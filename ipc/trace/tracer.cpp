@@ -33,7 +33,7 @@ SessionFile own_file() {
 Tracer::Tracer() : file_(own_file()) {
   Session& session = Session::current();
   const std::uint64_t now = activity::now();
-  TraceSwitch seen{the_word().load(std::memory_order_seq_cst)};
+  TraceSwitch seen{the_word().load(std::memory_order_seq_cst)};  // seq_cst: the word's changes have one order
   for (;;) {
     if (seen && !seen.is_over(now) && session.is_alive(seen.tracer())) {
       const ProcessRecord& other = session.record(seen.tracer().slot());
@@ -57,6 +57,7 @@ Tracer::~Tracer() {
 bool Tracer::renew() {
   const TraceSwitch next = TraceSwitch::make(Session::current().self(), activity::now() + kLasts);
   std::uint64_t expected = word_;
+  // seq_cst: as all changes of the word.
   if (!the_word().compare_exchange_strong(expected, next.word, std::memory_order_seq_cst)) return false;
   word_ = next.word;
   return true;
@@ -64,6 +65,7 @@ bool Tracer::renew() {
 
 void Tracer::turn_off() noexcept {
   std::uint64_t expected = word_;
+  // seq_cst: as all changes of the word.
   if (expected != 0) the_word().compare_exchange_strong(expected, 0, std::memory_order_seq_cst);
   word_ = 0;
 }
@@ -81,6 +83,7 @@ void Tracer::look_for_sources() {
       // Never used. A free one's last process may have ended a moment ago; its record is there until the next comes.
       if (records[i].generation.load(std::memory_order_relaxed) == 0) continue;
       const ActivityRecord& activity = Session::current().activity(first + i);
+      // acquire: a buffer that is named here is made.
       if (const std::uint64_t block = activity.trace.load(std::memory_order_acquire)) add_source({block});
     }
   }
@@ -92,9 +95,11 @@ void Tracer::add_source(BlockOffset block) {
   Session& session = Session::current();
   const BlockMemory memory = session.heap().memory();
   const BlockHeader& header = memory.header(block);
-  if (BlockHeader::kind(header.state.load(std::memory_order_acquire)) != BlockHeader::kLive ||
-      header.type.load(std::memory_order_acquire) != BlockType::kTrace || header.size != sizeof(TraceBuffer))
-    return;
+  // acquire: pairs with R1 in Heap::make_live, for the size.
+  const bool live = BlockHeader::kind(header.state.load(std::memory_order_acquire)) == BlockHeader::kLive;
+  // acquire: it became a trace buffer when it was made (release, in span.cpp).
+  const bool is_trace = header.type.load(std::memory_order_acquire) == BlockType::kTrace;
+  if (!live || !is_trace || header.size != sizeof(TraceBuffer)) return;
   HoldRef mine{};
   memory.for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
     if (hold.load(std::memory_order_seq_cst) != session.self().word()) return true;  // seq_cst: see Writer::make
@@ -155,7 +160,7 @@ void Tracer::finish(const Visit& visit) {
   turn_off();
   // Those too whose process has died, and its slot been taken by another one, between two looks.
   Session::current().heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
-    if (header.type.load(std::memory_order_acquire) == BlockType::kTrace) add_source(block);
+    if (header.type.load(std::memory_order_acquire) == BlockType::kTrace) add_source(block);  // looks again
   });
   for (auto& [block, source] : sources_) drain(source, visit);
   drop_all();

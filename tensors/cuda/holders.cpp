@@ -15,9 +15,10 @@ bool is_only_hold(const Hold& hold) {
   const std::uint64_t before = header.state.load(std::memory_order_acquire);
   int holds = 0;
   memory.for_each_hold(hold.block(), [&](std::uint32_t, std::atomic<std::uint32_t>& word) {
-    holds += word.load(std::memory_order_acquire) != 0;
+    holds += word.load(std::memory_order_acquire) != 0;  // acquire: who let go has done so
     return holds < 2;
   });
+  // acquire: not before the holds were counted and all of them seen.
   return holds == 1 && header.state.load(std::memory_order_acquire) == before;
 }
 

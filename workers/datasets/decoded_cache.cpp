@@ -37,10 +37,10 @@ void DecodedCache::keep(std::int64_t index, const at::Tensor& picture) const {
   }
   Session& session = Session::current();
   const std::uint32_t mine = session.self().word();
-  // relaxed: the word alone decides who fills; what a dead one wrote is overwritten, not read.
-  std::uint32_t before = state(index).load(std::memory_order_relaxed);
+  std::uint32_t before = state(index).load(std::memory_order_relaxed);  // relaxed: the CAS below decides
   if (before == kFilled || (before != kEmpty && session.is_alive(ProcessTag::from_word(before)))) return;
-  if (!state(index).compare_exchange_strong(before, mine, std::memory_order_relaxed)) return;
+  // acquire: nothing is written to the place before it is claimed. What a dead one wrote is overwritten, not read.
+  if (!state(index).compare_exchange_strong(before, mine, std::memory_order_acquire)) return;
   SHOAL_KILL_POINT("decoded_cache.keep.claimed");
   std::memcpy(place.mutable_data_ptr(), picture.const_data_ptr(), std::size_t(picture.numel()));
   state(index).store(kFilled, std::memory_order_release);  // R1

@@ -335,6 +335,7 @@ void PoolCore::bury(Worker& worker) {
   }
   if (failure && on_death) on_death(*failure);
   const bool was_ready = worker.ends.progress->ready.load() != 0;
+  // acquire: the process is gone, and this is the last that it wrote.
   const std::uint64_t running = worker.ends.progress->running.load(std::memory_order_acquire);
   for (const Given& given : worker.given) {
     if (failure && given.number == running) {

@@ -90,7 +90,8 @@ void Rounds::check_peers(const char* what) {
   int dead = -1, left = -1;
   for (int other = 0; other < world_size(); ++other) {
     RankLayout& peer = layout_.rank(other);
-    ProcessTag tag = ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));
+    ProcessTag tag =
+        ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));              // acquire: its state is not older
     if (other == rank_ || !tag || has_arrived(peer)) continue;                        // not joined yet is not dead
     bool has_left = peer.state.load(std::memory_order_seq_cst) == RankLayout::kLeft;  // A2
     bool gone = !has_left && !session.is_alive(tag);
@@ -104,17 +105,19 @@ void Rounds::check_peers(const char* what) {
   }
   if (dead >= 0) {
     RankLayout& peer = layout_.rank(dead);
-    ProcessTag tag = ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));
+    ProcessTag tag =
+        ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));  // acquire: its state is not older
     if (!session.is_alive(tag)) session.reclaim(tag);
     fail(std::make_exception_ptr(
              PeerDied(fmt::format("{}: rank {} (process {}) died", what, dead,
                                   peer.pid.load(std::memory_order_relaxed)))),  // relaxed: for people
          dead);
   }
-  if (left >= 0)
-    fail(std::make_exception_ptr(PeerDied(fmt::format("{}: rank {} (process {}) left the group", what, left,
-                                                      layout_.rank(left).pid.load(std::memory_order_relaxed)))),
+  if (left >= 0) {
+    const auto pid = layout_.rank(left).pid.load(std::memory_order_relaxed);  // relaxed: for people
+    fail(std::make_exception_ptr(PeerDied(fmt::format("{}: rank {} (process {}) left the group", what, left, pid))),
          RankLayout::kNoCulprit);
+  }
 }
 
 void Rounds::fail(std::exception_ptr error, int culprit) {

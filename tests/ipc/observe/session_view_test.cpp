@@ -86,8 +86,9 @@ TEST_CASE("session view: processes with name, rank, label and what the kernel sa
   CHECK(self.usage.resident_bytes > 0);
   CHECK(self.usage.private_bytes > 0);
   CHECK(self.usage.private_bytes <= self.usage.resident_bytes);
-  const SeenProcess& other = process_of(
-      look_until(file, [&](const SessionView& seen) { return process_of(seen, child.pid()).rank == 7; }), child.pid());
+  const SessionView later =
+      look_until(file, [&](const SessionView& seen) { return process_of(seen, child.pid()).rank == 7; });
+  const SeenProcess& other = process_of(later, child.pid());
   CHECK(other.name == "child 7");
   CHECK(other.label.empty());
   CHECK(view.process(self.slot) == &self);
