@@ -26,7 +26,8 @@ class SentEvents {
   static constexpr std::size_t kMostEvents = 64;
 
   /// Records an event on the calling thread's current stream of the device and lets it travel with the message; the
-  /// handle's index. Nothing where the stream was synchronized instead.
+  /// handle's index. Nothing where the stream was synchronized instead. std::invalid_argument where the stream is being
+  /// captured into a graph.
   std::optional<std::uint32_t> record(Encoder& message, c10::Device device);
   /// One of this process's own that came back to it, or null.
   void* find(std::uint64_t number) const;
@@ -55,7 +56,7 @@ class SentEvents {
 class ReceivedEvents {
  public:
   /// Makes the calling thread's current stream of the device wait for the event in this block. DecodeError where it is
-  /// none.
+  /// none, std::invalid_argument where the stream is being captured into a graph.
   void wait(const Hold& block, c10::Device device, const SentEvents& own);
   /// Closes all.
   void collect();

@@ -25,6 +25,9 @@ std::atomic<c10::StreamId> next_stream{1};
 
 c10::Device device_of(c10::DeviceIndex index) { return {kType, index}; }
 
+/// The one stream of the calling thread that is said to be captured.
+thread_local std::optional<Streams::Key> captured;
+
 /// Streams 0 are the default ones.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kType; }
@@ -67,6 +70,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream& stream) const override {
     Streams::current().synchronize(Streams::key(stream));
   }
+  // No `override`: libtorches before 2.13 do not ask.
+  virtual bool isStreamCapturing(const c10::Stream& stream) const { return captured == Streams::key(stream); }
 };
 
 struct Hooks final : at::PrivateUse1HooksInterface {
@@ -179,6 +184,9 @@ void enqueue(int device, std::function<void()> work) {
   const c10::Device on(kType, c10::DeviceIndex(device));
   Streams::current().enqueue(Streams::key(c10::impl::VirtualGuardImpl(kType).getStream(on)), std::move(work));
 }
+
+Capture::Capture(c10::Stream stream) { captured = Streams::key(stream); }
+Capture::~Capture() { captured.reset(); }
 
 void settle(c10::Stream stream) { Streams::current().settle(Streams::key(stream)); }
 

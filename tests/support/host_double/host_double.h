@@ -47,6 +47,14 @@ void enqueue(int device, std::function<void()> work);
 /// Waits until the stream has nothing to do, or is waiting for something itself.
 void settle(c10::Stream stream);
 
+/// Says that a stream is being captured into a graph, as long as it is there. Nothing is captured.
+class Capture {
+ public:
+  explicit Capture(c10::Stream stream);
+  Capture(const Capture&) = delete;
+  ~Capture();
+};
+
 /// Stops the calling thread's current stream of a device until it is opened.
 class Gate {
  public:

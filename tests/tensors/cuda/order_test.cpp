@@ -216,3 +216,25 @@ DEVICE_TEST_CASE("memory that a receiver's stream still reads is not given back,
   }
   CHECK(nothing_left<On>());
 }
+
+TEST_CASE("device ipc: on a stream that is captured into a graph, sending and receiving are refused by name") {
+  using On = OnHostDouble;
+  {
+    const at::Tensor tensor = at::ones({10}, at::kFloat).to(on<On>().device());
+    Queue<at::Tensor> queue(4);
+    queue.put(tensor);
+    const c10::Stream stream = new_stream<On>();
+    {
+      const OnStream here(stream);
+      const host_double::Capture capture(stream);
+      CHECK_THROWS_WITH(queue.put(tensor), ContainsSubstring("cannot be sent while this thread's stream is captured") &&
+                                               ContainsSubstring("privateuseone:0"));
+      CHECK_THROWS_WITH(queue.get(), ContainsSubstring("cannot be received while this thread's stream is captured"));
+      const OnStream other(new_stream<On>());
+      queue.put(tensor);
+    }
+    CHECK(queue.get().cpu().equal(at::ones({10}, at::kFloat)));
+    CHECK(queue.qsize() == 0);
+  }
+  CHECK(nothing_left<On>());
+}
