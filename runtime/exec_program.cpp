@@ -104,7 +104,7 @@ StartedProcess exec_program(const ProgramStart& start, const std::string& what, 
   started.process = open_pidfd_of_new_child(started.pid);
   if (failure != 0) {
     reap(started.process);
-    throw SystemError(fmt::format("executing {}", what), failure, remedy);
+    throw ExecRefused(fmt::format("executing {}", what), failure, remedy);
   }
   return started;
 }

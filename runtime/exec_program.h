@@ -1,6 +1,7 @@
 // Starts a program: this one once more, or another.
 #pragma once
 
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/runtime/cpu/cpu_set.h>
 #include <sys/types.h>
@@ -18,6 +19,12 @@ struct StartedProcess {
   Fd reply;
 };
 
+/// The file is there, but the kernel does not execute it.
+class ExecRefused : public SystemError {
+ public:
+  using SystemError::SystemError;
+};
+
 /// What a new program is given. It inherits nothing else.
 struct ProgramStart {
   std::string path = {};                      // of the file to execute
@@ -32,7 +39,8 @@ struct ProgramStart {
 
 /// Executes it in a child of this process: no signal mask, no handlers; what this process ignores stays ignored, but
 /// for SIGTERM, SIGCHLD and SIGPIPE. It dies with this process from its first instruction on. Threads: any. Throws
-/// SystemError; `what` says in messages what was to be executed.
+/// SystemError, and ExecRefused where the process was made but not the program; `what` says in messages what was to be
+/// executed.
 StartedProcess exec_program(const ProgramStart& start, const std::string& what, const std::string& remedy);
 
 /// This process's environment with NAME=value pairs in place of what it has under these names.

@@ -225,7 +225,7 @@ void Launch::start_round(const Round& round) {
   } catch (const Error& error) {
     say(error.what());
     rendezvous_->leave(error.what());
-    ends_with_ = RunResult{ExitCode::kFailed, 0};
+    ends_with_ = RunResult{dynamic_cast<const ExecRefused*>(&error) ? ExitCode::kNoExec : ExitCode::kFailed, 0};
     stop_ranks(SIGTERM);
   }
 }

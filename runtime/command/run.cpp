@@ -1,4 +1,5 @@
 // shoal run: starts a program as several ranks.
+#include <errno.h>
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
@@ -11,6 +12,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -33,21 +35,29 @@ std::string spellings(const std::string& name) {
   return name + "," + other;
 }
 
+/// As errno says it; 0 where it may be executed.
+int why_not_executable(const std::string& path) {
+  if (::access(path.c_str(), X_OK) != 0) return errno;
+  return std::filesystem::is_directory(path) ? EISDIR : 0;
+}
+
 /// The file that a shell would execute for this name.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
-    if (::access(name.c_str(), X_OK) != 0)
-      throw std::invalid_argument(fmt::format("{} is no program that can be executed: {}", name, ::strerror(errno)));
+    if (const int error = why_not_executable(name))
+      throw ProgramError(fmt::format("{} is no program that can be executed: {}", name, ::strerror(error)),
+                         error == ENOENT || error == ENOTDIR ? ExitCode::kNoProgram : ExitCode::kNoExec);
     return name;
   }
   const char* path = std::getenv("PATH");
   std::istringstream folders(path ? path : "/usr/local/bin:/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string file = (folder.empty() ? "." : folder) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
+    if (why_not_executable(file) == 0) return file;
   }
-  throw std::invalid_argument(
-      fmt::format("{} is no program in PATH{}", name, ::access(name.c_str(), X_OK) == 0 ? ": write ./" + name : ""));
+  throw ProgramError(
+      fmt::format("{} is no program in PATH{}", name, why_not_executable(name) == 0 ? ": write ./" + name : ""),
+      ExitCode::kNoProgram);
 }
 
 void check(RunOptions& options, const Texts& texts) {
@@ -148,8 +158,15 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
   run->add_flag(spellings("--no-python"), texts->no_python, "accepted, since torchrun needs it for programs")
       ->group("");
   run->footer(
-      "Ends with 0 when all ranks have; 1 when a rank failed for good; 2 for wrong options; 3 without a rendezvous;\n"
-      "by the signal that ended it. docs/run.md has the variables that ranks get, and the differences from torchrun.");
+      "Exit codes:\n"
+      "  0    all ranks ended well\n"
+      "  1    a rank failed for good, or too few hosts are there\n"
+      "  2    wrong usage: an unknown option, a bad value, no program named\n"
+      "  3    the rendezvous cannot be reached, or is gone\n"
+      "  126  the program is there and cannot be executed\n"
+      "  127  there is no such program\n"
+      "A signal that ends the launcher ends it as if nobody had been in between.\n\n"
+      "docs/run.md has the variables that ranks get, and the differences from torchrun.");
 
   run->callback([run, options, texts, &program, &action] {
     if (const auto unknown = run->remaining(); !unknown.empty())

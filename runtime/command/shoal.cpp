@@ -33,6 +33,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "shoal: %s\n", error.what());
     return ExitCode::kUsage;
+  } catch (const ProgramError& error) {
+    std::fprintf(stderr, "shoal: %s\n", error.what());
+    return error.code();
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "shoal: %s\n", error.what());
     return ExitCode::kUsage;

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,18 @@ struct ExitCode {
   static constexpr int kFailed = 1;        // the world's fault: shoal::Error
   static constexpr int kUsage = 2;         // the caller's: an unknown option, a bad value
   static constexpr int kNoRendezvous = 3;  // launchers cannot reach each other, or not any more
+  static constexpr int kNoExec = 126;      // the program to start is there, but cannot be executed; as shells say it
+  static constexpr int kNoProgram = 127;   // there is no such program; as shells say it
+};
+
+/// The program that was to be started cannot be; `code` is one of those above.
+class ProgramError : public std::invalid_argument {
+ public:
+  ProgramError(const std::string& what, int code) : std::invalid_argument(what), code_(code) {}
+  int code() const noexcept { return code_; }
+
+ private:
+  int code_;
 };
 
 /// Each adds one subcommand to `shoal`. A new one: a file of its own, its line here, and its line in shoal.cpp.

@@ -184,11 +184,14 @@ int top(const TopOptions& options) {
 void add_top(CLI::App& shoal, Action& action) {
   CLI::App* top_command = shoal.add_subcommand("top", "shows a session: processes, queues, who waits, memory");
   auto options = std::make_shared<TopOptions>();
-  top_command->add_option("session", options->session,
-                          "the pid of any of its processes, or the name under which it listens; may be left out where "
-                          "you have one");
-  top_command->add_option("-i,--interval", options->interval, "seconds between two looks")
-      ->check(CLI::Range(0.05, 86400.0))
+  top_command
+      ->add_option("session", options->session,
+                   "the pid of any of its processes, or the name under which it listens; may be left out where "
+                   "you have one")
+      ->type_name("");
+  top_command->add_option("-i,--interval", options->interval, "between two looks, from 0.05 to a day")
+      ->check(CLI::Range(0.05, 86400.0).description(""))
+      ->type_name("SECONDS")
       ->capture_default_str();
   top_command->add_flag("--once", options->once, "one look, with rates over a quarter of a second");
   top_command->add_flag("--json", options->json, "an object a line; its schema is in docs/observing.md");
@@ -196,7 +199,11 @@ void add_top(CLI::App& shoal, Action& action) {
   top_command->add_flag("-a,--all", options->all, "shoal's own queues too");
   top_command->footer(
       "It reads and changes nothing. On a terminal: q quits, a shows shoal's own queues.\n"
-      "Waits of a second and more are yellow, full queues red.");
+      "Waits of a second and more are yellow, full queues red.\n\n"
+      "Exit codes:\n"
+      "  0    it was shown\n"
+      "  1    there is no such session, or there are several and none was named\n"
+      "  2    wrong usage: an unknown option, a bad value");
   top_command->callback([&action, options] { action = [options] { return top(*options); }; });
 }
 
