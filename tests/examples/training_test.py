@@ -113,7 +113,7 @@ def damaged_data_is_named():
 
 def senseless_numbers_get_one_line_each():
     for option, value in (("--nprocs", 0), ("--nprocs", 1000000), ("--batch-size", 0), ("--workers", -1), ("--epochs", 0),
-                          ("--lr", 0), ("--mode", "other")):
+                          ("--lr", 0), ("--mode", "other"), ("--profile", -1)):
         check_refused(*run(option, value), "" if value == 1000000 else option)
     check_nothing_left()
 
@@ -132,6 +132,19 @@ def a_checkpoint_of_something_else_is_refused():
     file.write_bytes(b"this is no checkpoint")
     check_refused(*run("--mode", "single", "--checkpoint", file), str(file))
     assert file.read_bytes() == b"this is no checkpoint"
+
+
+def a_profile_of_each_mode_says_which_side_is_the_bottleneck():
+    file = data / "state"
+    code, out, err = run("--mode", "all", "--profile", 6, "--batch-size", 32, "--checkpoint", file)
+    assert code == 0, (code, out, err)
+    for heading in ("single, rank 0 of 1", "ddp, rank 0 of 2", "hogwild, rank 0 of 2"):
+        assert heading in out, out
+    assert out.count("6 batches, 1 workers") == 3 and out.count("bottleneck: ") == 3, out
+    for row in ("dataset (in a worker)", "wait for a batch", "step (in the loop)"):
+        assert out.count(row) == 3, out
+    assert "test accuracy" not in out and not list(data.glob("state*")), (out, list(data.iterdir()))
+    check_nothing_left()
 
 
 def interrupted_nothing_is_left():

@@ -88,9 +88,10 @@ RunResult run(const std::string& mode, const Settings& settings, const shoal::Mn
 
   const std::int64_t epochs_left = std::max<std::int64_t>(0, settings.epochs - job.start.epoch);
   if (job.start.epoch > 0) fmt::print(stderr, "{}: going on from {} after epoch {}\n", mode, file, job.start.epoch);
-  shoal::ProgressBar bar(
-      {.total = std::max<std::int64_t>(1, epochs_left * (train_set.size() / job.nprocs) * job.nprocs),
-       .label = fmt::format("{:8}", mode)});
+  const std::int64_t expected = settings.profile > 0
+                                    ? (kWarmUpBatches + settings.profile) * settings.batch_size * job.nprocs
+                                    : epochs_left * (train_set.size() / job.nprocs) * job.nprocs;
+  shoal::ProgressBar bar({.total = std::max<std::int64_t>(1, expected), .label = fmt::format("{:8}", mode)});
   auto started = std::chrono::steady_clock::now();
   auto ranks = shoal::start_processes({.nprocs = job.nprocs, .name = mode}, train, job);
   bool running = true;
@@ -102,9 +103,13 @@ RunResult run(const std::string& mode, const Settings& settings, const shoal::Mn
   }
   bar.finish();
 
-  RunResult result{mode, job.nprocs, 0, 0, 0, 0, 0};
+  RunResult result{mode, job.nprocs, 0, 0, 0, 0, 0, {}};
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   result.threads = std::max(1, int(std::thread::hardware_concurrency()) / job.nprocs);
+  if (settings.profile > 0) {
+    result.profile = ranks.results().front().profile;
+    return result;
+  }
   at::Tensor confusion = torch::zeros({10, 10}, at::kLong);
   double slowest = 0;
   std::int64_t samples = 0;
@@ -120,6 +125,11 @@ RunResult run(const std::string& mode, const Settings& settings, const shoal::Mn
 }
 
 void print_results(const std::vector<RunResult>& results) {
+  if (!results.front().profile.empty()) {
+    for (const RunResult& result : results)
+      fmt::print("\n{}, rank 0 of {}\n{}", result.mode, result.nprocs, result.profile);
+    return;
+  }
   const double single = results.front().mode == "single" ? results.front().samples_per_second : 0;
   fmt::print("\n{:8} {:>9} {:>8} {:>9} {:>11} {:>9} {:>8} {:>14}\n", "run", "processes", "threads", "seconds",
              "samples/s", "speed-up", "loss", "test accuracy");

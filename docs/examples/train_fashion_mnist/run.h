@@ -19,6 +19,7 @@ struct RunResult {
   double samples_per_second;  // while training, all ranks together
   double loss;
   double test_accuracy;
+  std::string profile;  // of rank 0, with --profile
 };
 
 /// The user pressed Ctrl-C.
@@ -37,5 +38,5 @@ void check_runs(const Settings& settings);
 RunResult run(const std::string& mode, const Settings& settings, const shoal::MnistDataset& train_set,
               const shoal::MnistDataset& test_set);
 
-/// A table for people, and one last line of JSON with the same.
+/// A table for people, and one last line of JSON with the same. Of profiles, these.
 void print_results(const std::vector<RunResult>& results);

@@ -23,6 +23,9 @@ Settings parse_settings(int argc, char** argv) {
   app.add_option("--seed", settings.seed, "of the network's start and the samples' order");
   app.add_option("--checkpoint", settings.checkpoint,
                  "save here after every epoch, and go on from it if it is there; with --mode all, FILE.MODE each");
+  app.add_option("--profile", settings.profile,
+                 "instead of training to the end: run this many batches of each mode and say where the time goes")
+      ->check(CLI::NonNegativeNumber);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

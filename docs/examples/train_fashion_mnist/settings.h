@@ -15,7 +15,8 @@ struct Settings {
   double lr = 0.05;
   std::string data;
   std::uint64_t seed = 0;
-  std::string checkpoint;  // empty: none
+  std::string checkpoint;    // empty: none
+  std::int64_t profile = 0;  // batches to measure instead of training; 0: train
 };
 
 /// Parses and checks the command line. Prints and exits where that is all there is to do: 0 after --help,

@@ -101,24 +101,32 @@ Metrics train(int rank, Job job) {
   std::int64_t step = loader.size() * job.start.epoch, samples = 0;
   double loss_sum = 0;
   std::int64_t* progress = job.progress.data_ptr<std::int64_t>() + rank;
+  auto train_on = [&](shoal::Example& batch) {
+    auto& options = static_cast<torch::optim::SGDOptions&>(optimizer.param_groups()[0].options());
+    options.lr(job.settings.lr * (1 - double(step++) / steps));
+    optimizer.zero_grad();  // to none: the reducer hands out views of its buckets
+    at::Tensor loss = torch::cross_entropy_loss(forward(batch.data), batch.target);
+    loss.backward();
+    optimizer.step();
+    loss_sum += loss.item<double>();
+    samples += batch.target.size(0);
+    *progress = samples;  // an aligned word that only this rank writes
+  };
+  if (job.settings.profile > 0) {
+    loader.profile(kWarmUpBatches, train_on);
+    Metrics metrics{};
+    metrics.profile = loader.profile(job.settings.profile, train_on).to_string();
+    job.trained.wait();  // ddp: nobody leaves while others step
+    return metrics;
+  }
   auto started = std::chrono::steady_clock::now();
   for (std::int64_t epoch = job.start.epoch; epoch < job.settings.epochs; ++epoch) {
     loader.set_epoch(epoch);
     loss_sum = 0;
-    for (auto& [images, labels] : loader) {
-      auto& options = static_cast<torch::optim::SGDOptions&>(optimizer.param_groups()[0].options());
-      options.lr(job.settings.lr * (1 - double(step++) / steps));
-      optimizer.zero_grad();  // to none: the reducer hands out views of its buckets
-      at::Tensor loss = torch::cross_entropy_loss(forward(images), labels);
-      loss.backward();
-      optimizer.step();
-      loss_sum += loss.item<double>();
-      samples += labels.size(0);
-      *progress = samples;  // an aligned word that only this rank writes
-    }
+    for (auto& batch : loader) train_on(batch);
     if (rank == 0 && !job.settings.checkpoint.empty()) job.checkpoints.put(snapshot(epoch + 1, network, optimizer));
   }
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   job.trained.wait();  // hogwild: nobody changes the model any more
-  return {loss_sum / double(loader.size()), seconds, samples, confusion_of(network, job, rank)};
+  return {loss_sum / double(loader.size()), seconds, samples, confusion_of(network, job, rank), {}};
 }

@@ -34,6 +34,10 @@ struct Metrics {
   double seconds;        // of its training
   std::int64_t samples;  // it trained on
   at::Tensor confusion;  // int64 [10, 10], of its share of the test set: rows are classes, columns answers
+  std::string profile;   // with --profile, and then nothing but that
 };
+
+/// Before a profile: workers start, and libtorch makes what it makes at the first step.
+inline constexpr std::int64_t kWarmUpBatches = 5;
 
 Metrics train(int rank, Job job);
