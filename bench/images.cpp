@@ -8,16 +8,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "bench/report/report.h"
-
-#include <jpeglib.h>
+#include "tests/support/temporary_folder.h"
+#include "tests/workers/image_files.h"
 
 namespace {
 
@@ -26,54 +23,26 @@ namespace fs = std::filesystem;
 constexpr int kRounds = 7;
 constexpr std::int64_t kBatch = 32;
 
-// Slow waves with some noise: compresses about as photographs do.
-std::vector<std::uint8_t> pixels(int width, int height, unsigned seed) {
-  std::vector<std::uint8_t> rgb;
-  rgb.reserve(std::size_t(3 * width * height));
-  for (int y = 0; y < height; ++y) {
-    for (int x = 0; x < width; ++x) {
-      for (int c = 0; c < 3; ++c) {
+// Slow waves with some noise: compresses about as photographs do. uint8 [3, height, width].
+at::Tensor picture_like(std::int64_t height, std::int64_t width, unsigned seed) {
+  at::Tensor image = at::empty({3, height, width}, at::TensorOptions(at::kByte));
+  auto* out = image.mutable_data_ptr<std::uint8_t>();
+  for (std::int64_t c = 0; c < 3; ++c) {
+    for (std::int64_t y = 0; y < height; ++y) {
+      for (std::int64_t x = 0; x < width; ++x) {
         seed = seed * 1664525 + 1013904223;
-        const int wave = ((x * (c + 1) / 5) ^ (y / 3)) & 127;
-        rgb.push_back(std::uint8_t(60 + wave + int(seed >> 27U)));
+        *out++ = std::uint8_t(60 + (((x * (c + 1) / 5) ^ (y / 3)) & 127) + std::int64_t(seed >> 27U));
       }
     }
   }
-  return rgb;
-}
-
-void write_jpeg(const fs::path& path, int width, int height, unsigned seed) {
-  jpeg_error_mgr errors;
-  jpeg_compress_struct info;
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* bytes = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&info, &bytes, &size);
-  info.image_width = JDIMENSION(width);
-  info.image_height = JDIMENSION(height);
-  info.input_components = 3;
-  info.in_color_space = JCS_RGB;
-  jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, 85, TRUE);
-  jpeg_start_compress(&info, TRUE);
-  std::vector<std::uint8_t> rgb = pixels(width, height, seed);
-  for (int y = 0; y < height; ++y) {
-    JSAMPROW row = rgb.data() + std::size_t(3 * y * width);
-    jpeg_write_scanlines(&info, &row, 1);
-  }
-  jpeg_finish_compress(&info);
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes), std::streamsize(size));
-  jpeg_destroy_compress(&info);
-  std::free(bytes);
+  return image;
 }
 
 std::vector<fs::path> make_folder(const fs::path& folder, int count, int width, int height) {
   std::vector<fs::path> paths;
-  fs::create_directories(folder);
   for (int i = 0; i < count; ++i) {
     paths.push_back(folder / (std::to_string(i) + ".jpg"));
-    write_jpeg(paths.back(), width, height, unsigned(i));
+    shoal::test::write_file(paths.back(), shoal::test::jpeg_of(picture_like(height, width, unsigned(i)), 85));
   }
   return paths;
 }
@@ -95,9 +64,8 @@ int main(int argc, char** argv) {
   shoal::init(argc, argv);
   at::set_num_threads(1);
   shoal::bench::Report report("images");
-  std::string name = (fs::temp_directory_path() / "shoal-bench-XXXXXX").native();
-  if (::mkdtemp(name.data()) == nullptr) return 1;
-  const fs::path folder = name;
+  const shoal::test::TemporaryFolder temporary;
+  const fs::path folder = temporary.path();
   const auto small = make_folder(folder / "small", 48, 500, 375), large = make_folder(folder / "large", 12, 1600, 1200);
 
   auto decode = [&](const std::string& case_name, const std::vector<fs::path>& paths, shoal::DecodeOptions options) {
@@ -145,5 +113,4 @@ int main(int argc, char** argv) {
   report.ask("decode JPEG 1600 x 1200, at least 224 x 224", "median", "PIL", 1);
   report.ask("random resized crop to 224 and flip", "median", "PIL", 1);
   report.ask("flip and normalize a batch 3 x 224 x 224", "median", "torch", 1);
-  fs::remove_all(folder);
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/ring.h>
+#include <shoal/ipc/ring/cell_contents.h>
 #include <shoal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/activity.h>
@@ -18,77 +19,6 @@ namespace shoal {
 namespace {
 
 std::uint32_t self_slot() { return Session::current().self().slot(); }
-
-/// Where a cell's message lies, as far as the cell can be believed.
-struct MessagePlace {
-  HoldRef block;  // where it is not in the cell
-  const std::byte* bytes;
-  const std::byte* handles;
-
-  MessagePlace(const Heap& heap, const RingCell& cell) {
-    const std::uint64_t size = cell.size;
-    std::uint64_t room = RingCell::kInlineBytes;
-    bytes = cell.contents;
-    if (cell.flags & RingCell::kInBlock) {
-      std::memcpy(&block, cell.contents, sizeof block);
-      if (!heap.is_hold(block, ProcessTag::from_word(cell.sender).transit_word()))
-        throw DecodeError("a message in a block that is not its own");
-      bytes = heap.memory().payload(block.block);
-      room = heap.memory().header(block.block).size;
-    }
-    if (size > room || Encoder::handles_at(size) + cell.handles * sizeof(HoldRef) > room)
-      throw DecodeError("a message longer than its place");
-    handles = bytes + Encoder::handles_at(size);
-  }
-  HoldRef handle(std::size_t index) const {
-    HoldRef ref;
-    std::memcpy(&ref, handles + index * sizeof ref, sizeof ref);
-    return ref;
-  }
-};
-
-/// The holds of a cell's message, copied out, so that they can be checked before they are believed.
-struct CellContents {
-  ProcessTag sender;
-  HoldRef spilled;
-  std::vector<HoldRef> handles;
-
-  CellContents(const Heap& heap, const RingCell& cell) : sender(ProcessTag::from_word(cell.sender)) {
-    if (cell.flags & RingCell::kVoid) return;
-    MessagePlace place(heap, cell);
-    spilled = place.block;
-    handles.resize(cell.handles);
-    for (std::size_t i = 0; i < handles.size(); ++i) handles[i] = place.handle(i);
-  }
-};
-
-void notify_room(RingLayout& layout) {
-  // With a byte capacity the one who is woken may want more room than there is, and another one less.
-  if (layout.byte_capacity != 0)
-    layout.not_full.notify_all();
-  else
-    layout.not_full.notify_one();
-}
-
-/// Takes over what is left of a message whose reader died, or that nobody will read, and lets it go.
-/// Those of its holds that the dead reader had made its own already are reclaimed with that reader.
-void discard(Heap& heap, RingLayout& layout, std::uint32_t index, CellState seen) {
-  std::uint64_t expected = seen.word;
-  auto mine = CellState::make(CellState::kTaken, self_slot(), seen.lap());
-  if (!layout.cells()[index].state.compare_exchange_strong(expected, mine.word)) return;
-  std::vector<Hold> held;
-  try {
-    CellContents contents(heap, layout.cells()[index]);
-    held.reserve(contents.handles.size() + 1);
-    for (const HoldRef& ref : contents.handles)
-      if (heap.is_hold(ref, contents.sender.transit_word())) held.push_back(Hold::from_transit(ref));
-    if (contents.spilled.block) held.push_back(Hold::from_transit(contents.spilled));
-  } catch (const DecodeError&) {
-    // The dead reader had taken the block over: that is reclaimed with it.
-  }
-  core_of(layout).release(RingTicket{seen.lap() << RingTicket::kIndexBits | index});
-  notify_room(layout);
-}
 
 }  // namespace
 
@@ -210,6 +140,7 @@ bool Ring::admits(RingTicket ticket, std::uint64_t charge, CellState& state) {
   if (head.word == ticket.word) return true;  // empty
   // relaxed: the states above, read by seq_cst, brought the spans with them (R1 of the core).
   std::uint64_t end = layout().span(before).end.load(std::memory_order_relaxed);
+  // relaxed: likewise.
   std::uint64_t start = layout().span(head).start.load(std::memory_order_relaxed);
   if (end - start + charge <= layout().byte_capacity) return true;
   state = first;
@@ -303,7 +234,7 @@ bool Ring::is_ready() {
     bool is_void = layout().cells()[ticket.index()].flags & RingCell::kVoid;
     if (core.state(ticket.index()).word != state.word) continue;
     if (!is_void) return true;
-    discard(Session::current().heap(), layout(), ticket.index(), state);
+    discard_cell(Session::current().heap(), layout(), ticket.index(), state);
   }
 }
 
@@ -414,64 +345,6 @@ std::uint64_t Ring::moves() const {
   // Helped on first, so that it stands for all that was claimed or taken so far.
   RingTicket head = core_of(layout()).oldest(state), tail = core_of(layout()).newest();
   return head.word * 31 + tail.word;
-}
-
-void Ring::drain(Heap& heap, BlockOffset block) noexcept {
-  auto& layout = *reinterpret_cast<RingLayout*>(heap.memory().payload(block));
-  for (std::uint32_t i = 0; i < layout.capacity; ++i) {
-    CellState state = core_of(layout).state(i);
-    if (state.phase() == CellState::kFull || state.phase() == CellState::kTaken) discard(heap, layout, i, state);
-  }
-}
-
-void Ring::recover(Heap& heap, BlockOffset block, ProcessTag dead) {
-  auto& layout = *reinterpret_cast<RingLayout*>(heap.memory().payload(block));
-  auto core = core_of(layout);
-  for (std::uint32_t i = 0; i < layout.capacity; ++i) {
-    CellState state = core.state(i);
-    if (state.slot() != dead.slot()) continue;
-    if (state.phase() == CellState::kTaken) {
-      discard(heap, layout, i, state);
-    } else if (state.phase() == CellState::kClaimed && core.steal(i, state, self_slot())) {
-      // The writer got somewhere or nowhere; getters skip the cell, which keeps the order of the others.
-      layout.cells()[i].flags = RingCell::kVoid;
-      layout.cells()[i].handles = 0;
-      RingTicket ticket{state.lap() << RingTicket::kIndexBits | i};
-      if (layout.byte_capacity != 0) {
-        // Where it starts, it ends. With a single cell, what the dead wrote there may be its own: as good a start.
-        std::uint64_t start = layout.span(ticket.before(layout.capacity)).end.load();
-        layout.span(ticket).start.store(start);
-        layout.span(ticket).end.store(start);
-      }
-      core.publish(RingTicket{state.lap() << RingTicket::kIndexBits | i});
-      layout.not_empty.notify_one();
-    }
-    SHOAL_KILL_POINT("ring.recover.cell");
-  }
-}
-
-void Ring::for_each_message_hold(Heap& heap, BlockOffset block, const std::function<void(const HoldRef&)>& visit) {
-  auto& layout = *reinterpret_cast<RingLayout*>(heap.memory().payload(block));
-  auto core = core_of(layout);
-  for (std::uint32_t i = 0; i < layout.capacity; ++i) {
-    for (;;) {
-      CellState before = core.state(i);
-      if (before.phase() != CellState::kFull && before.phase() != CellState::kTaken) break;
-      std::vector<HoldRef> found;
-      try {
-        CellContents contents(heap, layout.cells()[i]);
-        found = std::move(contents.handles);
-        if (contents.spilled.block) found.push_back(contents.spilled);
-      } catch (const DecodeError&) {
-        // Read while its reader was taking it apart: the state below has changed, or it took the block over.
-      }
-      // A read-modify-write, so that the reads above are not done after it (acq_rel: its release half).
-      std::uint64_t after = layout.cells()[i].state.fetch_add(0, std::memory_order_acq_rel);
-      if (after != before.word) continue;
-      for (const HoldRef& ref : found) visit(ref);
-      break;
-    }
-  }
 }
 
 }  // namespace shoal

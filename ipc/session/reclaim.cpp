@@ -96,7 +96,9 @@ int give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTag
       told = true;
     }
     // It may have died between setting a word and counting it (invariant I2 of BlockHeader): count now.
+    // acq_rel, here and below: the hold order of hold_protocol.h, by a reclaimer in the dead one's place.
     header.state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);
+    // acq_rel: hold order.
     hold.compare_exchange_strong(word, 0, std::memory_order_acq_rel);
     ++given_up;
     SHOAL_KILL_POINT("reclaim.hold");

@@ -67,8 +67,8 @@ class LockWait {
       result = true;
       return false;
     }
-    // seq_cst: before the look at the futex, after the write to `hungry`.
     if ((!late || slept_) && (seen & LockWord::kWaiters) == 0 &&
+        // seq_cst: before the look at the futex, after the write to `hungry`.
         !lock_.word.compare_exchange_strong(seen, seen | LockWord::kWaiters, std::memory_order_seq_cst))
       return true;
     if (late) {

@@ -7,6 +7,7 @@
 
 #include <shoal/workers/data/mnist.h>
 #include <tests/support/catch.h>
+#include <tests/support/temporary_folder.h>
 
 namespace fs = std::filesystem;
 using shoal::load_mnist;
@@ -15,28 +16,16 @@ using shoal::MnistSplit;
 
 namespace {
 
-class Directory {
+class Directory : public shoal::test::TemporaryFolder {
  public:
-  Directory() {
-    std::string name = (fs::temp_directory_path() / "shoal-mnist-XXXXXX").native();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Directory() { fs::remove_all(path_); }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
   void write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    std::ofstream(file(name), std::ios::binary) << bytes;
   }
   void write_gz(const std::string& name, const std::string& bytes) const {
-    gzFile file = ::gzopen((path_ / name).c_str(), "wb");
-    ::gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
-    ::gzclose(file);
+    gzFile zipped = ::gzopen(file(name).c_str(), "wb");
+    ::gzwrite(zipped, bytes.data(), static_cast<unsigned>(bytes.size()));
+    ::gzclose(zipped);
   }
-
- private:
-  fs::path path_;
 };
 
 std::string big_endian(std::uint32_t value) {
@@ -116,7 +105,7 @@ TEST_CASE("load_mnist: a damaged file is refused with its name and what is wrong
   }
   SECTION("cut short while compressed") {
     directory.write_gz("train-images-idx3-ubyte.gz", images(3));
-    fs::resize_file(directory.path() / "train-images-idx3-ubyte.gz", 30);
+    fs::resize_file(directory.file("train-images-idx3-ubyte.gz"), 30);
     refused("cut short");
   }
   SECTION("empty") {
@@ -125,7 +114,7 @@ TEST_CASE("load_mnist: a damaged file is refused with its name and what is wrong
   }
   SECTION("a byte changed while compressed") {
     directory.write_gz("train-images-idx3-ubyte.gz", images(3));
-    const fs::path path = directory.path() / "train-images-idx3-ubyte.gz";
+    const fs::path path = directory.file("train-images-idx3-ubyte.gz");
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-6, std::ios::end);  // in the checksum
     file.put('\x5a');

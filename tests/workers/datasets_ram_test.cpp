@@ -9,6 +9,7 @@
 #include <shoal/workers/datasets/ram_dataset.h>
 #include <tests/support/catch.h>
 #include <tests/support/forked.h>
+#include <tests/support/temporary_folder.h>
 #include <tests/workers/image_files.h>
 #include <unistd.h>
 
@@ -32,19 +33,19 @@ namespace {
 
 constexpr shoal::RamOptions kQuiet{.progress = false};
 
-Paths some_files(const Folder& folder, int count = 3) {
+Paths some_files(const TemporaryFolder& folder, int count = 3) {
   Paths paths;
   for (int i = 0; i < count; ++i) {
-    paths.push_back(folder.path() / std::to_string(i));
+    paths.push_back(folder.file(std::to_string(i)));
     write_file(paths.back(), Bytes(std::size_t(10 * i), std::uint8_t('a' + i)));
   }
   return paths;
 }
 
-Folder& with_images(Folder& folder) {
+TemporaryFolder& with_images(TemporaryFolder& folder) {
   for (int i = 0; i < 6; ++i) {
     const std::string name = std::string(i < 3 ? "a/" : "b/") + std::to_string(i) + ".png";
-    write_file(folder.path() / name, png_of(smooth_image(10 + i, 12, i)));
+    write_file(folder.file(name), png_of(smooth_image(10 + i, 12, i)));
   }
   return folder;
 }
@@ -65,7 +66,7 @@ std::string shown(const Paths& paths, const std::string& label) {
 }  // namespace
 
 TEST_CASE("ram files: the bytes of the files, in the heap, one by one") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Paths paths = some_files(folder);
   const RamFiles files = load_ram_files(paths, kQuiet);
   CHECK(files.size() == 3);
@@ -80,7 +81,7 @@ TEST_CASE("ram files: the bytes of the files, in the heap, one by one") {
 }
 
 TEST_CASE("ram files: what was read once is not read again, until it is forgotten") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Paths paths = some_files(folder);
   const RamFiles first = load_ram_files(paths, kQuiet);
   write_file(paths[2], Bytes(5, 'x'));
@@ -95,7 +96,7 @@ TEST_CASE("ram files: what was read once is not read again, until it is forgotte
 }
 
 TEST_CASE("ram files: other lists of files are other data") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Paths paths = some_files(folder);
   const Paths fewer = {paths[1], paths[2]}, turned = {paths[2], paths[1]};
   const RamFiles a = load_ram_files(fewer, kQuiet), b = load_ram_files(turned, kQuiet);
@@ -105,7 +106,7 @@ TEST_CASE("ram files: other lists of files are other data") {
 }
 
 TEST_CASE("ram files: of several processes one reads, the others map the same memory") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Paths paths = some_files(folder);
   shoal::Queue<at::Tensor> results(8);
   shoal::Queue<int> finish(8);
@@ -125,7 +126,7 @@ TEST_CASE("ram files: of several processes one reads, the others map the same me
 }
 
 TEST_CASE("ram files: a process that is killed while it reads is replaced by the next") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Paths paths = some_files(folder);
   for (int passed = 0; passed < 3; ++passed) {
     Forked reader([&] {
@@ -141,7 +142,7 @@ TEST_CASE("ram files: a process that is killed while it reads is replaced by the
 }
 
 TEST_CASE("ram files: what a killed process had read stays with those that have it") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Paths paths = some_files(folder);
   shoal::Queue<at::Tensor> results(1);
   RamFiles files;
@@ -163,9 +164,9 @@ TEST_CASE("ram files: what a killed process had read stays with those that have 
 }
 
 TEST_CASE("ram files: a file that can't be read is named, and nothing stays") {
-  const Folder folder;
+  const TemporaryFolder folder;
   Paths paths = some_files(folder);
-  paths.push_back(folder.path() / "missing");
+  paths.push_back(folder.file("missing"));
   const std::size_t before = shoal::heap_bytes_in_use();
   CHECK_THROWS_WITH(load_ram_files(paths, kQuiet), Catch::Contains("missing: can't be looked at: No such file"));
   CHECK_THROWS_AS(load_ram_files(paths, kQuiet), DatasetError);  // no claim is left to wait for
@@ -174,8 +175,8 @@ TEST_CASE("ram files: a file that can't be read is named, and nothing stays") {
 }
 
 TEST_CASE("ram files: more than the budget allows is refused before anything is read, with what is missing") {
-  const Folder folder;
-  const Paths paths = {folder.path() / "large"};
+  const TemporaryFolder folder;
+  const Paths paths = {folder.file("large")};
   std::ofstream(paths[0]).put('x');
   std::filesystem::resize_file(paths[0], std::uintmax_t{1} << 39U);  // a hole: it takes no disk
   CHECK_THROWS_AS(load_ram_files(paths, kQuiet), shoal::OutOfSharedMemory);
@@ -184,7 +185,7 @@ TEST_CASE("ram files: more than the budget allows is refused before anything is 
 }
 
 TEST_CASE("ram files: the progress bar says how much there is, and how much a second") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Paths paths = some_files(folder);
   CHECK_THAT(shown(paths, "train"),
              Catch::Contains("train: 3 files, 30 bytes") && Catch::Contains("bytes/s") && Catch::Contains("100%"));
@@ -193,15 +194,15 @@ TEST_CASE("ram files: the progress bar says how much there is, and how much a se
 }
 
 TEST_CASE("files_below: all files of a folder, by path") {
-  const Folder folder;
-  write_file(folder.path() / "b/1", {});
-  write_file(folder.path() / "a", {});
-  CHECK(shoal::files_below(folder.path()) == Paths{folder.path() / "a", folder.path() / "b/1"});
-  CHECK_THROWS_WITH(shoal::files_below(folder.path() / "x"), Catch::Contains("no such folder"));
+  const TemporaryFolder folder;
+  write_file(folder.file("b/1"), {});
+  write_file(folder.file("a"), {});
+  CHECK(shoal::files_below(folder.path()) == Paths{folder.file("a"), folder.file("b/1")});
+  CHECK_THROWS_WITH(shoal::files_below(folder.file("x")), Catch::Contains("no such folder"));
 }
 
 TEST_CASE("ram dataset: the samples of the image folder") {
-  Folder folder;
+  TemporaryFolder folder;
   with_images(folder);
   {
     const shoal::RamDataset images = ram_dataset(folder.path(), {.reading = kQuiet});
@@ -221,7 +222,7 @@ TEST_CASE("ram dataset: the samples of the image folder") {
 }
 
 TEST_CASE("ram dataset: the cache keeps pictures of one size, decoded once for all processes") {
-  Folder folder;
+  TemporaryFolder folder;
   with_images(folder);
   const shoal::RamDataset images = ram_dataset(folder.path(), {.reading = kQuiet, .cache = {8}});
   CHECK(images.cache->filled() == 0);

@@ -5,6 +5,7 @@
 #include <shoal/workers/datasets/transformed_dataset.h>
 #include <shoal/workers/transforms/transforms.h>
 #include <tests/support/catch.h>
+#include <tests/support/temporary_folder.h>
 #include <tests/workers/image_files.h>
 
 #include <cstdint>
@@ -71,9 +72,9 @@ TEST_CASE("transformed: pictures that stay unequal are an error that says which"
 }
 
 TEST_CASE("transformed: an image folder through a loader, the same with workers and without") {
-  const Folder folder;
+  const TemporaryFolder folder;
   for (int i = 0; i < 9; ++i) {
-    write_file(folder.path() / "a" / (std::to_string(i) + ".jpg"), jpeg_of(smooth_image(30 + i, 40, i)));
+    write_file(folder.file("a/" + std::to_string(i) + ".jpg"), jpeg_of(smooth_image(30 + i, 40, i)));
   }
   auto read = [&](int workers) {
     std::vector<at::Tensor> batches;

@@ -130,15 +130,4 @@ void write_file(const std::filesystem::path& path, const Bytes& bytes) {
       .write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
 }
 
-Folder::Folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "shoal-test-XXXXXX").native();
-  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for a test");
-  path_ = name;
-}
-
-Folder::~Folder() {
-  std::error_code error;
-  std::filesystem::remove_all(path_, error);
-}
-
 }  // namespace shoal::test

@@ -25,16 +25,4 @@ at::Tensor smooth_image(std::int64_t height, std::int64_t width, int phase = 0);
 
 void write_file(const std::filesystem::path& path, const Bytes& bytes);
 
-/// A new folder, removed with all in it.
-class Folder {
- public:
-  Folder();
-  Folder(const Folder&) = delete;
-  ~Folder();
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 }  // namespace shoal::test

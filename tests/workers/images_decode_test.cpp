@@ -7,6 +7,7 @@
 #include <shoal/workers/datasets/dataset_error.h>
 #include <shoal/workers/images/decode.h>
 #include <tests/support/catch.h>
+#include <tests/support/temporary_folder.h>
 #include <tests/workers/image_files.h>
 
 #include <algorithm>
@@ -152,10 +153,9 @@ TEST_CASE("decode: threads decode at the same time") {
 }
 
 TEST_CASE("read_image: a file that is missing or a folder is named") {
-  const Folder folder;
-  write_file(folder.path() / "a.png", png_of(smooth_image(4, 5)));
-  CHECK(shoal::read_image(folder.path() / "a.png").equal(smooth_image(4, 5)));
-  CHECK_THROWS_WITH(shoal::read_image(folder.path() / "b.png"),
-                    Catch::Contains("b.png: can't be opened: No such file"));
+  const TemporaryFolder folder;
+  write_file(folder.file("a.png"), png_of(smooth_image(4, 5)));
+  CHECK(shoal::read_image(folder.file("a.png")).equal(smooth_image(4, 5)));
+  CHECK_THROWS_WITH(shoal::read_image(folder.file("b.png")), Catch::Contains("b.png: can't be opened: No such file"));
   CHECK_THROWS_WITH(shoal::read_image(folder.path()), Catch::Contains("not a regular file"));
 }
