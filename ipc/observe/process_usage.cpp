@@ -26,6 +26,11 @@ std::uint64_t bytes_after(const std::string& text, std::string_view key) {
 
 }  // namespace
 
+MemoryShare read_memory_share(pid_t pid) {
+  const std::string text = read_file(pid, "smaps_rollup");
+  return {bytes_after(text, "\nPrivate_Clean:") + bytes_after(text, "\nPrivate_Dirty:"), bytes_after(text, "\nPss:")};
+}
+
 ProcessUsage read_usage(pid_t pid, std::uint64_t start_time, Pss pss) {
   ProcessUsage usage;
   const std::string text = read_file(pid, "stat");
@@ -43,8 +48,9 @@ ProcessUsage read_usage(pid_t pid, std::uint64_t start_time, Pss pss) {
   usage.found = true;
   usage.cpu_ns = (user + system) * (1'000'000'000ull / std::uint64_t(std::max(1l, ::sysconf(_SC_CLK_TCK))));
   usage.resident_bytes = std::uint64_t(std::max(0l, resident)) * std::uint64_t(::sysconf(_SC_PAGESIZE));
-  usage.private_bytes = bytes_after(read_file(pid, "status"), "RssAnon:");
-  if (pss == Pss::kRead) usage.pss_bytes = bytes_after(read_file(pid, "smaps_rollup"), "\nPss:");
+  const MemoryShare share = pss == Pss::kRead ? read_memory_share(pid) : MemoryShare();
+  usage.pss_bytes = share.pss_bytes;
+  usage.private_bytes = share.pss_bytes != 0 ? share.private_bytes : bytes_after(read_file(pid, "status"), "RssAnon:");
   return usage;
 }
 

@@ -16,12 +16,20 @@ struct ProcessUsage {
   int threads = 0;
   std::uint64_t cpu_ns = 0;          // of all its threads, ever
   std::uint64_t resident_bytes = 0;  // with the pages of the heap that it has touched
-  std::uint64_t private_bytes = 0;   // of these: no file's and nobody else's
+  std::uint64_t private_bytes = 0;   // of these: no file's; with PSS, nobody else's since the fork either
   std::uint64_t pss_bytes = 0;       // 0: not asked for, or refused
 };
 
-/// `start_time` as in the process table: another process of the same pid is not taken for this one. PSS is not cheap:
-/// for as long as the kernel adds it up, the process's page faults wait.
+/// What a process costs beside those that it shares memory with. Both are 0 where there is no such process, or it is
+/// another user's.
+struct MemoryShare {
+  std::uint64_t private_bytes = 0;  // in no other process
+  std::uint64_t pss_bytes = 0;      // what n processes share counts for 1/n
+};
+/// Not cheap: for as long as the kernel adds it up, the process's page faults wait.
+MemoryShare read_memory_share(pid_t pid);
+
+/// `start_time` as in the process table: another process of the same pid is not taken for this one.
 enum class Pss { kSkip, kRead };
 ProcessUsage read_usage(pid_t pid, std::uint64_t start_time, Pss pss = Pss::kSkip);
 

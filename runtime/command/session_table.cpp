@@ -10,6 +10,7 @@ namespace {
 
 constexpr const char *kBold = "\033[1m", *kDim = "\033[2m", *kRed = "\033[31m", *kYellow = "\033[33m",
                      *kGreen = "\033[32m", *kPlain = "\033[0m";
+constexpr int kNever = 1 << 30;  // no table is as wide
 /// A wait of this many seconds is worth a look.
 constexpr double kLongWait = 1;
 
@@ -118,11 +119,14 @@ class SessionText {
                      {"HOLDS", Side::kRight, 60},
                      {"OWNS", Side::kRight, 90},
                      {"RSS", Side::kRight, 80},
+                     {"PRIVATE", Side::kRight, options_.pss ? 60 : kNever},
+                     {"PSS", Side::kRight, options_.pss ? 60 : kNever},
                      {"LABEL", Side::kLeft, 0}},
                     options_);
     for_each_in_tree([&](const SeenProcess& process, const std::string& branch) {
       if (!is_only_a_slot(process)) add(processes, process, branch);
     });
+    if (options_.pss) add_sum(processes);
     Table queues({{"QUEUE", Side::kLeft, 0},
                   {"KIND", Side::kLeft, 90},
                   {"DEPTH", Side::kRight, 0},
@@ -258,7 +262,29 @@ class SessionText {
                {short_bytes(process.held_bytes)},
                {short_bytes(process.owned_bytes)},
                {process.usage.found ? short_bytes(process.usage.resident_bytes) : "-"},
+               {process.usage.found ? short_bytes(process.usage.private_bytes) : "-"},
+               {process.usage.pss_bytes != 0 ? short_bytes(process.usage.pss_bytes) : "-"},
                {process.label}});
+  }
+
+  /// PSS is what may be added up: what several share is in it once.
+  void add_sum(Table& table) const {
+    std::uint64_t owned = 0, own = 0, pss = 0;
+    for (const SeenProcess& process : view_.processes) {
+      owned += process.owned_bytes;
+      own += process.usage.private_bytes;
+      pss += process.usage.pss_bytes;
+    }
+    table.add({{""},
+               {"together"},
+               {""},
+               {""},
+               {""},
+               {short_bytes(owned)},
+               {""},
+               {short_bytes(own)},
+               {short_bytes(pss)},
+               {""}});
   }
 
   std::string who(std::uint32_t slot) const {

@@ -14,6 +14,7 @@ struct TableOptions {
   int height = 0;         // lines at the most; 0: as many as there are
   bool colors = false;    // ANSI
   bool channels = false;  // those of shoal's own too
+  bool pss = false;       // the view has PSS: what each process costs, and all together
 };
 
 /// The lines, each of at most `width` characters as a terminal counts them; what other processes have written into

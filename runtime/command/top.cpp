@@ -136,6 +136,7 @@ int print(Looker& looker, const TopOptions& options, std::chrono::milliseconds i
     table.height = 0;
     table.colors = ::isatty(STDOUT_FILENO);
     table.channels = options.all;
+    table.pss = options.pss;
     if (!table.colors) table.width = 120;
     const bool read = write_all(options.json ? to_json(looker.view(), looker.rates()) + "\n"
                                              : text_of(looker, table) + (options.once ? "" : "\n"));
@@ -150,6 +151,7 @@ int show(Looker& looker, const TopOptions& options, std::chrono::milliseconds in
   for (;;) {
     TableOptions table = Screen::size();
     table.channels = channels;
+    table.pss = options.pss;
     table.height -= 1;
     std::vector<std::string> lines = to_table(looker.view(), looker.rates(), table);
     lines.resize(std::size_t(std::max(table.height, 1)));

@@ -23,6 +23,7 @@
 #include <ATen/ops/zeros.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap/statistics.h>
+#include <shoal/ipc/observe/session_view.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/data/data_loader.h>
 #include <shoal/workers/data/mnist.h>
@@ -390,6 +391,25 @@ TEST_CASE("DataLoader: memory() says what data set, batches and workers take") {
   CHECK(memory.worker_private_bytes() > 0);
   CHECK(memory.worker_proportional_bytes() >= memory.worker_private_bytes());
   CHECK_THAT(memory.to_string(), ContainsSubstring("pid " + std::to_string(memory.workers[0].pid)));
+}
+
+TEST_CASE("DataLoader: from outside its queues have names, and its workers hold the data set") {
+  DataLoader loader({.batch_size = 16, .num_workers = 2}, rows(64));
+  auto it = loader.begin();
+  const auto file = shoal::SessionFile::of_process(::getpid());
+  REQUIRE(file);
+  const shoal::SessionView view = look_at(*file, shoal::Pss::kRead);
+  const auto memory = loader.memory();
+  for (const auto& worker : memory.workers) {
+    const auto seen = std::find_if(view.processes.begin(), view.processes.end(),
+                                   [&](const auto& process) { return process.pid == worker.pid; });
+    REQUIRE(seen != view.processes.end());
+    CHECK(seen->name.starts_with("loader worker"));
+    CHECK(seen->held_bytes >= memory.dataset_bytes);
+    CHECK(seen->usage.private_bytes > 0);
+  }
+  for (const char* name : {"loader worker results", "loader worker 1 tasks", "loader worker 2 tasks"})
+    CHECK(std::any_of(view.queues.begin(), view.queues.end(), [&](const auto& queue) { return queue.name == name; }));
 }
 
 TEST_CASE("DataLoader: profile() runs the batches it is told, and its parts are within the whole") {

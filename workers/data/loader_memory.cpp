@@ -1,6 +1,6 @@
 #include <shoal/workers/data/loader_memory.h>
 
-#include <fstream>
+#include <shoal/ipc/observe/process_usage.h>
 
 #include <fmt/format.h>
 
@@ -36,17 +36,8 @@ std::string LoaderMemory::to_string() const {
 }
 
 LoaderMemory::Worker loading::memory_of(int pid) {
-  LoaderMemory::Worker worker{pid, 0, 0};
-  std::ifstream file(fmt::format("/proc/{}/smaps_rollup", pid));  // gone with the process: then it has none
-  std::string line;
-  while (std::getline(file, line)) {
-    unsigned long long kilobytes = 0;
-    if (std::sscanf(line.c_str(), "Pss: %llu kB", &kilobytes) == 1) worker.proportional_bytes = kilobytes << 10;
-    if (std::sscanf(line.c_str(), "Private_Clean: %llu kB", &kilobytes) == 1 ||
-        std::sscanf(line.c_str(), "Private_Dirty: %llu kB", &kilobytes) == 1)
-      worker.private_bytes += kilobytes << 10;
-  }
-  return worker;
+  const MemoryShare share = read_memory_share(pid);
+  return {pid, share.private_bytes, share.pss_bytes};
 }
 
 }  // namespace shoal

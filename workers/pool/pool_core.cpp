@@ -66,7 +66,7 @@ PoolCore::PoolCore(const PoolOptions& options, StartWorker start)
       start_(std::move(start)),
       owner_(::getpid()),
       results_(Ring::create(std::min(kMostResults, std::uint32_t(options_.processes * options_.tasks_ahead)),
-                            kResultSchema)) {
+                            kResultSchema, 0, options_.name + " results")) {
   workers_.reserve(std::size_t(options_.processes));
   for (int i = 0; i < options_.processes; ++i) start_worker();
 }
@@ -85,9 +85,10 @@ int PoolCore::free_seat() const {
 }
 
 void PoolCore::start_worker() {
-  WorkerEnds ends{Ring::create(std::uint32_t(options_.tasks_ahead), kTaskSchema), results_.share(),
-                  SharedPart<ProgressLayout>::create(BlockType::kBytes), ++started_};
-  Process<void> process = start_({.name = fmt::format("{} {}", options_.name, ends.worker),
+  const std::string name = fmt::format("{} {}", options_.name, ++started_);
+  WorkerEnds ends{Ring::create(std::uint32_t(options_.tasks_ahead), kTaskSchema, 0, name + " tasks"), results_.share(),
+                  SharedPart<ProgressLayout>::create(BlockType::kBytes), started_};
+  Process<void> process = start_({.name = name,
                                   .start_method = options_.start_method,
                                   .grace_period = kGracePeriod,
                                   .num_threads = options_.num_threads,

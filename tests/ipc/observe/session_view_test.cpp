@@ -118,6 +118,23 @@ TEST_CASE("session view: PSS is read where it is asked for") {
   CHECK(process_of(look_at(file, Pss::kRead), ::getpid()).usage.pss_bytes > 0);
 }
 
+TEST_CASE("session view: with PSS, what a process shares with the one that it was forked from is not its own") {
+  const SessionFile file = own_session();
+  constexpr std::size_t kBytes = 32 << 20;
+  const std::vector<char> inherited(kBytes, 'x');
+  Forked child([&] {
+    CHECK(inherited[kBytes / 2] == 'x');
+    ::pause();
+  });
+  const ProcessUsage usage = process_of(look_at(file, Pss::kRead), child.pid()).usage;
+  CHECK(usage.resident_bytes > 0);
+  CHECK(usage.private_bytes < kBytes / 2);
+  CHECK(usage.pss_bytes >= usage.private_bytes);
+  CHECK(read_memory_share(child.pid()).pss_bytes > 0);
+  child.kill();
+  CHECK(read_memory_share(child.pid()).pss_bytes == 0);
+}
+
 TEST_CASE("session view: queues with name, depth, bytes, and what went through them") {
   const SessionFile file = own_session();
   Queue<int> queue({.capacity = 5, .name = "numbers"});

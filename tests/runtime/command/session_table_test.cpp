@@ -95,6 +95,19 @@ TEST_CASE("top: the table has processes as a tree, queues with who waits, locks,
   CHECK_THAT(joined(to_table(example(), {}, {.width = 120, .channels = true})), ContainsSubstring("shoal: channel"));
 }
 
+TEST_CASE("top: with PSS each process's own memory is shown, and what all cost together") {
+  SessionView view = example();
+  for (SeenProcess& each : view.processes) {
+    each.usage.private_bytes = 5 << 20;
+    each.usage.pss_bytes = 7 << 20;
+  }
+  const std::string text = joined(to_table(view, {}, {.width = 120, .pss = true}));
+  CHECK_THAT(text, ContainsSubstring("PRIVATE"));
+  CHECK_THAT(text, ContainsSubstring("5.0M  7.0M  epoch 3"));
+  CHECK_THAT(text, ContainsSubstring("15M   21M"));
+  CHECK_THAT(joined(to_table(view, {}, {.width = 120})), !ContainsSubstring("PRIVATE"));
+}
+
 TEST_CASE("top: no line is longer than the terminal is wide, and no table higher") {
   SessionView view = example();
   for (std::uint32_t i = 3; i < 60; ++i) {
