@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/pictures/pictures.h"
 #include "bench/report/report.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/workers/image_files.h"
 
 namespace {
 
@@ -22,30 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr int kRounds = 7;
 constexpr std::int64_t kBatch = 32;
-
-// Slow waves with some noise: compresses about as photographs do. uint8 [3, height, width].
-at::Tensor picture_like(std::int64_t height, std::int64_t width, unsigned seed) {
-  at::Tensor image = at::empty({3, height, width}, at::TensorOptions(at::kByte));
-  auto* out = image.mutable_data_ptr<std::uint8_t>();
-  for (std::int64_t c = 0; c < 3; ++c) {
-    for (std::int64_t y = 0; y < height; ++y) {
-      for (std::int64_t x = 0; x < width; ++x) {
-        seed = seed * 1664525 + 1013904223;
-        *out++ = std::uint8_t(60 + (((x * (c + 1) / 5) ^ (y / 3)) & 127) + std::int64_t(seed >> 27U));
-      }
-    }
-  }
-  return image;
-}
-
-std::vector<fs::path> make_folder(const fs::path& folder, int count, int width, int height) {
-  std::vector<fs::path> paths;
-  for (int i = 0; i < count; ++i) {
-    paths.push_back(folder / (std::to_string(i) + ".jpg"));
-    shoal::test::write_file(paths.back(), shoal::test::jpeg_of(picture_like(height, width, unsigned(i)), 85));
-  }
-  return paths;
-}
 
 /// Pictures a second, of each round.
 template <class Round>
@@ -66,7 +42,8 @@ int main(int argc, char** argv) {
   shoal::bench::Report report("images");
   const shoal::test::TemporaryFolder temporary;
   const fs::path folder = temporary.path();
-  const auto small = make_folder(folder / "small", 48, 500, 375), large = make_folder(folder / "large", 12, 1600, 1200);
+  const auto small = shoal::bench::make_pictures(folder / "small", 48, 500, 375);
+  const auto large = shoal::bench::make_pictures(folder / "large", 12, 1600, 1200);
 
   auto decode = [&](const std::string& case_name, const std::vector<fs::path>& paths, shoal::DecodeOptions options) {
     report.add("shoal", case_name, "1/s", rates(paths.size(), [&] {

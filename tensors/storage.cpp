@@ -14,6 +14,18 @@
 namespace shoal {
 namespace {
 
+#if !__has_include(<c10/core/StorageMaterializer.h>)
+/// Whether the storage refuses to give out memory for writing. Up to 2.13 libtorch can set that and not take it back
+/// (2.13 only by a swap with another storage); an explicit instantiation may name a private member.
+bool& refuses_writes(c10::StorageImpl& storage);
+
+template <auto kMember>
+struct Refusal {
+  friend bool& refuses_writes(c10::StorageImpl& storage) { return storage.*kMember; }
+};
+template struct Refusal<&c10::StorageImpl::throw_on_mutable_data_ptr_>;
+#endif
+
 void release(void* hold) { delete static_cast<Hold*>(hold); }
 
 c10::DataPtr data_ptr_at(const void* data, Hold&& hold) {
@@ -106,16 +118,12 @@ c10::intrusive_ptr<c10::StorageImpl> received_storage(Hold&& hold) {
 void replace_memory(c10::StorageImpl& storage, c10::DataPtr memory, c10::Allocator* allocator) {
 #if __has_include(<c10/core/StorageMaterializer.h>)
   storage.clear_materializer();
+#else
+  refuses_writes(storage) = false;  // what is asked when memory is given out is worked out anew by the next line
+#endif
   storage.set_data_ptr_noswap(std::move(memory));
   storage.set_allocator(allocator);
   storage.set_resizable(true);
-#else
-  // Swapped, since the refusal of a read-only storage can be set only; it goes with what is swapped out.
-  auto fresh =
-      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), c10::SymInt(int64_t(storage.nbytes())),
-                                            std::move(memory), allocator, /*resizable=*/true);
-  storage.swap_data_ptr(*fresh);
-#endif
 }
 
 void replace_by_read_only(c10::StorageImpl& storage, Hold&& hold) {

@@ -104,14 +104,14 @@ void Report::run_program(const std::string& name, const std::vector<std::string>
     return;
   }
   std::string command = shell_quoted(path);
-  for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
+  for (const std::string& argument : arguments) command.append(" ").append(shell_quoted(argument));
   run(name, command);
 }
 
 void Report::run_peer(const std::string& script, const std::vector<std::string>& arguments) {
   std::string command =
       shell_quoted(SHOAL_BENCH_PYTHON) + " " + shell_quoted(std::string(SHOAL_BENCH_PEERS) + "/" + script + ".py");
-  for (const std::string& argument : arguments) command += " " + shell_quoted(argument);
+  for (const std::string& argument : arguments) command.append(" ").append(shell_quoted(argument));
   run(script, command);
 }
 

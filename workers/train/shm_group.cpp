@@ -48,7 +48,8 @@ ShmGroup::ShmGroup(int world_size, std::uint32_t first_round) : parts_(std::make
     rank->culprit.store(RankLayout::kNoCulprit, std::memory_order_relaxed);
   }
   for (std::uint32_t i = 0; i < count; ++i)
-    parts_->inboxes.push_back(Ring::create(PeerBuffers::inbox_capacity(world_size), PeerBuffers::schema()));
+    parts_->inboxes.push_back(Ring::create(PeerBuffers::inbox_capacity(world_size), PeerBuffers::schema(), 0,
+                                           fmt::format("group's rank {}", i)));
 }
 
 GroupLayout& ShmGroup::layout() const { return *reinterpret_cast<GroupLayout*>(parts_->block.data()); }
