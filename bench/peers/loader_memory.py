@@ -7,20 +7,10 @@ import sys
 
 import torch
 import torch.multiprocessing as mp
+from data_loader import Images
 from torch.utils.data import DataLoader, Dataset
 
 RANKS, WORKERS, SAMPLE = 4, 4, 3 * 32 * 32
-
-
-class Images(Dataset):
-    def __init__(self, images):
-        self.images = images
-
-    def __len__(self):
-        return len(self.images)
-
-    def __getitem__(self, index):
-        return self.images[index]
 
 
 class Objects(Dataset):

@@ -15,47 +15,11 @@
 #include <shoal/ipc/trace/buffer.h>
 #include <shoal/ipc/value.h>
 
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <sstream>
-
-#include "tests/support/catch.h"
+#include "tests/support/documented_layout.h"
 
 using namespace shoal;
-
-namespace {
-
-struct Field {
-  std::size_t offset, bytes;
-  bool operator==(const Field&) const = default;
-};
-using Fields = std::map<std::string, Field>;
-
-/// The table under the heading that starts with this name.
-Fields documented(const std::string& page, const std::string& structure) {
-  std::ifstream file(std::filesystem::path(SHOAL_DOCS) / page);
-  REQUIRE(file.good());
-  Fields fields;
-  bool inside = false;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("## ")) inside = line.substr(3).starts_with(structure);
-    if (!inside || !line.starts_with("| ") || line.starts_with("| offset")) continue;
-    std::istringstream cells(line);
-    std::string bar, name;
-    Field field{};
-    cells >> bar >> field.offset >> bar >> field.bytes >> bar >> name;
-    fields[name] = field;
-  }
-  return fields;
-}
-
-}  // namespace
-
-#define FIELD(type, member)                                   \
-  {                                                           \
-    #member, { offsetof(type, member), sizeof(type::member) } \
-  }
+using shoal::test::documented;
+using shoal::test::Fields;
 
 TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
   CHECK(documented("heap.md", "SessionLayout") == Fields{FIELD(SessionLayout, magic),
