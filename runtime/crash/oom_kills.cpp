@@ -1,6 +1,5 @@
-#include <fmt/format.h>
+#include <shoal/ipc/cgroup.h>
 #include <shoal/runtime/crash/oom_kills.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <mutex>
@@ -31,22 +30,14 @@ Watch& watch() {
 
 }  // namespace
 
-OomKills OomKills::of_this_cgroup() {
-  // Lines of "hierarchy:controllers:path"; hierarchy 0 is cgroup v2.
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    const std::string path = line.substr(second + 1);
-    std::string file;
-    if (line.starts_with("0::"))
-      file = fmt::format("/sys/fs/cgroup{}/memory.events", path);
-    else if (controllers.find(",memory,") != std::string::npos)
-      file = fmt::format("/sys/fs/cgroup/memory{}/memory.oom_control", path);
-    if (!file.empty() && count_in(file)) return OomKills(file);
+OomKills OomKills::of_this_cgroup(const std::string& root) {
+  // The kernel counts a kill in the victim's own group, whichever group's limit was reached; so the innermost that
+  // counts is the one. Where both versions are mounted, one of them has the memory.
+  for (const CgroupFolder& group : cgroup_folders(root, "memory")) {
+    const std::string file = group.path + (group.version_2 ? "/memory.events" : "/memory.oom_control");
+    if (count_in(file)) return OomKills(file);
   }
-  return OomKills("/proc/vmstat");
+  return OomKills(root + "/proc/vmstat");
 }
 
 bool OomKills::have_grown() {

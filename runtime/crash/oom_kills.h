@@ -11,8 +11,8 @@ namespace shoal {
 /// memory.events, v1: memory.oom_control), or of the machine where the cgroup has none (/proc/vmstat).
 class OomKills {
  public:
-  /// Finds the counter of this process's cgroup.
-  static OomKills of_this_cgroup();
+  /// Finds the counter of this process's cgroup. The kernel's files are those below `root`, as with cgroup_folders().
+  static OomKills of_this_cgroup(const std::string& root = "");
   /// A given file with a line "oom_kill N".
   explicit OomKills(std::string file) : file_(std::move(file)) { (void)have_grown(); }
 
