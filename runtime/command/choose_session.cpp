@@ -5,6 +5,14 @@
 
 namespace shoal::command {
 
+void add_session_option(CLI::App& command, std::string& name_or_pid) {
+  command
+      .add_option("session", name_or_pid,
+                  "the pid of any of its processes, or the name under which it listens; may be left out where you have "
+                  "one")
+      ->type_name("");
+}
+
 FoundSession choose_session(const std::string& name_or_pid) {
   if (!name_or_pid.empty()) return find_session(name_or_pid);
   std::vector<FoundSession> all = find_sessions();

@@ -45,8 +45,8 @@ int why_not_executable(const std::string& path) {
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (const int error = why_not_executable(name))
-      throw ProgramError(fmt::format("{} is no program that can be executed: {}", name, ::strerror(error)),
-                         error == ENOENT || error == ENOTDIR ? ExitCode::kNoProgram : ExitCode::kNoExec);
+      throw RefusedCommand(fmt::format("{} is no program that can be executed: {}", name, ::strerror(error)),
+                           error == ENOENT || error == ENOTDIR ? ExitCode::kNoProgram : ExitCode::kNoExec);
     return name;
   }
   const char* path = std::getenv("PATH");
@@ -55,7 +55,7 @@ std::string find_program(const std::string& name) {
     const std::string file = (folder.empty() ? "." : folder) + "/" + name;
     if (why_not_executable(file) == 0) return file;
   }
-  throw ProgramError(
+  throw RefusedCommand(
       fmt::format("{} is no program in PATH{}", name, why_not_executable(name) == 0 ? ": write ./" + name : ""),
       ExitCode::kNoProgram);
 }
@@ -161,8 +161,9 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
       "Exit codes:\n"
       "  0    all ranks ended well\n"
       "  1    a rank failed for good, or too few hosts are there\n"
-      "  2    wrong usage: an unknown option, a bad value, no program named\n"
+      "  2    wrong usage: an unknown option, no program named\n"
       "  3    the rendezvous cannot be reached, or is gone\n"
+      "  4    an option has a bad value, as a negative count\n"
       "  126  the program is there and cannot be executed\n"
       "  127  there is no such program\n"
       "A signal that ends the launcher ends it as if nobody had been in between.\n\n"
@@ -170,10 +171,11 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
 
   run->callback([run, options, texts, &program, &action] {
     if (const auto unknown = run->remaining(); !unknown.empty())
-      throw std::invalid_argument(fmt::format("run: there is no option {}: see shoal run --help", unknown.front()));
+      throw RefusedCommand(fmt::format("run: there is no option {}: see shoal run --help", unknown.front()),
+                           ExitCode::kUsage);
     options->program = program;
     if (options->program.empty())
-      throw std::invalid_argument("run: which program? shoal run --nproc-per-node 4 -- ./program ARGUMENTS");
+      throw RefusedCommand("run: which program? shoal run --nproc-per-node 4 -- ./program ARGUMENTS", ExitCode::kUsage);
     check(*options, *texts);
     action = [options] { return run_program(std::move(*options)); };
   });

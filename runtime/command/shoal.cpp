@@ -12,6 +12,16 @@
 #include <string>
 #include <vector>
 
+namespace {
+
+int code_of(const CLI::ParseError& error) {
+  const bool is_value =
+      dynamic_cast<const CLI::ValidationError*>(&error) || dynamic_cast<const CLI::ConversionError*>(&error);
+  return is_value ? shoal::command::ExitCode::kBadValue : shoal::command::ExitCode::kUsage;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace shoal::command;
   shoal::init(argc, argv);
@@ -32,13 +42,13 @@ int main(int argc, char** argv) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "shoal: %s\n", error.what());
-    return ExitCode::kUsage;
-  } catch (const ProgramError& error) {
+    return code_of(error);
+  } catch (const RefusedCommand& error) {
     std::fprintf(stderr, "shoal: %s\n", error.what());
     return error.code();
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "shoal: %s\n", error.what());
-    return ExitCode::kUsage;
+    return ExitCode::kBadValue;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "shoal: %s\n", error.what());
     return ExitCode::kFailed;

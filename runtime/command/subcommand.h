@@ -17,16 +17,17 @@ using Action = std::function<int()>;
 /// Exit codes of the program's own. What a subcommand's work ends with is said by that subcommand.
 struct ExitCode {
   static constexpr int kFailed = 1;        // the world's fault: shoal::Error
-  static constexpr int kUsage = 2;         // the caller's: an unknown option, a bad value
+  static constexpr int kUsage = 2;         // the caller's: an unknown option, a missing word
   static constexpr int kNoRendezvous = 3;  // launchers cannot reach each other, or not any more
+  static constexpr int kBadValue = 4;      // the caller's: an option has a value that it cannot have
   static constexpr int kNoExec = 126;      // the program to start is there, but cannot be executed; as shells say it
   static constexpr int kNoProgram = 127;   // there is no such program; as shells say it
 };
 
-/// The program that was to be started cannot be; `code` is one of those above.
-class ProgramError : public std::invalid_argument {
+/// What was asked for cannot be done; `code` is one of those above. Any other std::invalid_argument is a bad value.
+class RefusedCommand : public std::invalid_argument {
  public:
-  ProgramError(const std::string& what, int code) : std::invalid_argument(what), code_(code) {}
+  RefusedCommand(const std::string& what, int code) : std::invalid_argument(what), code_(code) {}
   int code() const noexcept { return code_; }
 
  private:

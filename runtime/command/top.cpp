@@ -186,11 +186,7 @@ int top(const TopOptions& options) {
 void add_top(CLI::App& shoal, Action& action) {
   CLI::App* top_command = shoal.add_subcommand("top", "shows a session: processes, queues, who waits, memory");
   auto options = std::make_shared<TopOptions>();
-  top_command
-      ->add_option("session", options->session,
-                   "the pid of any of its processes, or the name under which it listens; may be left out where "
-                   "you have one")
-      ->type_name("");
+  add_session_option(*top_command, options->session);
   top_command->add_option("-i,--interval", options->interval, "between two looks, from 0.05 to a day")
       ->check(CLI::Range(0.05, 86400.0).description(""))
       ->type_name("SECONDS")
@@ -205,7 +201,8 @@ void add_top(CLI::App& shoal, Action& action) {
       "Exit codes:\n"
       "  0    it was shown\n"
       "  1    there is no such session, or there are several and none was named\n"
-      "  2    wrong usage: an unknown option, a bad value");
+      "  2    wrong usage: an unknown option\n"
+      "  4    an option has a bad value");
   top_command->callback([&action, options] { action = [options] { return top(*options); }; });
 }
 

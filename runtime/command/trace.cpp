@@ -116,11 +116,7 @@ std::chrono::nanoseconds parse_duration(const std::string& text, const std::stri
 void add_trace(CLI::App& shoal, Action& action) {
   CLI::App* trace = shoal.add_subcommand("trace", "records what all processes of a session do, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
-  trace
-      ->add_option("session", options->session,
-                   "the pid of any of its processes, or the name under which it listens; may be left out where you "
-                   "have one")
-      ->type_name("");
+  add_session_option(*trace, options->session);
   trace->add_option("--for", options->duration, "how long: 5s, 200ms, 2m; Ctrl-C ends it early")
       ->type_name("TIME")
       ->capture_default_str();
@@ -134,7 +130,8 @@ void add_trace(CLI::App& shoal, Action& action) {
       "Exit codes:\n"
       "  0    the file was written\n"
       "  1    there is no such session, it is being traced already, or the file cannot be written\n"
-      "  2    wrong usage: an unknown option, a bad value");
+      "  2    wrong usage: an unknown option\n"
+      "  4    an option has a bad value");
   trace->callback([&action, options] { action = [options] { return trace_session(*options); }; });
 }
 

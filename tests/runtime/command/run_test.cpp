@@ -271,9 +271,10 @@ TEST_CASE("run: what is wrong with the command line is one line and a code of it
   struct Case {
     std::vector<std::string> arguments;
     const char* says;
+    int code = 4;
   };
   for (const Case& one : std::vector<Case>{
-           {{"run"}, "which program?"},
+           {{"run"}, "which program?", 2},
            {{"run", "--nproc-per-node", "-1", "true"}, "--nproc-per-node -1: give a number from 1"},
            {{"run", "--nproc-per-node", "many", "true"}, "--nproc-per-node many"},
            {{"run", "--nnodes", "4:1", "true"}, "--nnodes 4:1: give the number of hosts"},
@@ -284,18 +285,23 @@ TEST_CASE("run: what is wrong with the command line is one line and a code of it
            {{"run", "--binding", "socket", "true"}, "'socket' is no binding"},
            {{"run", "--rdzv-backend", "etcd", "true"}, "--rdzv-backend etcd"},
            {{"run", "--shutdown-timeout", "-1", "true"}, "--shutdown-timeout -1"},
-           {{"run", "--bogus", "true"}, "no option --bogus"},
-           {{"run", "--nproc-per-node"}, "--nproc-per-node"},
-           {{"run", "--"}, "which program?"},
+           {{"run", "--bogus", "true"}, "no option --bogus", 2},
+           {{"run", "--nproc-per-node"}, "--nproc-per-node", 2},
+           {{"run", "--max-restarts", "few", "true"}, "--max-restarts"},
+           {{"run", "--"}, "which program?", 2},
            {{"top", "--interval", "0"}, "--interval"},
+           {{"top", "--interval", "often"}, "--interval"},
+           {{"top", "--bogus"}, "--bogus", 2},
            {{"trace", "--for", "soon"}, "--for is 'soon'"},
-           {{"walk"}, "subcommand"},
-           {{}, "subcommand"}}) {
+           {{"trace", "--for", "-1s"}, "--for is '-1s'"},
+           {{"trace", "--bogus"}, "--bogus", 2},
+           {{"walk"}, "subcommand", 2},
+           {{}, "subcommand", 2}}) {
     CAPTURE(one.arguments);
     std::vector<std::string> command{kShoal};
     command.insert(command.end(), one.arguments.begin(), one.arguments.end());
     const ProgramResult result = run_program(command);
-    CHECK(result.code == 2);
+    CHECK(result.code == one.code);
     CHECK_THAT(result.error, ContainsSubstring(one.says));
     CHECK(std::count(result.error.begin(), result.error.end(), '\n') == 1);
     CHECK(result.output.empty());
@@ -424,7 +430,7 @@ TEST_CASE("run: --help describes every option that torchrun's users know, and ev
   const std::string text((std::istreambuf_iterator<char>(page)), {});
   const auto codes = text.find("Exit codes:");
   REQUIRE(codes != std::string::npos);
-  for (const char* code : {"0", "1", "2", "3", "126", "127"}) {
+  for (const char* code : {"0", "1", "2", "3", "4", "126", "127"}) {
     CAPTURE(code);
     CHECK_THAT(help.output, ContainsSubstring("\n  " + std::string(code) + " "));
     CHECK_THAT(text.substr(codes), ContainsSubstring(std::string(code) + " "));
@@ -442,7 +448,7 @@ TEST_CASE("run: --help of top and of trace describes every option and exit code"
     CAPTURE(name);
     CHECK(text.size() > 10);
   }
-  for (const char* code : {"\n  0 ", "\n  1 ", "\n  2 "}) CHECK_THAT(help.output, ContainsSubstring(code));
+  for (const char* code : {"\n  0 ", "\n  1 ", "\n  2 ", "\n  4 "}) CHECK_THAT(help.output, ContainsSubstring(code));
 }
 
 TEST_CASE("run: ranks are bound to their part of the CPUs") {

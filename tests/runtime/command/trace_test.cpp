@@ -153,10 +153,10 @@ TEST_CASE("trace: the program traces a running session, and top shows it") {
 TEST_CASE("trace: a bad time, a bad session and a bad option are one clear line and a code") {
   CHECK(run_program("trace 1999999999 2>&1") == std::pair(std::string("shoal: there is no process 1999999999\n"), 1));
   const auto [text, code] = run_program("trace --for ever 2>&1");
-  CHECK(code == 2);
+  CHECK(code == 4);
   CHECK_THAT(text, ContainsSubstring("--for is 'ever'"));
   CHECK(run_program("top --nonsense 2>&1").second == 2);
-  CHECK(run_program("top --interval 0 1 2>&1").second == 2);
+  CHECK(run_program("top --interval 0 1 2>&1").second == 4);
   CHECK(run_program("top no-such-session 2>&1").second == 1);
 }
 
