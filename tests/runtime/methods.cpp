@@ -2,16 +2,23 @@
 
 #include "tests/support/guard.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/session/liveness.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/pidfd.h>
 #include <shoal/runtime/spawn.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace shoal::test {
 
@@ -29,7 +36,7 @@ std::vector<Fd> watch(const std::vector<pid_t>& pids) {
 }
 
 bool all_end(const std::vector<Fd>& processes) {
-  const Deadline deadline = Deadline::after(std::chrono::seconds(2 * test_scale()));
+  const Deadline deadline = Deadline::after(std::chrono::seconds(2));
   for (const Fd& process : processes) {
     const int descriptor = process.get();
     if (!wait_readable({&descriptor, 1}, deadline)) return false;
@@ -73,6 +80,23 @@ void wait_until_in_system_call(pid_t pid, long number) {
     if (told ? first == std::to_string(number) : state_of(pid) == 'S') return;
     std::this_thread::yield();
   }
+}
+
+void block_in_write() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
+  ::fcntl(ends[1], F_SETPIPE_SZ, 4096);
+  const std::vector<char> page(4096);
+  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  while (::write(ends[1], page.data(), page.size()) > 0) continue;  // the reading end stays open here
+  ::fcntl(ends[1], F_SETFL, 0);
+  for (;;) [[maybe_unused]]
+    const auto written = ::write(ends[1], page.data(), page.size());
+}
+
+void block_in_futex() {
+  std::uint32_t word = 0;
+  for (;;) ::syscall(SYS_futex, &word, FUTEX_WAIT, 0, nullptr, nullptr, 0);
 }
 
 }  // namespace shoal::test

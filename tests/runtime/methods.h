@@ -28,6 +28,11 @@ void wait_until_stopped(pid_t pid);
 /// tell (no /proc/PID/syscall), until it sleeps at all.
 void wait_until_in_system_call(pid_t pid, long number);
 
+/// For processes that have to be ended from outside. Writes to a pipe that is full and that nobody reads.
+[[noreturn]] void block_in_write();
+/// Sleeps on a word that nobody wakes, without any of shoal's slices.
+[[noreturn]] void block_in_futex();
+
 }  // namespace shoal::test
 
 #define FOR_EACH_METHOD(method)                                                                                      \

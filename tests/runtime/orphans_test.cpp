@@ -1,9 +1,5 @@
 #include "tests/runtime/methods.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/futex.h>
-#include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session/liveness.h>
 #include <shoal/runtime/process.h>
@@ -13,7 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <thread>
@@ -33,25 +29,6 @@ enum class Stubborn {
   kBlocksInFutex
 };
 
-/// Writes to a pipe that nobody reads, and does not come back: it is filled first, and its reading end stays open here.
-void block_in_write() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
-  ::fcntl(ends[1], F_SETPIPE_SZ, 4096);
-  const std::vector<char> page(4096);
-  ::fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  while (::write(ends[1], page.data(), page.size()) > 0) continue;
-  ::fcntl(ends[1], F_SETFL, 0);
-  for (;;) [[maybe_unused]]
-    const auto written = ::write(ends[1], page.data(), page.size());
-}
-
-/// In the kernel, without any of shoal's slices: nothing wakes it.
-void block_in_futex() {
-  std::uint32_t word = 0;
-  for (;;) ::syscall(SYS_futex, &word, FUTEX_WAIT, 0, nullptr, nullptr, 0);
-}
-
 void be_stubborn(Stubborn how, Queue<int> pids) {
   Queue<int> empty(1);
   if (how == Stubborn::kIgnoresSigterm) {
@@ -63,8 +40,8 @@ void be_stubborn(Stubborn how, Queue<int> pids) {
   pids.put(::getpid());
   if (how == Stubborn::kIsStopped) ::raise(SIGSTOP);
   if (how == Stubborn::kBlocksInQueue) empty.get();
-  if (how == Stubborn::kBlocksInWrite) block_in_write();
-  if (how == Stubborn::kBlocksInFutex) block_in_futex();
+  if (how == Stubborn::kBlocksInWrite) test::block_in_write();
+  if (how == Stubborn::kBlocksInFutex) test::block_in_futex();
   if (how == Stubborn::kComputes)
     for (std::atomic<unsigned> spin = 0;; ++spin) continue;
   for (;;) ::pause();
@@ -74,8 +51,11 @@ constexpr Stubborn kAll[] = {Stubborn::kWaits,         Stubborn::kIgnoresSigterm
                              Stubborn::kBlocksInQueue, Stubborn::kLeavesGroup,    Stubborn::kComputes,
                              Stubborn::kBlocksInWrite, Stubborn::kBlocksInFutex};
 
-/// Starts children by one method and waits with them for ever.
-void parent_of_all(StartMethod method, Queue<int> pids) {
+/// What ends the parent, where it is no signal from outside.
+enum class End { kCrashes = 1, kExecutes = 2 };
+
+/// Starts children by one method and waits with them for its end.
+void parent_of_all(StartMethod method, Queue<int> pids, Queue<End> ends) {
   std::vector<Process<void>> children;
   for (Stubborn how : kAll) {
     children.emplace_back(ProcessOptions{.start_method = method}, be_stubborn, how, pids);
@@ -85,7 +65,8 @@ void parent_of_all(StartMethod method, Queue<int> pids) {
   test::wait_until_in_system_call(children[6].pid(), SYS_write);
   test::wait_until_in_system_call(children[7].pid(), SYS_futex);
   pids.put(0);
-  for (;;) ::pause();
+  if (ends.get() == End::kCrashes) std::abort();
+  ::execl("/bin/sleep", "sleep", "600", static_cast<char*>(nullptr));
 }
 
 /// Reads until `count` pids and `zeros` zeros have come, in whatever order.
@@ -100,17 +81,21 @@ std::vector<pid_t> read_pids(Queue<int>& pids, std::size_t count, int zeros) {
   return result;
 }
 
-TEST_CASE("orphans: when a parent is killed, all its children are gone within two seconds, whatever they do") {
+TEST_CASE("orphans: when a parent is gone, all its children are gone within two seconds, whatever they do") {
   FOR_EACH_METHOD(method);
   const auto parents_method = GENERATE(StartMethod::spawn, StartMethod::forkserver);
   CAPTURE(method_name(parents_method));
   Queue<int> pids(16);
-  Process parent({.start_method = parents_method}, parent_of_all, method, pids);
+  Queue<End> ends(1);
+  Process parent({.start_method = parents_method}, parent_of_all, method, pids, ends);
   parent.start();
   const auto orphans = test::watch(read_pids(pids, std::size(kAll), 1));
   SECTION("by SIGKILL") { parent.kill(); }
   SECTION("by SIGTERM") { parent.terminate(); }
+  SECTION("by a crash of its own") { ends.put(End::kCrashes); }
+  SECTION("by executing another program in its place") { ends.put(End::kExecutes); }
   CHECK(test::all_end(orphans));
+  parent.kill();  // the other program lives
   parent.join();
 }
 

@@ -21,8 +21,18 @@ namespace shoal {
 namespace {
 
 /// What a process does when it has started its children.
-enum class Conduct { kWaits, kIgnoresSigterm, kIsStopped, kBlocksInQueue, kLeavesSession, kLeavesGroup, kComputes };
-constexpr int kConducts = 7;
+enum class Conduct {
+  kWaits,
+  kIgnoresSigterm,
+  kIsStopped,
+  kBlocksInQueue,
+  kBlocksInWrite,
+  kBlocksInFutex,
+  kLeavesSession,
+  kLeavesGroup,
+  kComputes
+};
+constexpr int kConducts = 9;
 
 /// How the victim ends.
 enum class End { kSigkill, kSigterm, kCrash, kExit, kThrow, kReturn, kExec };
@@ -88,6 +98,8 @@ void live(Node self, Queue<Started> started, Queue<int> go) {
   }
   if (self.conduct == Conduct::kIsStopped) ::raise(SIGSTOP);
   if (self.conduct == Conduct::kBlocksInQueue) empty.get();
+  if (self.conduct == Conduct::kBlocksInWrite) test::block_in_write();
+  if (self.conduct == Conduct::kBlocksInFutex) test::block_in_futex();
   if (self.conduct == Conduct::kComputes)
     for (std::atomic<unsigned> spin = 0;; ++spin) continue;
   for (;;) ::pause();
