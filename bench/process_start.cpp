@@ -1,23 +1,28 @@
 // How long does it take to start a process that runs an empty function, and to join it? Each start method beside
-// torch.multiprocessing's, a bare fork of this process, and an exec of this program. And how long until the function
-// runs, from a spare and without; many at once; from a parent with much memory.
+// torch.multiprocessing's, a bare fork of this process, and an exec of this program; cold and warm, from a spare, up to
+// 64 at once, and from parents with much memory.
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/init.h>
+#include <shoal/runtime/pidfd.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
+#include <signal.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -26,104 +31,224 @@
 namespace {
 
 using shoal::StartMethod;
+using shoal::bench::Report;
+using Samples = std::vector<double>;
+
+constexpr StartMethod kMethods[] = {StartMethod::spawn, StartMethod::forkserver, StartMethod::fork};
+constexpr const char *kBareFork = "bare fork and exit", *kBareExec = "exec and load of libtorch";
+constexpr double kForks = 1 / 1.5, kExecs = 1 / 1.15, kThirtyTwo = 1 / 8.;  // what is asked: times the floor
+
+struct Options {
+  int percent = 100;  // of the usual number of samples
+  int most = 64;      // children at once
+  bool peers = true;
+};
 
 void nothing() {}
-void nothing_in_rank(int) {}
-
-std::vector<double> start_and_join(StartMethod method, int count) {
-  std::vector<double> samples;
-  for (int i = 0; i < count + 1; ++i) {
-    double took = shoal::bench::seconds([&] {
-      shoal::Process process({.name = "empty", .start_method = method}, nothing);
-      process.start();
-      process.join();
-    });
-    if (i > 0) samples.push_back(took * 1e3);  // the first one starts the fork server
-  }
-  return samples;
-}
 
 std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+std::int64_t now_in_rank(int) { return now(); }
 
-/// From start() to the first instruction of the function, in another process, which notes the time itself.
-std::vector<double> start_to_function(int spares, int count) {
-  shoal::start_fork_server({.spares = spares});
-  std::vector<double> samples;
-  for (int i = 0; i < count; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // as a program that has other things to do
-    shoal::Process process({.name = "empty", .start_method = StartMethod::forkserver}, now);
-    const std::int64_t before = now();
-    process.start();
-    samples.push_back(double(process.result() - before) * 1e-6);
-  }
-  return samples;
+double milliseconds(const std::function<void()>& call) { return 1e3 * shoal::bench::seconds(call); }
+
+void start_and_join(StartMethod method) {
+  shoal::Process process({.name = "empty", .start_method = method}, nothing);
+  process.start();
+  process.join();
 }
 
-/// The floor of that: the same from a fork of this process.
-std::vector<double> fork_to_function(int count) {
-  auto* seen = static_cast<std::int64_t*>(
-      ::mmap(nullptr, sizeof(std::int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  std::vector<double> samples;
-  for (int i = 0; i < count; ++i) {
-    const std::int64_t before = now();
-    const pid_t child = ::fork();
-    if (child == 0) {
-      *seen = now();
-      ::_exit(0);
-    }
-    ::waitpid(child, nullptr, 0);
-    samples.push_back(double(*seen - before) * 1e-6);
-  }
-  return samples;
-}
-
-/// All started and joined; of one, that is start_and_join.
-std::vector<double> many_at_once(StartMethod method, int nprocs, int count) {
-  std::vector<double> samples;
-  for (int i = 0; i < count; ++i)
-    samples.push_back(1e3 * shoal::bench::seconds(
-                                [&] { shoal::spawn({.nprocs = nprocs, .start_method = method}, nothing_in_rank); }));
-  return samples;
-}
-
-/// Proportional share of the memory of the fork server's spares, of each.
-std::vector<double> memory_of_spares(int spares) {
-  const pid_t server = shoal::start_fork_server({.spares = spares});
-  std::this_thread::sleep_for(std::chrono::milliseconds(100 * spares));
-  std::vector<double> megabytes;
-  std::ifstream children(fmt::format("/proc/{}/task/{}/children", server, server));
-  for (pid_t pid; children >> pid;) {
-    std::ifstream rollup(fmt::format("/proc/{}/smaps_rollup", pid));
-    std::string word;
-    while (rollup >> word)
-      if (double kilobytes; (word == "Private_Dirty:") && rollup >> kilobytes) megabytes.push_back(kilobytes / 1024);
-  }
-  return megabytes;
-}
-
-std::vector<double> bare_fork(int count) {
-  std::vector<double> samples;
-  for (int i = 0; i < count; ++i)
-    samples.push_back(1e3 * shoal::bench::seconds([] {
-                        pid_t child = ::fork();
-                        if (child == 0) ::_exit(0);
-                        ::waitpid(child, nullptr, 0);
-                      }));
-  return samples;
+void bare_fork() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
 }
 
 /// This program again, which loads libtorch and ends at once.
-std::vector<double> bare_exec(int count) {
-  std::vector<double> samples;
-  for (int i = 0; i < count; ++i)
-    samples.push_back(1e3 * shoal::bench::seconds([] {
-                        char name[] = "process_start", argument[] = "--only-load";
-                        char* arguments[] = {name, argument, nullptr};
-                        pid_t child;
-                        if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments, environ) == 0)
-                          ::waitpid(child, nullptr, 0);
-                      }));
-  return samples;
+void bare_exec() {
+  char name[] = "process_start", argument[] = "--only-load";
+  char* arguments[] = {name, argument, nullptr};
+  pid_t child;
+  if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments, environ) == 0) ::waitpid(child, nullptr, 0);
+}
+
+class Bench {
+ public:
+  Bench(Report& report, const Options& options) : report_(report), options_(options) {}
+
+  /// The floor and shoal in turns, so that both see the same machine.
+  void in_turns(const std::string& name, const char* floor_name, const std::function<void()>& floor,
+                const std::function<void()>& ours, int usual, double asked) {
+    Samples floors, samples;
+    ours();  // what is made once a process
+    for (int i = 0; i < count(usual); ++i) {
+      floors.push_back(milliseconds(floor));
+      samples.push_back(milliseconds(ours));
+    }
+    report_.add(floor_name, name, "ms", floors);
+    report_.add("shoal", name, "ms", samples);
+    report_.ask(name, "median", floor_name, asked);
+  }
+
+  /// Start and join of one, warm, by each method; `from` says from where.
+  void one_by_each_method(const std::string& from) {
+    in_turns("spawn" + from, kBareExec, &bare_exec, [] { start_and_join(StartMethod::spawn); }, 15, kExecs);
+    in_turns("fork" + from, kBareFork, &bare_fork, [] { start_and_join(StartMethod::fork); }, 200, kForks);
+    // Not from spares: after 2 ms without work the server would make one.
+    shoal::start_fork_server({.spares = 0});
+    auto by_server = [] { start_and_join(StartMethod::forkserver); };
+    if (from.empty()) {
+      in_turns("forkserver", kBareFork, &bare_fork, by_server, 200, kForks);
+    } else {
+      // The floor is that of a small process, as the server is one.
+      by_server();
+      report_.add("shoal", "forkserver" + from, "ms", repeat(100, by_server));
+      report_.ask_of_case("forkserver" + from, "median", "forkserver", kForks);
+    }
+    shoal::start_fork_server({});
+  }
+
+  /// The server is started for this one.
+  void cold(const std::string& from) {
+    Samples floors, samples;
+    for (int i = 0; i < count(7); ++i) {
+      shoal::Fd server = shoal::open_pidfd(shoal::start_fork_server());
+      shoal::send_signal(server, SIGKILL);
+      const int descriptor = server.get();
+      shoal::wait_readable({&descriptor, 1}, shoal::Deadline::never());
+      floors.push_back(milliseconds(&bare_exec));
+      samples.push_back(milliseconds([] { start_and_join(StartMethod::forkserver); }));
+    }
+    report_.add(kBareExec, "forkserver, cold" + from, "ms", floors);
+    report_.add("shoal", "forkserver, cold" + from, "ms", samples);
+  }
+
+  /// From start() to the first instruction of the function, in another process, which notes the time itself.
+  void until_function(const std::string& from) {
+    const std::string name = "until the function runs";
+    const int usual = from.empty() ? 60 : 20;
+    report_.add("bare fork", name + from, "ms", bare_fork_to_function(usual));
+    report_.add("shoal, fork", name + from, "ms", to_function(StartMethod::fork, usual));
+    shoal::start_fork_server({.spares = 0});
+    report_.add("shoal, forkserver", name + from, "ms", to_function(StartMethod::forkserver, usual));
+    shoal::start_fork_server({.spares = 2});
+    report_.add("shoal", name + ", from a spare" + from, "ms", to_function(StartMethod::forkserver, usual));
+    report_.ask_value(name + ", from a spare" + from, "median", 0.5);
+    if (from.empty()) report_.add("shoal, spawn", name, "ms", to_function(StartMethod::spawn, 10));
+  }
+
+  /// Until the last one's function runs, and until all are joined. Without spares; then with one for each.
+  void many(StartMethod method, int spares, const std::string& from) {
+    const std::string by = fmt::format("{}{}{}", shoal::method_name(method), spares > 0 ? " with spares" : "", from);
+    const int usual = method == StartMethod::spawn ? 2 : from.empty() ? 10 : 3;
+    for (int nprocs = 1; nprocs <= options_.most; nprocs *= 2) {
+      if (!from.empty() && nprocs != 1 && nprocs != 8 && nprocs != 64) continue;
+      if (method == StartMethod::forkserver) shoal::start_fork_server({.spares = spares > 0 ? nprocs : 0});
+      Samples ready, joined;
+      for (int i = 0; i < count(usual); ++i) {
+        // Time for the spares; for the others too, so that both start from the same state.
+        std::this_thread::sleep_for(std::chrono::milliseconds(20 + (spares > 0 ? 5 * nprocs : 0)));
+        const std::int64_t before = now();
+        const auto times = shoal::spawn({.nprocs = nprocs, .start_method = method}, now_in_rank);
+        ready.push_back(double(*std::max_element(times.begin(), times.end()) - before) * 1e-6);
+        joined.push_back(double(now() - before) * 1e-6);
+      }
+      report_.add("shoal", fmt::format("{} ready, {}", nprocs, by), "ms", ready);
+      report_.add("shoal", fmt::format("{} joined, {}", nprocs, by), "ms", joined);
+    }
+    if (from.empty() && method != StartMethod::spawn)
+      report_.ask_of_case("32 ready, " + by, "median", "1 ready, " + by, kThirtyTwo);
+  }
+
+  /// Private memory of the fork server's spares, of each.
+  void memory_of_spares(int spares) {
+    const pid_t server = shoal::start_fork_server({.spares = spares});
+    std::this_thread::sleep_for(std::chrono::milliseconds(100 * spares));
+    Samples megabytes;
+    std::ifstream children(fmt::format("/proc/{}/task/{}/children", server, server));
+    for (pid_t pid; children >> pid;) {
+      std::ifstream rollup(fmt::format("/proc/{}/smaps_rollup", pid));
+      std::string word;
+      while (rollup >> word)
+        if (double kilobytes; (word == "Private_Dirty:") && rollup >> kilobytes) megabytes.push_back(kilobytes / 1024);
+    }
+    if (!megabytes.empty()) report_.add("shoal", "memory of a spare", "MB", megabytes);
+  }
+
+  void all(const std::string& from) {
+    one_by_each_method(from);
+    cold(from);
+    until_function(from);
+    for (const StartMethod method : kMethods) many(method, 0, from);
+    many(StartMethod::forkserver, 1, from);
+  }
+
+ private:
+  int count(int usual) const { return std::max(1, usual * options_.percent / 100); }
+
+  Samples repeat(int usual, const std::function<void()>& call) const {
+    Samples samples;
+    for (int i = 0; i < count(usual); ++i) samples.push_back(milliseconds(call));
+    return samples;
+  }
+
+  Samples to_function(StartMethod method, int usual) const {
+    Samples samples;
+    for (int i = 0; i < count(usual); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // as a program that has other things to do
+      shoal::Process process({.name = "empty", .start_method = method}, now);
+      const std::int64_t before = now();
+      process.start();
+      samples.push_back(double(process.result() - before) * 1e-6);
+    }
+    return samples;
+  }
+
+  Samples bare_fork_to_function(int usual) const {
+    auto* seen = static_cast<std::int64_t*>(
+        ::mmap(nullptr, sizeof(std::int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    Samples samples;
+    for (int i = 0; i < count(usual); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      const std::int64_t before = now();
+      const pid_t child = ::fork();
+      if (child == 0) {
+        *seen = now();
+        ::_exit(0);
+      }
+      ::waitpid(child, nullptr, 0);
+      samples.push_back(double(*seen - before) * 1e-6);
+    }
+    ::munmap(seen, sizeof *seen);
+    return samples;
+  }
+
+  Report& report_;
+  const Options& options_;
+};
+
+/// Written to, and this process's alone: a fork of it copies its page tables.
+class Ballast {
+ public:
+  explicit Ballast(std::size_t bytes)
+      : bytes_(bytes), at_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (at_ == MAP_FAILED) throw std::bad_alloc();
+    ::madvise(at_, bytes_, MADV_NOHUGEPAGE);  // the worst case, and the same on every machine
+    ::memset(at_, 1, bytes_);
+  }
+  ~Ballast() { ::munmap(at_, bytes_); }
+  Ballast(const Ballast&) = delete;
+
+ private:
+  std::size_t bytes_;
+  void* at_;
+};
+
+bool fits(std::size_t bytes) {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  while (file >> word)
+    if (std::size_t kib; word == "MemAvailable:" && file >> kib) return bytes + bytes / 4 < kib << 10;
+  return true;
 }
 
 }  // namespace
@@ -131,27 +256,29 @@ std::vector<double> bare_exec(int count) {
 int main(int argc, char** argv) {
   if (argc == 2 && ::strcmp(argv[1], "--only-load") == 0) ::_exit(0);
   shoal::init(argc, argv);
+  CLI::App app("start and join of processes, beside bare forks and execs");
+  Options options;
+  std::vector<std::size_t> megabytes{100, 8000};
+  app.add_option("--parents", megabytes, "memory of the larger parents, in MB; 0: none")->delimiter(',');
+  app.add_option("--percent", options.percent, "of the usual number of samples")->check(CLI::Range(1, 1000));
+  app.add_option("--most", options.most, "children at once")->check(CLI::Range(1, 1000));
+  app.add_flag("--peers,!--no-peers", options.peers, "run the peers too");
+  CLI11_PARSE(app, argc, argv);
   at::set_num_threads(1);  // a thread pool of libtorch's would keep `fork` from being used
   (void)at::ones({2}).sum().item<float>();
-  shoal::bench::Report report("process_start");
-  report.add("exec and load of libtorch", "spawn", "ms", bare_exec(15));
-  report.add("shoal", "spawn", "ms", start_and_join(StartMethod::spawn, 15));
-  report.add("bare fork and exit", "forkserver", "ms", bare_fork(200));
-  report.add("shoal", "forkserver", "ms", start_and_join(StartMethod::forkserver, 200));
-  report.add("bare fork and exit", "fork", "ms", bare_fork(200));
-  report.add("shoal", "fork", "ms", start_and_join(StartMethod::fork, 200));
-  report.add("bare fork", "until the function runs", "ms", fork_to_function(200));
-  report.add("shoal, forked for it", "until the function runs", "ms", start_to_function(0, 60));
-  report.add("shoal", "until the function runs", "ms", start_to_function(2, 60));
-  for (const int nprocs : {1, 4, 32, 64})
-    report.add("shoal", fmt::format("{} at once, forkserver", nprocs), "ms",
-               many_at_once(StartMethod::forkserver, nprocs, 6));
-  if (const auto memory = memory_of_spares(4); !memory.empty()) report.add("shoal", "memory of a spare", "MB", memory);
-  shoal::start_fork_server({});
-  // A parent that has touched much memory: only a fork of itself pays for it.
-  std::vector<char> ballast(100u << 20, 1);
-  report.add("bare fork and exit", "forkserver, from a parent of 100 MB", "ms", bare_fork(50));
-  report.add("shoal", "forkserver, from a parent of 100 MB", "ms", start_and_join(StartMethod::forkserver, 50));
-  report.add("shoal", "fork, from a parent of 100 MB", "ms", start_and_join(StartMethod::fork, 50));
-  report.run_peer("process_start");
+  Report report("process_start");
+  Bench bench(report, options);
+  bench.all("");
+  bench.memory_of_spares(4);
+  for (const std::size_t size : megabytes) {
+    if (size == 0) continue;
+    if (!fits(size * 1'000'000)) {
+      fmt::print("# a parent of {} MB: not enough memory is left on this machine\n", size);
+      continue;
+    }
+    const Ballast ballast(size * 1'000'000);
+    const bool whole = size % 1000 == 0;
+    bench.all(fmt::format(", from a parent of {} {}", whole ? size / 1000 : size, whole ? "GB" : "MB"));
+  }
+  if (options.peers) report.run_peer("process_start");
 }
