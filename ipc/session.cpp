@@ -88,6 +88,11 @@ std::byte* map(int file, std::uint64_t bytes) {
   return static_cast<std::byte*>(at);
 }
 
+void raise_slots_touched(SessionLayout& layout, std::uint32_t end) {
+  std::uint32_t seen = layout.slots_touched.load();
+  while (seen < end && !layout.slots_touched.compare_exchange_weak(seen, end)) continue;
+}
+
 }  // namespace
 
 std::atomic<Session*> Session::instance_{nullptr};
@@ -194,12 +199,13 @@ bool Session::try_slot(std::uint32_t slot) {
     liveness_->give_back(slot);
     return false;
   }
+  raise_slots_touched(layout(), slot + 1);
   process.state = ProcessRecord::kTaking;
   std::uint32_t generation = process.generation.load() + 1;
   if ((generation & ProcessTag::kGenerationMask) == 0) ++generation;
   process.generation = generation;
   process.pid = ::getpid();
-  process.start_time = process_start_time(::getpid());
+  process.taken_at = process_clock();
   process.left = 0;
   process.rank = -1;
   process.parent = 0;
@@ -244,11 +250,11 @@ bool Session::is_alive(ProcessTag tag) {
   if ((process.generation.load() & ProcessTag::kGenerationMask) != tag.generation()) return false;
   if (std::uint32_t(process.state.load()) != ProcessRecord::kAlive) return false;
   // Two witnesses for a death: declaring a living process dead would hand its memory away.
-  return liveness_->is_taken(tag.slot()) || process_exists(process.pid.load(), process.start_time.load());
+  return liveness_->is_taken(tag.slot()) || process_exists(process.pid.load(), process.taken_at.load());
 }
 
 ProcessTag Session::find(std::int32_t pid) {
-  for (std::uint32_t slot = 0; slot < ProcessTag::kSlotCount; ++slot) {
+  for (std::uint32_t slot = 0, end = layout().slots_touched.load(); slot < end; ++slot) {
     ProcessRecord& process = record(slot);
     auto state = std::uint32_t(process.state.load());
     if ((state == ProcessRecord::kAlive || state == ProcessRecord::kDead) && process.pid.load() == pid)

@@ -111,6 +111,11 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, Cr
 
 }  // namespace
 
+void prepare_forks() {
+  prepare_crash_handler();
+  prepare_stderr_tail();
+}
+
 void run_started_child(const ChildBlocks& lent, ProcessTag parent) noexcept {
   run(lent, parent, {}, [](Channel& channel, StartHeader& header) {
     std::optional<Received> message = channel.receive();

@@ -9,6 +9,9 @@
 
 namespace shoal {
 
+/// Does once what each child would have to do for itself: for those that fork children, before they do. Threads: any.
+void prepare_forks();
+
 /// In a process of the session that was started by exec or by the fork server: takes the start message
 /// from the channel, makes the call, reports, and leaves.
 [[noreturn]] void run_started_child(const ChildBlocks& lent, ProcessTag parent) noexcept;

@@ -30,7 +30,7 @@ void clean_up_after(Session& session, ProcessTag dead) {
   const bool has_children = session.record(dead.slot()).children != 0;
   session.reclaim(dead);
   if (!has_children) return;
-  for (std::uint32_t slot = 0; slot < ProcessTag::kSlotCount; ++slot) {
+  for (std::uint32_t slot = 0, end = session.layout().slots_touched.load(); slot < end; ++slot) {
     ProcessRecord& process = session.record(slot);
     auto state = std::uint32_t(process.state.load());
     if ((state != ProcessRecord::kAlive && state != ProcessRecord::kDead) || process.parent != dead.word()) continue;

@@ -49,7 +49,8 @@ StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, T
   sigset_t mask;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   const pid_t parent = ::getpid();
-  Fd lifeline(::fcntl(lifeline_of_this_process(), F_DUPFD_CLOEXEC, 0));
+  Fd lifeline = open_lifeline_for_fork();
+  prepare_forks();
   StartedProcess started;
   int error = 0;
   in_lasting_thread([&] {
@@ -57,7 +58,7 @@ StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, T
     error = errno;
     if (started.pid != 0) return;
     die_with_parent(parent);
-    die_with_lifeline(std::move(lifeline));
+    die_with_opened_lifeline(std::move(lifeline));
     reset_stop_signals();
     ::signal(SIGINT, SIG_IGN);  // as with the other methods: Ctrl-C is the parent's to handle
     ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);

@@ -209,6 +209,7 @@ void run_fork_server(const StartTicket& ticket) {
   Session::current().describe_self("fork server", -1);
   set_process_title("fork server", -1);
   hooks::run_preloads();
+  prepare_forks();
   ForkServer(Fd(ticket.served), Fd(ticket.requests), ticket.spares).serve();
 }
 

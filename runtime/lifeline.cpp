@@ -32,6 +32,25 @@ void after_fork() noexcept {
   close_and_clear(writing);
 }
 
+/// Whom the kernel tells is noted in the open file, which all that inherit a descriptor share: so the pipe is opened
+/// anew.
+int open_anew(int reading_end) noexcept {
+  char path[40];
+  *fmt::format_to(path, "/proc/self/fd/{}", reading_end) = '\0';
+  return ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+/// Of a descriptor that no other process has.
+bool arm(int own) noexcept {
+  return ::fcntl(own, F_SETOWN, ::getpid()) == 0 && ::fcntl(own, F_SETSIG, SIGKILL) == 0 &&
+         ::fcntl(own, F_SETFL, O_NONBLOCK | O_ASYNC) == 0;
+}
+
+void end_if_cut(int reading_end) noexcept {
+  pollfd polled{reading_end, POLLIN, 0};
+  if (::poll(&polled, 1, 0) > 0 && (polled.revents & POLLHUP)) ::_exit(1);
+}
+
 }  // namespace
 
 int lifeline_of_this_process() {
@@ -54,22 +73,28 @@ void forget_inherited_lifeline() noexcept {
 
 void die_with_lifeline(Fd reading_end) noexcept {
   forget_inherited_lifeline();
-  // Whom the kernel tells is noted in the open file, which all that inherit a descriptor share: this process opens
-  // the pipe anew.
-  char path[40];
-  *fmt::format_to(path, "/proc/self/fd/{}", reading_end.get()) = '\0';
-  const int own = ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const int own = open_anew(reading_end.get());
   if (own >= 0) {
-    const bool armed = ::fcntl(own, F_SETOWN, ::getpid()) == 0 && ::fcntl(own, F_SETSIG, SIGKILL) == 0 &&
-                       ::fcntl(own, F_SETFL, O_NONBLOCK | O_ASYNC) == 0;
-    if (armed)
+    if (arm(own))
       watched = own;
     else
       ::close(own);
   }
-  // It ended before that; only a descriptor from before can tell.
-  pollfd old{reading_end.get(), POLLIN, 0};
-  if (::poll(&old, 1, 0) > 0 && (old.revents & POLLHUP)) ::_exit(1);
+  end_if_cut(reading_end.get());  // it ended before that; only a descriptor from before can tell
+}
+
+Fd open_lifeline_for_fork() {
+  Fd own(open_anew(lifeline_of_this_process()));
+  if (!own && (errno == EMFILE || errno == ENFILE))
+    throw SystemError("opening this process's lifeline for a child", errno);
+  return own;
+}
+
+void die_with_opened_lifeline(Fd own) noexcept {
+  forget_inherited_lifeline();
+  if (!own || !arm(own.get())) return;
+  watched = own.release();
+  end_if_cut(watched);
 }
 
 }  // namespace shoal

@@ -18,6 +18,12 @@ int lifeline_of_this_process();
 /// Replaces what an earlier call or a fork has brought. Where the kernel cannot, parent_death.h has to do.
 void die_with_lifeline(Fd reading_end) noexcept;
 
+/// For a child that is about to be forked: a reading end that no other process has, which saves the child from opening
+/// the pipe anew. None where /proc does not let it be opened; then parent_death.h has to do.
+Fd open_lifeline_for_fork();
+/// In that child, with it: as die_with_lifeline.
+void die_with_opened_lifeline(Fd own) noexcept;
+
 /// In a forked child that shall not die with its parent's lifeline, or not yet.
 void forget_inherited_lifeline() noexcept;
 

@@ -31,7 +31,7 @@ MemoryShare read_memory_share(pid_t pid) {
   return {bytes_after(text, "\nPrivate_Clean:") + bytes_after(text, "\nPrivate_Dirty:"), bytes_after(text, "\nPss:")};
 }
 
-ProcessUsage read_usage(pid_t pid, std::uint64_t start_time, Pss pss) {
+ProcessUsage read_usage(pid_t pid, std::uint64_t when, Pss pss) {
   ProcessUsage usage;
   const std::string text = read_file(pid, "stat");
   const auto name_end = text.rfind(')');  // the name may hold spaces and parentheses
@@ -44,7 +44,7 @@ ProcessUsage read_usage(pid_t pid, std::uint64_t start_time, Pss pss) {
   fields >> user >> system;
   for (int field = 16; field <= 19; ++field) fields >> skipped;
   fields >> usage.threads >> skipped >> started >> skipped >> resident;
-  if (!fields || started != start_time) return ProcessUsage();
+  if (!fields || started > when) return ProcessUsage();
   usage.found = true;
   usage.cpu_ns = (user + system) * (1'000'000'000ull / std::uint64_t(std::max(1l, ::sysconf(_SC_CLK_TCK))));
   usage.resident_bytes = std::uint64_t(std::max(0l, resident)) * std::uint64_t(::sysconf(_SC_PAGESIZE));

@@ -29,9 +29,9 @@ struct MemoryShare {
 /// Not cheap: for as long as the kernel adds it up, the process's page faults wait.
 MemoryShare read_memory_share(pid_t pid);
 
-/// `start_time` as in the process table: another process of the same pid is not taken for this one.
+/// Of the process that had the pid at this moment of process_clock(): not of a later one.
 enum class Pss { kSkip, kRead };
-ProcessUsage read_usage(pid_t pid, std::uint64_t start_time, Pss pss = Pss::kSkip);
+ProcessUsage read_usage(pid_t pid, std::uint64_t when, Pss pss = Pss::kSkip);
 
 /// The program's arguments, as far as the kernel shows them; empty where it does not.
 std::string command_line_of(pid_t pid);

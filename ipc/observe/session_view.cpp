@@ -85,7 +85,7 @@ class Look {
     process.pid = copied(record.pid);
     process.rank = record.rank;
     process.name.assign(record.name, ::strnlen(record.name, sizeof record.name));
-    if (process.pid > 0) process.usage = read_usage(process.pid, copied(record.start_time), pss_);
+    if (process.pid > 0) process.usage = read_usage(process.pid, copied(record.taken_at), pss_);
     process.state = state == ProcessRecord::kDead                       ? SeenProcess::State::kBeingReclaimed
                     : process.usage.found && process.usage.state != 'Z' ? SeenProcess::State::kAlive
                                                                         : SeenProcess::State::kEnded;

@@ -17,7 +17,7 @@ namespace shoal {
 ///   | SessionLayout | process table | activities | names | extent table | free hints | block headers | data |
 struct SessionLayout {
   static constexpr std::uint64_t kMagic = 0x316c616f6873'0a0dull;  // "shoal1" and a line end
-  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::uint32_t kVersion = 4;
 
   std::uint64_t magic;
   std::uint32_t version;
@@ -49,6 +49,7 @@ struct SessionLayout {
   alignas(64) std::atomic<std::uint64_t> deaths;  // processes reclaimed after a death, ever
   std::atomic<std::uint32_t> names_lock;          // tag of the process that reads or writes the names
   EventWord names_changed;
+  std::atomic<std::uint32_t> slots_touched;  // no slot of the process table at or past this index was ever taken
 };
 
 static_assert(sizeof(SessionLayout) == 320);
@@ -62,9 +63,9 @@ struct ProcessRecord {
   std::atomic<std::uint64_t> state;
   std::atomic<std::uint32_t> generation;  // of the process that is or was here; grows by one each time
   std::atomic<std::int32_t> pid;
-  std::atomic<std::uint64_t> start_time;  // as in /proc/PID/stat, field 22; tells a reused pid apart
-  std::atomic<std::uint32_t> left;        // 1: it said that it leaves, so its end is no crash
-  std::int32_t rank;                      // -1: none
+  std::atomic<std::uint64_t> taken_at;  // by process_clock(), when it took the slot; tells a reused pid apart
+  std::atomic<std::uint32_t> left;      // 1: it said that it leaves, so its end is no crash
+  std::int32_t rank;                    // -1: none
   char name[32];
   std::atomic<std::uint32_t> parent;    // tag of the process that started it, 0 for none; set by runtime/
   std::atomic<std::uint32_t> children;  // how many it has started so far

@@ -192,7 +192,7 @@ bool Session::reclaim_dead_holders(BlockOffset block) {
 }
 
 void Session::reclaim_all() {
-  for (std::uint32_t slot = 0; slot < ProcessTag::kSlotCount; ++slot) {
+  for (std::uint32_t slot = 0, end = layout().slots_touched.load(); slot < end; ++slot) {
     auto state = std::uint32_t(record(slot).state.load());
     if (state == ProcessRecord::kAlive || state == ProcessRecord::kDead)
       reclaim(ProcessTag(slot, record(slot).generation.load()));

@@ -133,12 +133,21 @@ void note_exception(const std::string& type, const std::string& message) noexcep
   record->kind = CrashKind::kException;
 }
 
+void prepare_crash_handler() {
+  // A look into every library: in a forked child these are pages that it does not have yet.
+  static const bool looked = [] {
+    abort_message = static_cast<AbortMessage* const*>(::dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE"));
+    return true;
+  }();
+  (void)looked;
+}
+
 void install_crash_handler(CrashRecord& own) {
   const bool again = record != nullptr;  // in a fork of a process that has the handlers
   owner = 0;
   record = &own;
   owner = ::getpid();
-  if (!again) abort_message = static_cast<AbortMessage* const*>(::dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE"));
+  prepare_crash_handler();
   stack_t stack{};
   if (::sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {
     stack = {};

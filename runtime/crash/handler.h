@@ -15,6 +15,10 @@ namespace shoal {
 /// behind shoal's back nothing is written.
 void install_crash_handler(CrashRecord& record);
 
+/// Does beforehand what install_crash_handler would do slowly in every forked child: to be called by those that fork
+/// them. Threads: any.
+void prepare_crash_handler();
+
 /// The record of this process, null in one that was not started by shoal.
 CrashRecord* own_crash_record() noexcept;
 

@@ -38,7 +38,10 @@ void keep(const char* text, std::size_t size) {
 /// Between a C++ stream and the buffer that it had.
 class KeepingBuffer : public std::streambuf {
  public:
-  explicit KeepingBuffer(std::streambuf* to) : to_(to) {}
+  void put_before(std::ostream& stream) {
+    to_ = stream.rdbuf();
+    stream.rdbuf(this);
+  }
 
  private:
   int_type overflow(int_type character) override {
@@ -53,7 +56,7 @@ class KeepingBuffer : public std::streambuf {
   }
   int sync() override { return to_->pubsync(); }
 
-  std::streambuf* to_;
+  std::streambuf* to_ = nullptr;
 };
 
 ssize_t write_and_keep(void*, const char* text, std::size_t size) {
@@ -69,16 +72,32 @@ ssize_t write_and_keep(void*, const char* text, std::size_t size) {
   return ssize_t(size);
 }
 
+/// The streams may outlive any order of destruction: never destroyed.
+struct Replacements {
+  FILE* c_stream = nullptr;
+  KeepingBuffer cerr, clog;
+};
+
+Replacements& replacements() {
+  static Replacements* const made = [] {
+    auto* fresh = new Replacements;
+#ifdef __GLIBC__
+    cookie_io_functions_t functions{};
+    functions.write = &write_and_keep;
+    fresh->c_stream = ::fopencookie(nullptr, "w", functions);
+    if (fresh->c_stream) ::setvbuf(fresh->c_stream, nullptr, _IONBF, 0);
+#endif
+    return fresh;
+  }();
+  return *made;
+}
+
 /// In glibc `stderr` is a variable, made to be set. The stream set here says as the original did that it is
 /// descriptor 2 (fileno, isatty), and can be reopened.
-void replace_c_stream() {
+void replace_c_stream(FILE* stream) {
+  if (!stream) return;
 #ifdef __GLIBC__
   constexpr int kHasDescriptor = 0x2000;  // _IO_IS_FILEBUF: what fileno() and freopen() ask for
-  cookie_io_functions_t functions{};
-  functions.write = &write_and_keep;
-  FILE* stream = ::fopencookie(nullptr, "w", functions);
-  if (!stream) return;
-  ::setvbuf(stream, nullptr, _IONBF, 0);
   stream->_fileno = STDERR_FILENO;
   stream->_flags |= kHasDescriptor;
   stream->_wide_data = nullptr;  // it has none, and freopen() takes any other value for some
@@ -88,15 +107,17 @@ void replace_c_stream() {
 
 }  // namespace
 
+void prepare_stderr_tail() { replacements(); }
+
 void keep_stderr_tail(CrashRecord& own) {
   new (&mutex) std::mutex;  // a thread that the fork lost may have had it
   const bool again = record != nullptr;
   record = &own;
   if (again) return;
-  replace_c_stream();
-  // The streams may outlive any order of destruction.
-  for (std::ostream* stream : {static_cast<std::ostream*>(&std::cerr), static_cast<std::ostream*>(&std::clog)})
-    stream->rdbuf(new KeepingBuffer(stream->rdbuf()));
+  Replacements& own_streams = replacements();
+  replace_c_stream(own_streams.c_stream);
+  own_streams.cerr.put_before(std::cerr);
+  own_streams.clog.put_before(std::clog);
 }
 
 }  // namespace shoal

@@ -12,4 +12,8 @@ namespace shoal {
 /// called while there is one; any may write.
 void keep_stderr_tail(CrashRecord& record);
 
+/// Makes beforehand what that needs, so that forked children have it from their parent. Changes nothing that anyone
+/// writes to. Threads: any.
+void prepare_stderr_tail();
+
 }  // namespace shoal

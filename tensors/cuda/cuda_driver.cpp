@@ -1,12 +1,23 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <shoal/tensors/cuda/cuda_driver.h>
 #include <shoal/tensors/cuda/device_memory.h>
+
+#include <string_view>
 
 namespace shoal {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
+
+/// RTLD_NOLOAD looks through all folders for what is not loaded, and each start of a process by fork asks.
+bool may_be_loaded() {
+  auto is_driver = [](dl_phdr_info* image, std::size_t, void*) {
+    return int(std::string_view(image->dlpi_name).find("libcuda.so") != std::string_view::npos);
+  };
+  return ::dl_iterate_phdr(is_driver, nullptr) != 0;
+}
 
 }  // namespace
 
@@ -33,7 +44,7 @@ const CudaDriver* CudaDriver::load(std::string& missing) {
 }
 
 CUresult (*CudaDriver::loaded_device_count())(int*) {
-  void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD);
+  void* library = may_be_loaded() ? ::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD) : nullptr;
   if (!library) return nullptr;
   auto* count = reinterpret_cast<CUresult (*)(int*)>(::dlsym(library, "cuDeviceGetCount"));
   ::dlclose(library);  // what NOLOAD added to its count of users

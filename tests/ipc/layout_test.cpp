@@ -45,10 +45,11 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
                                                          FIELD(SessionLayout, allowed_by),
                                                          FIELD(SessionLayout, deaths),
                                                          FIELD(SessionLayout, names_lock),
-                                                         FIELD(SessionLayout, names_changed)});
+                                                         FIELD(SessionLayout, names_changed),
+                                                         FIELD(SessionLayout, slots_touched)});
   CHECK(documented("heap.md", "ProcessRecord") ==
         Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation), FIELD(ProcessRecord, pid),
-               FIELD(ProcessRecord, start_time), FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
+               FIELD(ProcessRecord, taken_at), FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
                FIELD(ProcessRecord, name), FIELD(ProcessRecord, remote_frees)});
   CHECK(documented("heap.md", "ActivityRecord") ==
         Fields{FIELD(ActivityRecord, owner), FIELD(ActivityRecord, label_changes), FIELD(ActivityRecord, trace),

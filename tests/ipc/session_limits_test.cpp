@@ -138,11 +138,12 @@ TEST_CASE("session: when the process table is nearly full, the slots of the dead
     if (std::uint32_t(record.state.load()) != ProcessRecord::kFree) continue;
     record.generation.fetch_add(1);
     record.pid = dead_pid;
-    record.start_time = 1;
+    record.taken_at = 1;
     record.left = 1;
     record.state = ProcessRecord::kAlive;
     ++filled;
   }
+  session.layout().slots_touched = ProcessTag::kSlotCount - 1;
   REQUIRE(session.free_slots() < 10);
   Forked child([&] {
     if (session.free_slots() < filled) throw Error("nothing was given back");

@@ -120,12 +120,16 @@ TEST_CASE("session: liveness bytes are exclusive between processes") {
 
 TEST_CASE("session: process_exists tells a process, a zombie and a reused pid apart") {
   Forked child([] { ::pause(); });
-  std::uint64_t start = process_start_time(child.pid());
+  const std::uint64_t start = process_start_time(child.pid()), now = process_clock();
   REQUIRE(start != 0);
+  CHECK(start <= now);
   CHECK(process_exists(child.pid(), start));
-  CHECK_FALSE(process_exists(child.pid(), start + 1));
+  CHECK(process_exists(child.pid(), now));
+  CHECK_FALSE(process_exists(child.pid(), start - 1));  // who had the pid then died before this one started
   child.signal(SIGKILL);
   siginfo_t info;
   REQUIRE(::waitid(P_PID, child.pid(), &info, WEXITED | WNOWAIT) == 0);
-  CHECK_FALSE(process_exists(child.pid(), start));
+  CHECK_FALSE(process_exists(child.pid(), now));  // a zombie
+  child.join();
+  CHECK_FALSE(process_exists(child.pid(), now));  // gone
 }
