@@ -13,10 +13,12 @@ namespace {
 void warm_up() {
   at::Tensor small = at::ones({4, 4});
   (void)small.matmul(small).add(small).sum().item<float>();
-  at::set_num_threads(at::get_num_threads());  // the first call sets up more than the number
 }
 
-void set_threads(int threads) { at::set_num_threads(threads); }
+/// libtorch makes a pool of that many threads at once, also where it is the number that it had.
+void set_threads(int threads) {
+  if (at::get_num_threads() != threads) at::set_num_threads(threads);
+}
 
 }  // namespace
 
