@@ -30,14 +30,6 @@
 
 #include "tests/workers/loader_fixtures.h"
 
-template <class Condition>
-bool comes_true(const Condition& condition) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition())
-    if (std::chrono::steady_clock::now() > until) return false;
-  return true;
-}
-
 TEST_CASE("DataLoader: left early a hundred times, the next loop begins at the beginning and nothing is left over") {
   std::size_t bytes = 0;
   {

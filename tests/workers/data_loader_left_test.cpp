@@ -59,15 +59,6 @@ Held held_by(const std::vector<int>& pids) {
   return held;
 }
 
-// The last answers and ends come a moment after the loop that they belong to.
-template <class Condition>
-bool comes_true(const Condition& condition) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition())
-    if (std::chrono::steady_clock::now() > until) return false;
-  return true;
-}
-
 // Leaves the loop after 1, 2, ... 5 batches, which are the first ones each time.
 template <class Loader>
 void leave_early(Loader& loader, int times) {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <numeric>
 #include <stdexcept>
@@ -81,6 +82,15 @@ std::vector<std::vector<std::int64_t>> one_epoch(Loader& loader) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
   std::iota(numbers.begin(), numbers.end(), 0);
   return numbers;
+}
+
+// The last answers and ends of processes come a moment after the loop that they belong to.
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition())
+    if (std::chrono::steady_clock::now() > until) return false;
+  return true;
 }
 
 }  // namespace
