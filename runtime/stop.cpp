@@ -15,11 +15,25 @@ constexpr int kSignals[] = {SIGTERM, SIGINT};
 std::atomic<int> requested{0};
 std::atomic<int> last_signal{0};
 std::atomic<bool> asked{false};
+std::atomic<const std::atomic<std::uint64_t>*> told_to_end{nullptr};
 
 std::mutex mutex;  // of what follows
 int waiting = 0;
 struct sigaction actions_before[NSIG];
 std::atomic<bool> installed[NSIG];
+
+/// As if there were no handler: arrives when the handler that calls this returns.
+void act_as_ever(int signal) {
+  struct sigaction plain{};
+  plain.sa_handler = SIG_DFL;
+  ::sigaction(signal, &plain, nullptr);
+  ::raise(signal);
+}
+
+bool is_told_to_end() {
+  const auto* told = told_to_end.load();
+  return told && told->load() != 0;
+}
 
 void on_signal(int signal, siginfo_t* info, void* context) {
   const int error = errno;
@@ -30,11 +44,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
     before.sa_sigaction(signal, info, context);
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     before.sa_handler(signal);
-  } else if (impatient && signal == SIGINT && asked.load()) {
-    struct sigaction plain{};
-    plain.sa_handler = SIG_DFL;
-    ::sigaction(signal, &plain, nullptr);
-    ::raise(signal);  // arrives when this handler returns
+  } else if (asked.load() ? impatient && signal == SIGINT : signal == SIGTERM && is_told_to_end()) {
+    act_as_ever(signal);
   }
   errno = error;
 }
@@ -94,6 +105,15 @@ HeldStop::~HeldStop() {
   ::kill(::getpid(), signal);  // this very process; as if it had arrived now
 }
 
+StopWhenTold::StopWhenTold(const std::atomic<std::uint64_t>& end) {
+  std::lock_guard lock(mutex);
+  told_to_end = &end;  // before the handler that looks at it
+  ++waiting;           // for ever: no HeldStop is the last one
+  if (!asked.load()) install(false);
+}
+
+StopWhenTold::~StopWhenTold() { told_to_end = nullptr; }
+
 int stop_requests() noexcept { return requested.load(); }
 bool stop_is_urgent() noexcept { return requested.load() > 1 && last_signal.load() == SIGINT; }
 
@@ -102,6 +122,7 @@ void reset_stop_signals() noexcept {
   waiting = 0;
   uninstall();
   asked = false;
+  told_to_end = nullptr;
   requested = 0;
 }
 

@@ -1,6 +1,9 @@
 // Being asked to stop: SIGTERM and Ctrl-C.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 namespace shoal {
 
 /// Whether this process was asked to stop, by SIGTERM or, in the process that the user started, by Ctrl-C: time to
@@ -20,6 +23,18 @@ class HeldStop {
   HeldStop();
   HeldStop(const HeldStop&) = delete;
   ~HeldStop();
+};
+
+/// For a worker process, which ends when the one it works for says so: from the constructor on, SIGTERM is noted for
+/// stop_requested(), whoever sends it. A scheduler that ends a job tells all of its processes at once, and the one that
+/// writes the checkpoint may still need its workers. Once `end` is not 0 the next SIGTERM acts as ever: it ends the
+/// process at once, unless that has asked stop_requested(). `end` may be shared memory, and is looked at as long as the
+/// object lives; after it SIGTERM is only noted. Handlers of the program's own stay as they are. One in a process.
+class StopWhenTold {
+ public:
+  explicit StopWhenTold(const std::atomic<std::uint64_t>& end);
+  StopWhenTold(const StopWhenTold&) = delete;
+  ~StopWhenTold();
 };
 
 /// How often this process has been asked to stop, ever.

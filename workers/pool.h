@@ -150,7 +150,10 @@ class Pool {
   bool join(std::chrono::nanoseconds timeout) { return core_->join(Deadline::after(timeout)); }
 
  private:
-  static void serve(pooling::WorkerEnds ends) { pooling::serve_pool(ends); }
+  static void serve(pooling::WorkerEnds ends) {
+    const pooling::WorkerLife life(ends);
+    pooling::serve_pool(ends);
+  }
 
   template <class F, class... Args>
   auto call(pooling::PoolCore::Awaited awaited, F function, Args&&... arguments) {
@@ -207,6 +210,7 @@ Pool::Pool(const PoolOptions& options, Initializer initializer, Args... argument
                                                         values = Values(std::move(arguments)...)](
                                                            const ProcessOptions& how, const pooling::WorkerEnds& ends) {
     auto work = [](pooling::WorkerEnds its_ends, const ImageFunction& its_name, Values its_values) {
+      const pooling::WorkerLife life(its_ends);
       auto function = pooling::function_of<Initializer>(its_name.build_id.empty() ? nullptr : find_function(its_name));
       C::invoke(function, 0, its_values);
       pooling::serve_pool(its_ends);

@@ -1,3 +1,4 @@
+#include <shoal/ipc/heap.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session/liveness.h>
 #include <shoal/runtime/failure.h>
@@ -7,7 +8,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -175,6 +179,61 @@ TEST_CASE("stop: Ctrl-C ends the ranks in order, then the program; a second one 
   }
   CHECK(root.join() == -SIGINT);
   if (!twice) CHECK(saved.get() + saved.get() != "");
+}
+
+/// A worker's life: notes what it is asked, and says each time that it was.
+void be_told(const std::atomic<std::uint64_t>& end, Queue<int> noted, bool asks) {
+  const StopWhenTold told(end);
+  if (asks) (void)stop_requested();
+  noted.put(0);
+  {
+    const HeldStop waits_for_a_child_of_its_own;
+  }
+  for (int seen = 0;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    if (stop_requests() != seen) noted.put(seen = stop_requests());
+    if (asks && end.load() != 0 && seen == 2) return;
+  }
+}
+
+TEST_CASE(
+    "stop: a worker that is to end when told notes SIGTERM, until it is told; then that ends it, unless it asks") {
+  const bool asks = GENERATE(false, true);
+  CAPTURE(asks);
+  Queue<int> noted(4);
+  const Hold memory = allocate_shared(sizeof(std::atomic<std::uint64_t>));
+  auto& end = *new (memory.data()) std::atomic<std::uint64_t>(0);
+  test::Forked worker([&] { be_told(end, noted, asks); });
+  CHECK(noted.get() == 0);
+  worker.signal(SIGTERM);
+  CHECK(noted.get() == 1);
+  end = 1;
+  worker.signal(SIGTERM);
+  CHECK(worker.join() == (asks ? 0 : -SIGTERM));
+  if (asks) CHECK(noted.get() == 2);
+}
+
+TEST_CASE("stop: a worker that is told no longer notes SIGTERM and goes on to its end") {
+  test::Forked worker([&] {
+    std::atomic<std::uint64_t> end{1};
+    {
+      const StopWhenTold told(end);
+    }
+    ::raise(SIGTERM);
+    if (!stop_requested()) throw std::runtime_error("not told");
+  });
+  CHECK(worker.join() == 0);
+}
+
+TEST_CASE("stop: a worker's own handler stays and is called, whether it is told to end or not") {
+  test::Forked worker([&] {
+    own_handler_calls = 0;
+    ::signal(SIGTERM, [](int) { own_handler_calls = own_handler_calls + 1; });
+    std::atomic<std::uint64_t> end{1};
+    const StopWhenTold told(end);
+    ::raise(SIGTERM);
+    if (own_handler_calls != 1) throw std::runtime_error("not called");
+  });
+  CHECK(worker.join() == 0);
 }
 
 TEST_CASE("stop: a fork does not inherit what its parent was asked") {

@@ -469,6 +469,24 @@ TEST_CASE("pool: after more deaths than max_replacements the pool stops, and say
   CHECK_THROWS_WITH(pool.apply(square, 3), ContainsSubstring("max_replacements"));
 }
 
+TEST_CASE("pool: where workers that die at the same time are too many, the tasks of all of them have an end") {
+  for (int round = 0; round < 10; ++round) {
+    Value<int> there(0);
+    Pool pool({.processes = 3, .max_replacements = 0});
+    const std::vector<int> all = pool.pids();
+    auto results = pool.map_async(
+        {.chunksize = 1},
+        [](std::pair<Value<int>, std::vector<int>> element) {
+          // The last one that comes kills all: children of one process, which has not waited for them yet.
+          if (element.first.fetch_add(1) == 2)
+            for (const int pid : element.second) ::kill(pid, SIGKILL);
+          for (;;) ::pause();
+        },
+        std::vector(20, std::pair(there, all)));
+    CHECK_THROWS_AS(results.get(seconds(50)), Error);
+  }
+}
+
 TEST_CASE("pool: several threads use one pool") {
   Pool pool(2);
   std::atomic<int> wrong{0};

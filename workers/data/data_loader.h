@@ -252,7 +252,9 @@ class DataLoader {
       : options_(options),
         dataset_(std::move(dataset)),
         collate_(std::move(collate)),
-        order_(loading::make_order(options, dataset_, std::move(sampler), std::move(batch_sampler))) {}
+        order_(loading::make_order(options, dataset_, std::move(sampler), std::move(batch_sampler))) {
+    if constexpr (std::is_same_v<Collate, Unbatched>) loading::check_unbatched(options);
+  }
   DataLoader(const DataLoaderOptions& options, const Dataset& dataset, const loading::OrderOf<Dataset>& order,
              const Collate& collate)
       : options_(options), dataset_(dataset), collate_(collate), order_(order) {}
@@ -279,7 +281,7 @@ class DataLoader {
     stream_ = std::make_unique<Stream>(
         options_, *report_, [this, init](const ProcessOptions& how, const pooling::WorkerEnds& ends) {
           loading::WorkerSettings settings{
-              {options_.on_error, options_.max_retries}, static_cast<std::int32_t>(ends.worker) - 1, init};
+              {options_.on_error, options_.max_retries}, {ends.seat, options_.num_workers, options_.seed}, init};
           if constexpr (Encodable<Dataset>) {
             return Process<void>(how, &loading::run_worker<Dataset, Collate>, pooling::share(ends), settings, dataset_);
           } else {

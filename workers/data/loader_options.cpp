@@ -32,4 +32,13 @@ void check(const DataLoaderOptions& options) {
                     options.num_workers, options.prefetch_factor, kMostBatchesAhead));
 }
 
+void check_unbatched(const DataLoaderOptions& options) {
+  if (options.batch_size != 1)
+    throw std::invalid_argument(fmt::format(
+        "DataLoader: batch_size is {}, but Unbatched gives samples and no batches: leave it 1", options.batch_size));
+  if (options.drop_last)
+    throw std::invalid_argument(
+        "DataLoader: drop_last = true, but Unbatched gives samples and no batches: leave it out");
+}
+
 }  // namespace shoal::loading

@@ -40,7 +40,7 @@ struct DataLoaderOptions {
   /// Batches of tensors are pinned in this process: for copies to a GPU. Their memory is registered once, as it is used
   /// again and again.
   bool pin_memory = false;
-  /// Called in each worker before its first batch: a function, or a lambda without captures.
+  /// Called in each worker before its first batch, with WorkerInfo::id: a function, or a lambda without captures.
   void (*worker_init_fn)(int worker) = nullptr;
   /// What becomes of samples whose reading throws; see DataLoader::report().
   OnError on_error = OnError::raise;
@@ -60,6 +60,8 @@ namespace loading {
 
 /// Throws std::invalid_argument that names option and value.
 void check(const DataLoaderOptions& options);
+/// For a loader whose samples come without batches.
+void check_unbatched(const DataLoaderOptions& options);
 
 }  // namespace loading
 

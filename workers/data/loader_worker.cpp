@@ -4,7 +4,7 @@ namespace shoal::loading {
 
 void call_init(const WorkerSettings& settings) {
   if (settings.init.build_id.empty()) return;
-  reinterpret_cast<void (*)(int)>(find_function(settings.init))(settings.worker);
+  reinterpret_cast<void (*)(int)>(find_function(settings.init))(settings.info.id);
 }
 
 std::uint64_t bytes_travelling_with(const Encoder& message) {

@@ -13,6 +13,7 @@
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/shared_memory_scope.h>
 #include <shoal/workers/data/make_stream_batch.h>
+#include <shoal/workers/data/worker_info.h>
 #include <shoal/workers/pool/pool_job.h>
 
 namespace shoal::loading {
@@ -23,7 +24,7 @@ inline MakerOf<SharedMemoryScope, Dataset, Collate>* worker_maker = nullptr;
 
 struct WorkerSettings {
   FaultPolicy policy;
-  std::int32_t worker = 0;
+  WorkerInfo info;
   ImageFunction init;  // void(int worker); empty: none
 };
 
@@ -32,6 +33,8 @@ void call_init(const WorkerSettings& settings);
 /// A worker's life.
 template <class Dataset, class Collate>
 void run_worker(pooling::WorkerEnds ends, const WorkerSettings& settings, Dataset dataset) {
+  const pooling::WorkerLife life(ends);
+  set_worker_info(settings.info);
   Collate collate{};
   MakerOf<SharedMemoryScope, Dataset, Collate> maker(dataset, collate, settings.policy);
   worker_maker<Dataset, Collate> = &maker;

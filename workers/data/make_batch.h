@@ -7,6 +7,8 @@
 #include <exception>
 #include <optional>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -28,6 +30,18 @@ struct DefaultCollate {
   template <class Sample>
   auto operator()(const std::vector<Sample>& samples) const {
     return collate(samples);
+  }
+};
+
+/// As a loader's collate function: its samples come as they are, without batches, as with torch's batch_size = None.
+/// For data sets whose samples are batches. Not together with batch_size or drop_last.
+struct Unbatched {
+  template <class Sample>
+  Sample operator()(std::vector<Sample> samples) const {
+    if (samples.size() != 1)
+      throw std::invalid_argument("Unbatched: a batch of " + std::to_string(samples.size()) +
+                                  " samples; a batch sampler has to give one index at a time here");
+    return std::move(samples.front());
   }
 };
 

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/cpu_share.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/raised.h>
+#include <shoal/runtime/stop.h>
 #include <shoal/workers/pool/pool_failure.h>
 #include <shoal/workers/pool/pool_keeper.h>
 
@@ -87,7 +89,7 @@ int PoolCore::free_seat() const {
 void PoolCore::start_worker() {
   const std::string name = fmt::format("{} {}", options_.name, ++started_);
   WorkerEnds ends{Ring::create(std::uint32_t(options_.tasks_ahead), kTaskSchema, 0, name + " tasks"), results_.share(),
-                  SharedPart<ProgressLayout>::create(BlockType::kBytes), started_};
+                  SharedPart<ProgressLayout>::create(BlockType::kBytes), started_, free_seat()};
   Process<void> process = start_({.name = name,
                                   .start_method = options_.start_method,
                                   .grace_period = kGracePeriod,
@@ -95,7 +97,7 @@ void PoolCore::start_worker() {
                                   .fork_despite_threads = options_.fork_despite_threads},
                                  ends);
   process.start();
-  workers_.push_back(std::make_unique<Worker>(std::move(ends), std::move(process), free_seat()));
+  workers_.push_back(std::make_unique<Worker>(std::move(ends), std::move(process)));
 }
 
 std::vector<int> PoolCore::pids() {
@@ -153,6 +155,7 @@ PoolCore::Worker* PoolCore::worker_for(const Job& job, std::size_t depth) {
 }
 
 void PoolCore::give_tasks() {
+  tell_of_stop();
   const std::size_t depth = this->depth();
   for (auto next = jobs_.begin(); next != jobs_.end();) {
     if (!(*next)->has_next()) {
@@ -305,8 +308,19 @@ void PoolCore::end_stuck() {
   }
 }
 
+void PoolCore::tell_of_stop() {
+  if (stop_requests() == 0) return;
+  for (const auto& worker : workers_) {
+    if (std::exchange(worker->told_of_stop, true)) continue;
+    worker->ends.progress->stop.store(1);
+    // One that is not ready could not hold it: it finds the word. See serve_pool.
+    if (worker->ends.progress->ready.load() != 0) worker->process.send_signal(SIGTERM);
+  }
+}
+
 void PoolCore::look_after_workers() {
   looked_ = std::chrono::steady_clock::now();
+  tell_of_stop();
   if (options_.task_timeout.count() != 0) end_stuck();
   std::vector<pollfd> ends;
   for (const auto& worker : workers_) ends.push_back({worker->process.sentinel(), POLLIN, 0});
@@ -346,10 +360,17 @@ void PoolCore::bury(Worker& worker) {
       jobs_.push_front(given.job);
     }
   }
-  if (stopped_) return;
+  if (stopped_) {
+    // By one that died at the same time: what this one had has no end otherwise.
+    const std::exception_ptr error = stopped_;
+    return stop(error);
+  }
   if (!was_ready && failure) {
     const bool raised = dynamic_cast<const ProcessRaised*>(failure.get()) != nullptr;
-    if (raised || ++failed_starts_ >= kMostFailedStarts)
+    const auto* exited = dynamic_cast<const ProcessExited*>(failure.get());
+    // Of SIGTERM dies a worker that was only just beginning when all of a job's processes got it.
+    const bool was_ended = exited && exited->signal() == SIGTERM;
+    if (raised || (!was_ended && ++failed_starts_ >= kMostFailedStarts))
       return stop(
           std::make_exception_ptr(PoolStopped(fmt::format("the pool's workers cannot start: {}", failure->what()))));
   }
@@ -510,7 +531,11 @@ void PoolCore::terminate() noexcept {
     workers.swap(workers_);
   }
   if (owner_ != ::getpid()) return;
-  for (const auto& worker : workers) worker->process.terminate();
+  for (const auto& worker : workers) {
+    worker->ends.progress->end.store(1);
+    worker->ends.tasks.close();  // wakes one that asks stop_requested(), which SIGTERM does not end
+    worker->process.terminate();
+  }
   for (const auto& worker : workers)
     if (!worker->process.join(kGracePeriod)) worker->process.kill();
 }

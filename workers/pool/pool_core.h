@@ -70,8 +70,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
     std::size_t task;
   };
   struct Worker {
-    Worker(WorkerEnds its, Process<void> its_process, int its_seat)
-        : ends(std::move(its)), process(std::move(its_process)), seat(its_seat) {}
+    Worker(WorkerEnds its, Process<void> its_process)
+        : ends(std::move(its)), process(std::move(its_process)), seat(ends.seat) {}
     WorkerEnds ends;
     Process<void> process;
     const int seat;           // its predecessor's, if it replaced one
@@ -81,6 +81,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
     std::chrono::steady_clock::time_point busy_since;  // with its first task
     std::optional<Deadline> patience;                  // after SIGABRT
     bool retiring = false;                             // gets no more
+    bool told_of_stop = false;
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -99,6 +100,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   std::size_t take_back(Worker& worker, std::size_t most, const std::function<void(Given&&)>& taken);
   void look_after_workers();
   void end_stuck();
+  void tell_of_stop();
   void bury(Worker& worker);
   void lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure);
   void stop(const std::exception_ptr& error);

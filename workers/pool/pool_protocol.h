@@ -22,16 +22,19 @@ struct ResultHeader {
   std::uint32_t raised;              // 1: the task threw
 };
 
-/// In shared memory, one for each worker: how far it is, for the case that it does not come to say so.
+/// In shared memory, one for each worker: how far it is, for the case that it does not come to say so, and what the
+/// pool wants of it.
 struct ProgressLayout {
   static constexpr std::uint32_t kMagic = 0x6c6f6f70;  // "pool"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr const char* kName = "progress of a pool's worker";
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
   std::atomic<std::uint64_t> ready;    // 1: its initializer has returned
   std::atomic<std::uint64_t> running;  // the task that it began last
+  std::atomic<std::uint64_t> stop;     // 1: the pool's process was asked to stop
+  std::atomic<std::uint64_t> end;      // 1: the pool does not want the worker any more, whatever it does
 };
 
 /// A worker's ends: its own ring of tasks, the pool's ring of results. Each worker has a ring of its own, so that the
@@ -39,12 +42,13 @@ struct ProgressLayout {
 struct WorkerEnds {
   Ring tasks, results;
   SharedPart<ProgressLayout> progress;
-  std::uint32_t worker = 0;
+  std::uint32_t worker = 0;  // counts the pool's workers from 1, those that replace others too
+  std::int32_t seat = 0;     // whose it was that this one replaces; from 0
 };
 
 /// Further handles of the same ends.
 inline WorkerEnds share(const WorkerEnds& ends) {
-  return {ends.tasks.share(), ends.results.share(), ends.progress, ends.worker};
+  return {ends.tasks.share(), ends.results.share(), ends.progress, ends.worker, ends.seat};
 }
 
 inline constexpr std::uint64_t kTaskSchema = schema_hash("shoal::Pool task");
@@ -62,12 +66,14 @@ struct Codec<pooling::WorkerEnds> {
     encoder.write(encoder.add(ends.results.hold()));
     ends.progress.encode(encoder);
     encoder.write(ends.worker);
+    encoder.write(ends.seat);
   }
   static pooling::WorkerEnds decode(Decoder& decoder) {
     Ring tasks = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), pooling::kTaskSchema);
     Ring results = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), pooling::kResultSchema);
     auto progress = SharedPart<pooling::ProgressLayout>::decode(decoder);
-    return {std::move(tasks), std::move(results), std::move(progress), decoder.read<std::uint32_t>()};
+    const auto worker = decoder.read<std::uint32_t>();
+    return {std::move(tasks), std::move(results), std::move(progress), worker, decoder.read<std::int32_t>()};
   }
 };
 

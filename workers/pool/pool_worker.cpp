@@ -1,5 +1,7 @@
 #include <shoal/workers/pool/pool_worker.h>
 
+#include <signal.h>
+
 #include <chrono>
 #include <optional>
 
@@ -20,6 +22,7 @@ class Worker {
     Received message;
     // Whoever closes the ring or dies has no more tasks for this worker, and nobody to tell.
     if (ends_.tasks.get(message, Deadline::never()) != RingStatus::kDone) return false;
+    if (ends_.progress->end.load() != 0) return false;  // what is left in the ring nobody waits for
     SHOAL_KILL_POINT("pool.worker.took");
     Decoder task = std::move(message).decoder();
     const std::uint64_t number = task.read<TaskHeader>().task;
@@ -62,6 +65,8 @@ class Worker {
 
 void serve_pool(WorkerEnds& ends) {
   ends.progress->ready.store(1);
+  // The pool sends SIGTERM to those that it sees ready; to the others it leaves word. Each writes before it reads.
+  if (ends.progress->stop.load() != 0) ::raise(SIGTERM);
   Worker worker(ends);
   while (worker.serve_one()) continue;
 }
