@@ -26,6 +26,7 @@
 #include <shoal/runtime/options.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
+#include <shoal/runtime/stop.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ivalue.h>
 #include <shoal/tensors/module.h>
@@ -39,6 +40,8 @@
 #include <shoal/workers/data/progress.h>
 #include <shoal/workers/data/sample_random.h>
 #include <shoal/workers/data/sampler.h>
+#include <shoal/workers/data/worker_info.h>
+#include <shoal/workers/datasets/chain_dataset.h>
 #include <shoal/workers/datasets/concat_dataset.h>
 #include <shoal/workers/datasets/image_folder.h>
 #include <shoal/workers/datasets/iterable_dataset.h>

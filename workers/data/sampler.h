@@ -155,6 +155,12 @@ class BatchSampler {
   }
 
   void set_epoch(std::int64_t epoch) { sampler_.set_epoch(epoch); }
+  /// Batches of an epoch.
+  [[nodiscard]] std::int64_t size() const {
+    const std::int64_t samples = sampler_.size();
+    return options_.drop_last ? samples / options_.batch_size
+                              : (samples + options_.batch_size - 1) / options_.batch_size;
+  }
   [[nodiscard]] std::vector<std::vector<std::int64_t>> batches() const {
     std::vector<std::vector<std::int64_t>> result;
     for (const std::int64_t index : sampler_.indices()) {

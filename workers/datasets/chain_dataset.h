@@ -1,0 +1,164 @@
+// Several iterable data sets as one.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <shoal/workers/datasets/iterable_dataset.h>
+#include <shoal/workers/datasets/placed_stream.h>
+
+namespace shoal {
+namespace chaining {
+
+template <class D>
+concept Sized = requires(D& dataset) {
+  { dataset.size() } -> std::integral;
+};
+
+template <class Datasets>
+struct Parts;
+template <IterableDataset D>
+struct Parts<std::vector<D>> {
+  using Sample = typename PlacedStream<D>::Sample;
+  using Open = std::variant<std::monostate, PlacedStream<D>>;
+  static constexpr bool kShardThemselves = SelfShardedDataset<D>;
+  static constexpr bool kSized = Sized<D>;
+};
+template <IterableDataset D, IterableDataset... Ds>
+struct Parts<std::tuple<D, Ds...>> {
+  using Sample = typename PlacedStream<D>::Sample;
+  static_assert((std::same_as<Sample, typename PlacedStream<Ds>::Sample> && ...),
+                "shoal: the data sets of a ChainDataset need one type of sample");
+  using Open = std::variant<std::monostate, PlacedStream<D>, PlacedStream<Ds>...>;
+  static constexpr bool kShardThemselves = SelfShardedDataset<D> && (SelfShardedDataset<Ds> && ...);
+  static constexpr bool kSized = Sized<D> && (Sized<Ds> && ...);
+};
+
+template <class D, class Do>
+void for_each(std::vector<D>& datasets, Do&& call) {
+  for (D& dataset : datasets) call(dataset);
+}
+template <class... Ds, class Do>
+void for_each(std::tuple<Ds...>& datasets, Do&& call) {
+  std::apply([&](Ds&... each) { (call(each), ...); }, datasets);
+}
+
+}  // namespace chaining
+
+/// Iterable data sets one after the other: torch.utils.data.ChainDataset. `Datasets` is a std::vector of one type of
+/// data set or a std::tuple of several. Made by chain_datasets(). A plain aggregate, so it crosses where its data sets
+/// do. Where all of them deal their samples out themselves, it does so too; otherwise it is one stream of all samples,
+/// of which each reader keeps its own, and passes over whole data sets as they can.
+template <class Datasets>
+struct ChainDataset {
+  Datasets datasets;
+
+  using Sample = typename chaining::Parts<Datasets>::Sample;
+
+  /// Opens one data set's stream at a time. The chain has to outlive it. One thread.
+  class Stream {
+   public:
+    Stream(Datasets& datasets, const Shard& shard) : datasets_(datasets), shard_(shard) { open_next(); }
+
+    std::optional<Sample> next() {
+      for (;; open_next()) {
+        if (is_over()) return std::nullopt;
+        if (auto sample = visit([](auto& stream) { return stream.next(); })) return sample;
+      }
+    }
+
+    std::int64_t skip(std::int64_t count) {
+      std::int64_t skipped = 0;
+      for (;; open_next()) {
+        if (is_over()) return skipped;
+        skipped += visit([&](auto& stream) { return stream.pass_over(count - skipped); });
+        if (skipped == count) return skipped;
+      }
+    }
+
+   private:
+    [[nodiscard]] bool is_over() const { return open_.index() == 0; }
+
+    template <class Call>
+    auto visit(Call&& call) {
+      return std::visit(
+          [&]<class S>(S& stream) -> decltype(call(std::get<1>(open_))) {
+            if constexpr (std::same_as<S, std::monostate>)
+              throw std::logic_error("ChainDataset: no stream is open");
+            else
+              return call(stream);
+          },
+          open_);
+    }
+
+    void open_next() {
+      const std::size_t number = opened_++;
+      if constexpr (requires { datasets_[number]; }) {
+        if (number < datasets_.size())
+          open_.template emplace<1>(datasets_[number], shard_);
+        else
+          open_.template emplace<0>();
+      } else {
+        open_from<0>(number);
+      }
+    }
+    template <std::size_t I>
+    void open_from(std::size_t number) {
+      if constexpr (I == std::tuple_size_v<Datasets>)
+        open_.template emplace<0>();
+      else if (number == I)
+        open_.template emplace<I + 1>(std::get<I>(datasets_), shard_);
+      else
+        open_from<I + 1>(number);
+    }
+
+    Datasets& datasets_;
+    const Shard shard_;
+    std::size_t opened_ = 0;
+    typename chaining::Parts<Datasets>::Open open_;
+  };
+
+  Stream stream(const Shard& shard)
+    requires(chaining::Parts<Datasets>::kShardThemselves)
+  {
+    return Stream(datasets, shard);
+  }
+  Stream stream()
+    requires(!chaining::Parts<Datasets>::kShardThemselves)
+  {
+    return Stream(datasets, Shard{});
+  }
+
+  /// Where all of them say theirs.
+  std::int64_t size()
+    requires(chaining::Parts<Datasets>::kSized)
+  {
+    std::int64_t all = 0;
+    chaining::for_each(datasets, [&](auto& dataset) { all += static_cast<std::int64_t>(dataset.size()); });
+    return all;
+  }
+};
+
+/// One type of data set, any number of them. Throws std::invalid_argument for none.
+template <IterableDataset D>
+ChainDataset<std::vector<D>> chain_datasets(std::vector<D> datasets) {
+  if (datasets.empty()) throw std::invalid_argument("chain_datasets: no data sets; there has to be at least one");
+  return {std::move(datasets)};
+}
+
+/// Data sets of any types with one type of sample: chain_datasets(a, b, c).
+template <IterableDataset... Ds>
+  requires(sizeof...(Ds) > 1)
+ChainDataset<std::tuple<Ds...>> chain_datasets(Ds... datasets) {
+  return {{std::move(datasets)...}};
+}
+
+}  // namespace shoal
