@@ -70,9 +70,11 @@ TEST_CASE("stop: SIGTERM to a consumer and all of its workers ends none of them;
 /// From sample 1 on each is read until its worker is asked to stop.
 struct Patient {
   shoal::Queue<std::int64_t> saved;
+  shoal::Event waits;  // in the midst of a sample
   std::int64_t size() const { return 8; }
   at::Tensor get(std::int64_t index) {
     const bool had_to_wait = index > 0 && !shoal::stop_requested();
+    if (had_to_wait) waits.set();
     while (index > 0 && !shoal::stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (had_to_wait) saved.put(index);
     return at::full({1}, index, at::kLong);
@@ -83,14 +85,14 @@ TEST_CASE("stop: workers see stop_requested() when their consumer is told, in th
   shoal::Queue<std::int64_t> saved(8);
   auto consume = [](shoal::Queue<std::int64_t> to) {
     (void)shoal::stop_requested();
-    DataLoader loader({.num_workers = 1, .prefetch_factor = 1, .max_replacements = 0}, Patient{to});
+    DataLoader loader({.num_workers = 1, .prefetch_factor = 1, .max_replacements = 0}, Patient{to, {}});
     std::vector<std::int64_t> all;
     for (const at::Tensor& batch : loader) {
       all.push_back(first_column(batch).front());
       if (all.size() == 1) ::raise(SIGTERM);
     }
     // Its workers are started after the signal, and hear of it all the same.
-    DataLoader later({.num_workers = 1}, Patient{to});
+    DataLoader later({.num_workers = 1}, Patient{to, {}});
     for (const std::int64_t number : flat(one_epoch(later))) all.push_back(number);
     return all;
   };
@@ -103,10 +105,12 @@ TEST_CASE("stop: workers see stop_requested() when their consumer is told, in th
 
 TEST_CASE("stop: a worker that asks stop_requested() ends in order when its loader goes; what it does then counts") {
   shoal::Queue<std::int64_t> saved(8);
+  shoal::Event waits;
   {
-    DataLoader loader({.num_workers = 1}, Patient{saved});
+    DataLoader loader({.num_workers = 1}, Patient{saved, waits});
     auto it = loader.begin();
     CHECK(first_column(*it).front() == 0);
+    waits.wait();
     CHECK(saved.empty());
   }
   CHECK(saved.get() == 1);

@@ -31,8 +31,10 @@ constexpr milliseconds kBetweenLooks{100};
 constexpr milliseconds kBeforeTakingBack{1};
 /// Workers that die one after the other before their first task is asked for: then there is no hope for another.
 constexpr int kMostFailedStarts = 3;
-/// Between SIGTERM and SIGKILL, when the pool is terminated.
-constexpr milliseconds kGracePeriod{500};
+/// Between SIGTERM and SIGKILL, when the pool is terminated: for a task that asks stop_requested().
+constexpr milliseconds kGracePeriod{2000};
+/// Between SIGABRT and SIGKILL, for a task that takes too long.
+constexpr milliseconds kPatience{500};
 
 PoolOptions checked(PoolOptions options) {
   check_initialized();
@@ -299,7 +301,7 @@ void PoolCore::end_stuck() {
   for (const auto& worker : workers_) {
     if (worker->given.empty() || now - worker->busy_since < options_.task_timeout) continue;
     if (!worker->patience) {
-      worker->patience = Deadline::after(kGracePeriod);
+      worker->patience = Deadline::after(kPatience);
       worker->retiring = true;
       worker->process.send_signal(SIGABRT);
     } else if (worker->patience->passed()) {
