@@ -1,4 +1,5 @@
 #include <ATen/ops/arange.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/data/data_loader.h>
@@ -37,6 +38,22 @@ struct OddSizes {  // as libtorch's data sets say their sizes
 };
 using Words = std::vector<std::int64_t>;
 
+struct CountsBatches {  // `first`, first + 1, ...; and pairs of it and the next
+  std::vector<Words>* asked;
+  std::int64_t first, count;
+  struct Batch {
+    at::Tensor numbers;
+    std::pair<at::Tensor, at::Tensor> pair;
+  };
+  std::int64_t size() const { return count; }
+  Batch get(std::int64_t) const { throw std::logic_error("read one by one"); }
+  Batch get_batch(std::span<const std::int64_t> indices) const {
+    asked->emplace_back(indices.begin(), indices.end());
+    const at::Tensor numbers = shoal::select_rows(at::arange(first, first + count), indices);
+    return {numbers, {numbers, at::stack({numbers, numbers.add(1)}, 1)}};
+  }
+};
+
 static_assert(shoal::BatchedDataset<shoal::Subset<shoal::TensorDataset<1>>>);
 static_assert(shoal::MapDataset<shoal::Subset<Tens>> && !shoal::BatchedDataset<shoal::Subset<Tens>>);
 static_assert(shoal::Encodable<shoal::Subset<shoal::MnistDataset>>);
@@ -70,6 +87,76 @@ TEST_CASE("concat: an index out of range, and no data sets, are named") {
   CHECK_THROWS_WITH(all.get(3), Catch::Contains("index 3 is out of range of its 3 samples"));
   CHECK_THROWS_AS(all.get(-1), std::out_of_range);
   CHECK_THROWS_AS(concat_datasets(std::vector<Tens>{}), std::invalid_argument);
+}
+
+TEST_CASE(
+    "concat: batched data sets are asked for their samples at once, each once, and the order is the one asked for") {
+  std::vector<Words> asked;
+  CountsBatches first{&asked, 0, 4}, second{&asked, 100, 3}, third{&asked, 200, 5};
+  auto all = concat_datasets(std::vector{first, second, third});
+  static_assert(shoal::BatchedDataset<decltype(all)>);
+  const std::array<std::int64_t, 6> mixed = {11, 0, 5, 4, 0, 3};
+  const auto [numbers, pair] = all.get_batch(mixed);
+  CHECK(words(numbers) == Words{204, 0, 101, 100, 0, 3});
+  CHECK(words(pair.second) == Words{204, 205, 0, 1, 101, 102, 100, 101, 0, 1, 3, 4});
+  CHECK(pair.second.sizes() == at::IntArrayRef({6, 2}));
+  CHECK(asked == std::vector<Words>{{0, 0, 3}, {1, 0}, {4}});
+  asked.clear();
+  const std::array<std::int64_t, 2> of_one = {6, 4};
+  CHECK(words(all.get_batch(of_one).numbers) == Words{102, 100});
+  CHECK(asked == std::vector<Words>{{2, 0}});
+  CHECK(all.get_batch({}).numbers.numel() == 0);
+  const std::array<std::int64_t, 2> wrong = {0, 12};
+  CHECK_THROWS_WITH(all.get_batch(wrong), Catch::Contains("index 12 is out of range of its 12"));
+}
+
+TEST_CASE("concat: a subset of batched data sets, and one of a concatenation, read batches too") {
+  auto tensors = [](std::int64_t from) { return shoal::tensor_dataset(at::arange(from, from + 10)); };
+  auto all = concat_datasets(subset(tensors(0), {7, 3}), tensors(100));
+  static_assert(shoal::BatchedDataset<decltype(all)>);
+  const std::array<std::int64_t, 3> which = {2, 1, 0};
+  CHECK(words(all.get_batch(which)[0]) == Words{100, 3, 7});
+  auto some = subset(all, {11, 0, 5});
+  static_assert(shoal::BatchedDataset<decltype(some)>);
+  CHECK(words(some.get_batch(which)[0]) == Words{103, 7, 109});
+
+  shoal::DataLoader loader({.batch_size = 5, .shuffle = true, .num_workers = 1, .seed = 3}, all);
+  shoal::DataLoader alone({.batch_size = 5, .shuffle = true, .seed = 3}, all);
+  auto expected = alone.begin();
+  for (auto& [numbers] : loader) {
+    CHECK(shoal::is_shared(numbers));
+    CHECK(numbers.equal((*expected)[0]));
+    ++expected;
+  }
+}
+
+TEST_CASE(
+    "concat: where a data set reads no batches, or what they are made of has no rows, samples are read one by one") {
+  using Rows = shoal::TensorDataset<1>;
+  struct OneByOne {
+    std::int64_t size() const { return 1; }
+    std::array<at::Tensor, 1> get(std::int64_t) const { return {at::zeros({})}; }
+  };
+  struct Padded {
+    std::int64_t size() const { return 1; }
+    at::Tensor get(std::int64_t) const { return at::zeros({}); }
+    shoal::PaddedSequences get_batch(std::span<const std::int64_t>) const { return {}; }
+  };
+  static_assert(shoal::MapDataset<shoal::ConcatDataset<std::tuple<Rows, OneByOne>>>);
+  static_assert(!shoal::BatchedDataset<shoal::ConcatDataset<std::tuple<Rows, OneByOne>>>);
+  static_assert(!shoal::BatchedDataset<shoal::ConcatDataset<std::vector<Padded>>>);
+  static_assert(!shoal::BatchedDataset<shoal::ConcatDataset<std::vector<Tens>>>);
+  auto all = concat_datasets(shoal::tensor_dataset(at::zeros({2})), OneByOne{});
+  CHECK(all.get(2)[0].dim() == 0);
+}
+
+TEST_CASE("concat: data sets whose samples do not fit into one batch are named by their shapes and types") {
+  const std::array<std::int64_t, 2> both = {0, 1};
+  auto rows = [](at::Tensor tensor) { return shoal::tensor_dataset(std::move(tensor)); };
+  CHECK_THROWS_WITH(concat_datasets(rows(at::zeros({1, 3})), rows(at::zeros({1, 4}))).get_batch(both),
+                    Catch::Contains("[1, 3]") && Catch::Contains("[1, 4]"));
+  CHECK_THROWS_WITH(concat_datasets(rows(at::zeros({1})), rows(at::zeros({1}, at::kLong))).get_batch(both),
+                    Catch::Contains("Float") && Catch::Contains("Long"));
 }
 
 TEST_CASE("subset: the chosen samples in the chosen order, one by one and as a batch") {

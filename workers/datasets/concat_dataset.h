@@ -5,6 +5,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <span>
 #include <stdexcept>
 #include <tuple>
 #include <type_traits>
@@ -12,27 +14,44 @@
 #include <vector>
 
 #include <shoal/workers/data/dataset.h>
+#include <shoal/workers/datasets/join_batches.h>
 
 namespace shoal {
 namespace concatenating {
+
+/// What get_batch returns; nothing (void) of a data set without one.
+template <class D>
+struct BatchFromSet {
+  using type = void;
+};
+template <BatchedDataset D>
+struct BatchFromSet<D> {
+  using type = std::remove_cvref_t<decltype(std::declval<D&>().get_batch(std::span<const std::int64_t>()))>;
+};
 
 template <class T>
 struct SamplesOf;
 template <class D>
 struct SamplesOf<std::vector<D>> {
   using Sample = SampleOf<D>;
+  using Batch = typename BatchFromSet<D>::type;
 };
 template <class D, class... Ds>
 struct SamplesOf<std::tuple<D, Ds...>> {
   static_assert((std::same_as<SampleOf<D>, SampleOf<Ds>> && ...),
                 "shoal: the data sets of a ConcatDataset need one type of sample");
   using Sample = SampleOf<D>;
+  using First = typename BatchFromSet<D>::type;
+  // Those of one type, where all have them.
+  using Batch = std::conditional_t<(std::same_as<First, typename BatchFromSet<Ds>::type> && ...), First, void>;
 };
 
 }  // namespace concatenating
 
 /// Data sets one after the other: torch.utils.data.ConcatDataset. `Datasets` is a std::vector of one type of data set
 /// or a std::tuple of several. Made by concat_datasets(). A plain aggregate, so it crosses where its data sets do.
+/// Where all have a get_batch, of one type that is made of tensors, it has one too: each data set reads its samples at
+/// once.
 template <class Datasets>
 struct ConcatDataset {
   Datasets datasets;
@@ -43,23 +62,59 @@ struct ConcatDataset {
   [[nodiscard]] std::int64_t size() const { return ends.back(); }
 
   [[nodiscard]] Sample get(std::int64_t index) {
-    check_dataset_index(index, size());
-    const auto number = static_cast<std::size_t>(std::ranges::upper_bound(ends, index) - ends.begin());
-    const std::int64_t inner = index - (number == 0 ? 0 : ends[number - 1]);
-    if constexpr (requires { datasets[number]; }) {
-      return datasets[number].get(inner);
-    } else {
-      return get_from<0>(number, inner);
+    const auto [number, inner] = place_of(index);
+    return with_dataset<Sample>(number, [inner = inner](auto& dataset) { return dataset.get(inner); });
+  }
+
+  /// Throws std::invalid_argument where the data sets' samples differ in shape or type.
+  [[nodiscard]] auto get_batch(std::span<const std::int64_t> indices)
+    requires joining::Joinable<typename concatenating::SamplesOf<Datasets>::Batch>
+  {
+    using Batch = typename concatenating::SamplesOf<Datasets>::Batch;
+    struct Part {
+      std::vector<std::int64_t> inner;
+      joining::Positions positions;
+    };
+    std::map<std::size_t, Part> by_dataset;
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const auto [number, inner] = place_of(indices[i]);
+      by_dataset[number].inner.push_back(inner);
+      by_dataset[number].positions.push_back(static_cast<std::int64_t>(i));
     }
+    const auto read = [this](std::size_t number, const std::vector<std::int64_t>& inner) {
+      return with_dataset<Batch>(number, [&inner](auto& dataset) { return dataset.get_batch(inner); });
+    };
+    if (by_dataset.empty()) return read(0, {});
+    if (by_dataset.size() == 1) return read(by_dataset.begin()->first, by_dataset.begin()->second.inner);
+    std::vector<Batch> batches;
+    std::vector<joining::Positions> positions;
+    for (auto& [number, part] : by_dataset) {
+      batches.push_back(read(number, part.inner));
+      positions.push_back(std::move(part.positions));
+    }
+    std::vector<const Batch*> parts;
+    for (const Batch& batch : batches) parts.push_back(&batch);
+    return joining::join<Batch>(parts, positions, static_cast<std::int64_t>(indices.size()));
   }
 
  private:
-  template <std::size_t I>
-  Sample get_from(std::size_t number, std::int64_t index) {
-    if constexpr (I + 1 < std::tuple_size_v<Datasets>) {
-      if (number != I) return get_from<I + 1>(number, index);
+  /// Which data set a sample is of, and its index there.
+  [[nodiscard]] std::pair<std::size_t, std::int64_t> place_of(std::int64_t index) const {
+    check_dataset_index(index, size());
+    const auto number = static_cast<std::size_t>(std::ranges::upper_bound(ends, index) - ends.begin());
+    return {number, index - (number == 0 ? 0 : ends[number - 1])};
+  }
+
+  template <class Result, std::size_t I = 0, class Use>
+  Result with_dataset(std::size_t number, Use&& use) {
+    if constexpr (requires { datasets[number]; }) {
+      return use(datasets[number]);
+    } else {
+      if constexpr (I + 1 < std::tuple_size_v<Datasets>) {
+        if (number != I) return with_dataset<Result, I + 1>(number, use);
+      }
+      return use(std::get<I>(datasets));
     }
-    return std::get<I>(datasets).get(index);
   }
 };
 
