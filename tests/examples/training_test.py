@@ -147,6 +147,20 @@ def a_profile_of_each_mode_says_which_side_is_the_bottleneck():
     check_nothing_left()
 
 
+def a_trace_of_a_profile_has_what_the_loop_did():
+    file = data / "trace.json"
+    code, out, err = run("--mode", "all", "--profile", 4, "--batch-size", 32, "--trace", file)
+    assert code == 0, (code, out, err)
+    for mode in ("single", "ddp", "hogwild"):
+        names = [event["name"] for event in json.loads((data / f"trace.json.{mode}").read_text())["traceEvents"]]
+        for name, times in (("wait for batch", 4), ("step", 4), ("aten::addmm", 8)):
+            assert names.count(name) == times, (mode, name, names.count(name))
+        assert "aten::convolution_backward" in names, mode
+    check_refused(*run("--profile", 4, "--trace", "/nowhere/at/all/trace.json"), "--trace", "/nowhere/at/all")
+    check_refused(*run("--trace", file), "--trace", "--profile")
+    check_nothing_left()
+
+
 def interrupted_nothing_is_left():
     process = start("--mode", "ddp", "--epochs", 1000, "--checkpoint", data / "state")
     wait_until(lambda: (data / "state").exists(), "checkpoint of the first epoch", process)

@@ -188,6 +188,9 @@ TEST_CASE("DataLoader: samples that cannot be read are skipped, replaced or read
     DataLoader loader({.batch_size = 12, .num_workers = workers, .on_error = shoal::OnError::retry, .max_retries = 2},
                       Faulty{12, 5, "throw"});
     CHECK_THROWS_WITH(loader.begin(), ContainsSubstring("nothing to be had here"));
+    REQUIRE(loader.report().faults.size() == 2);
+    CHECK(loader.report().faults[1].index == 5);
+    CHECK(loader.report().faults[1].action == shoal::OnError::retry);
   }
   SECTION("a batch of which nothing is left is left out") {
     DataLoader loader({.batch_size = 1, .num_workers = workers, .on_error = shoal::OnError::skip},

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/rand.h>
 #include <shoal/workers/data/data_loader.h>
 #include <tests/support/catch.h>
 
@@ -188,6 +189,50 @@ TEST_CASE("DataLoader: what a stream throws comes at its batch, or is skipped; s
   DataLoader retrying({.batch_size = 4, .num_workers = workers, .on_error = shoal::OnError::retry, .max_retries = 2},
                       Counting{20, 1});
   CHECK_THROWS_WITH(retrying.begin(), ContainsSubstring("nothing to be had here"));
+  REQUIRE(retrying.report().faults.size() == 2);
+  for (const shoal::SampleFault& fault : retrying.report().faults) {
+    CHECK(fault.index == 1);
+    CHECK(fault.action == shoal::OnError::retry);
+  }
+}
+
+// Draws from libtorch's generator, also for samples that are passed over.
+struct Drawing {
+  std::int64_t count = 0;
+  struct Stream {
+    std::int64_t left;
+    std::optional<at::Tensor> next() {
+      if (left-- == 0) return std::nullopt;
+      return at::rand({2}, at::kDouble);
+    }
+  };
+  Stream stream() const { return {count}; }
+};
+struct DrawingShards {
+  std::int64_t count = 0;
+  Drawing::Stream stream(const shoal::Shard& shard) const { return {count / shard.count}; }
+};
+
+TEST_CASE("DataLoader: what streams draw depends on seed, epoch and place, not on the number of workers") {
+  const auto same_with_workers = [](const auto& dataset, std::int64_t num_shards) {
+    shoal::DataLoaderOptions options{.batch_size = 4, .seed = 5, .num_shards = num_shards};
+    std::vector<at::Tensor> expected;
+    for (const int workers : {0, 1, 2, 3}) {
+      CAPTURE(workers);
+      options.num_workers = workers;
+      DataLoader loader(options, dataset);
+      std::vector<at::Tensor> drawn;
+      for (int epoch = 0; epoch < 2; ++epoch)
+        for (const at::Tensor& batch : loader) drawn.push_back(batch.clone());
+      if (workers == 0) expected = drawn;
+      REQUIRE(drawn.size() == expected.size());
+      for (std::size_t i = 0; i < drawn.size(); ++i) CHECK(drawn[i].equal(expected[i]));
+    }
+    CHECK_FALSE(expected.front().equal(expected.at(1)));
+    CHECK_FALSE(expected.front().equal(expected.at(expected.size() / 2)));  // the next epoch
+  };
+  same_with_workers(Drawing{40}, 0);
+  same_with_workers(DrawingShards{40}, 2);
 }
 
 TEST_CASE("DataLoader: size() of an iterable data set is known where it says its own; what it cannot have is refused") {

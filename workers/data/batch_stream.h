@@ -31,6 +31,12 @@ PoolOptions pool_options(const DataLoaderOptions& options);
 /// Tells stderr, where a worker was ended for its timeout, and the report.
 void note_death(LoaderReport& report, const ProcessFailed& death);
 
+/// What next() says of the loop, for what is thrown too.
+struct Taken {
+  std::int64_t done = 0;  // batches of the pass that are over, in order, with this one
+  std::vector<SampleFault> faults;
+};
+
 /// Batches that workers make ahead. A pass that is left takes back what no worker has begun. Belongs to the loader, one
 /// thread; the workers are a pool's, see pool_core.h for what becomes of dead ones.
 template <class Dataset, class Collate>
@@ -57,22 +63,30 @@ class BatchStream {
     ask_ahead();
   }
 
-  /// What a worker made: nothing at the end of the pass. `done`, for what is thrown too: with this batch, that many
-  /// batches of the pass are over, in order.
-  std::optional<MadeBatch<Batch>> next(std::int64_t& done) {
+  /// What a worker made: nothing at the end of the pass.
+  std::optional<MadeBatch<Batch>> next(Taken& taken) {
     ask_ahead();
     if (asked_.empty()) return std::nullopt;
     const std::shared_ptr<Job> job = take_done();
-    done = job->task().batch + 1;
+    taken.done = job->task().batch + 1;
     if (ended(*job)) end_stream(job->task());
     ask_ahead();
     std::lock_guard lock(core_->mutex());
     if (job->error()) raise(job->error(), job->task());
     prefetch_.delivered(job->bytes());
     MadeBatch<Batch> made = std::move(job->made());
+    taken.faults = std::move(made.faults);
     if (const auto* failure = std::get_if<LoaderFailure>(&made.outcome))
       raise(*failure, job->answered_by, job->task().batch);
     return made;
+  }
+
+  /// Whether next() has a batch, or an error, without waiting.
+  [[nodiscard]] bool lies_ready() {
+    std::lock_guard lock(core_->mutex());
+    const auto end =
+        options_.in_order ? asked_.begin() + std::min<std::ptrdiff_t>(1, std::ssize(asked_)) : asked_.end();
+    return std::any_of(asked_.begin(), end, [](const auto& job) { return job->done(); });
   }
 
   void leave() {

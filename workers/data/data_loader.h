@@ -13,11 +13,14 @@
 #include <variant>
 #include <vector>
 
+#include <ATen/record_function.h>
 #include <shoal/runtime/cpu_share.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/cuda/pinned.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/data/batch_stream.h>
+#include <shoal/workers/data/copied_ahead.h>
+#include <shoal/workers/data/cpu_profile.h>
 #include <shoal/workers/data/loader_memory.h>
 #include <shoal/workers/data/loader_options.h>
 #include <shoal/workers/data/loader_order.h>
@@ -132,6 +135,7 @@ class DataLoader {
     done_ = 0;
     over_ = false;
     if (options_.num_workers > 0) stream().begin(pass_plan_);
+    choose_device();
     Iterator iterator(*this);
     advance(pass_);
     return iterator;
@@ -185,16 +189,21 @@ class DataLoader {
       std::tie(memory.batches_ready, memory.batch_bytes) = stream_->ready();
       memory.batches_ahead = stream_->prefetch().batches_ahead();
     }
+    if (on_device_) std::tie(memory.copies_ahead, memory.device_bytes) = on_device_->ahead();
     for (const int pid : worker_pids()) memory.workers.push_back(loading::memory_of(pid));
     return memory;
   }
 
-  /// Runs at most `batches` of a new epoch, each through step(batch), and says where the time goes.
+  /// Runs at most `batches` of a new epoch, each through step(batch), and says where the time goes. With a trace, also
+  /// what libtorch does in this thread meanwhile: throws before the first batch where its file cannot be written.
   template <class Step>
-  LoaderProfile profile(std::int64_t batches, Step&& step) {
+  LoaderProfile profile(std::int64_t batches, Step&& step, const ProfileOptions& profile_options = {}) {
     LoaderProfile profile{.workers = options_.num_workers};
     std::int64_t wait = 0, stepping = 0, total = 0;
     made_in_ = {};
+    std::optional<CpuProfile> trace;
+    if (!profile_options.trace.empty()) trace.emplace(profile_options.trace);
+    const CopiesMeasured copies(*this);
     {
       const loading::Stopwatch all(total);
       const auto waiting = [&](auto&& get) -> decltype(auto) {
@@ -204,6 +213,7 @@ class DataLoader {
       for (auto it = waiting([&] { return begin(); }); it != end() && profile.batches < batches;) {
         ++profile.batches;
         {
+          RECORD_USER_SCOPE("step");
           const loading::Stopwatch watch(stepping);
           step(*it);
         }
@@ -214,13 +224,15 @@ class DataLoader {
     profile.dataset = static_cast<double>(made_in_.dataset) * each;
     profile.collate = static_cast<double>(made_in_.collate) * each;
     profile.wait = static_cast<double>(wait) * each;
+    profile.copy = static_cast<double>(copies.nanoseconds()) * each;
     profile.step = static_cast<double>(stepping) * each;
     profile.total = static_cast<double>(total) * each;
     loading::conclude(profile);
+    if (trace) trace->write();
     return profile;
   }
-  LoaderProfile profile(std::int64_t batches) {
-    return profile(batches, [](Batch&) {});
+  LoaderProfile profile(std::int64_t batches, const ProfileOptions& options = {}) {
+    return profile(batches, [](Batch&) {}, options);
   }
 
   /// Measures `batches` batches with each number of workers from 0 to that of the CPUs (at most 8 numbers), beside
@@ -298,49 +310,100 @@ class DataLoader {
 
   void advance(std::uint64_t pass) {
     loading::check_pass(pass, pass_);
+    RECORD_USER_SCOPE("wait for batch");
     current_.reset();  // before the next one is asked for: its memory is free to be used again
     while (!current_ && !over_) {
-      if (options_.num_workers > 0)
-        over_ = !take(stream_->next(done_));  // a batch that fails is done, too
-      else
+      if (options_.num_workers == 0)
         over_ = !make();
+      else
+        over_ = !take();
     }
     if (!current_) leave();
   }
 
-  bool take(std::optional<loading::MadeBatch<Batch>> made) {
+  bool take() {
+    loading::Taken taken{done_, {}};
+    std::optional<loading::MadeBatch<Batch>> made;
+    try {
+      made = on_device_ ? on_device_->next(*stream_, taken) : stream_->next(taken);
+    } catch (...) {  // a batch that fails is done, too
+      note(taken.done, taken.faults);
+      throw;
+    }
+    note(taken.done, taken.faults);
     if (!made) return false;
     made_in_.dataset += made->times.dataset;
     made_in_.collate += made->times.collate;
-    for (auto& fault : made->faults) report_->faults.push_back(std::move(fault));
     if (auto* batch = std::get_if<Batch>(&made->outcome)) {
       current_ = std::move(*batch);
-      if (options_.pin_memory) loading::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(tensor); });
+      if (options_.pin_memory && !on_device_)
+        loading::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(tensor); });
     }
     return true;
   }
 
+  void note(std::int64_t done, std::vector<SampleFault>& faults) {
+    done_ = done;
+    for (SampleFault& fault : faults) report_->faults.push_back(std::move(fault));
+  }
+
   /// Without workers. What the data set throws is thrown as it is.
   bool make() {
+    RECORD_USER_SCOPE("make batch");
     const auto task = pass_plan_->task(done_);
     if (!task) return false;
     done_ = task->batch + 1;
     if (!maker_) maker_.emplace(dataset_, collate_, loading::FaultPolicy{options_.on_error, options_.max_retries});
-    std::optional<Batch> batch = maker_->make(*task);
+    std::optional<Batch> batch;
+    try {
+      batch = maker_->make(*task);
+    } catch (...) {
+      note(done_, maker_->faults());
+      throw;
+    }
+    note(done_, maker_->faults());
     if (maker_->at_end()) pass_plan_->end_stream(*task);
     made_in_.dataset += maker_->times().dataset;
     made_in_.collate += maker_->times().collate;
-    for (auto& fault : maker_->faults()) report_->faults.push_back(std::move(fault));
     if (!batch) return true;
     current_ = std::move(*batch);
-    if (options_.pin_memory)
-      loading::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(share_memory_(tensor)); });
+    if (options_.pin_memory) {
+      const auto type = on_device_ ? on_device_->copies().device().type() : at::kCUDA;
+      loading::for_each_tensor(*current_, [type](at::Tensor& tensor) { pin_memory_(share_memory_(tensor), type); });
+    }
+    if (on_device_) on_device_->copy(*current_);
     return true;
   }
+
+  // At the first loop, after its workers were started: a process that has used a device does not fork any more.
+  void choose_device() {
+    if (std::exchange(device_is_chosen_, true)) return;
+    if (const auto device = options_.to_device.resolve())
+      on_device_.emplace(*device, static_cast<std::size_t>(options_.copies_ahead), options_.pin_memory);
+    if (measures_copies_) measure_copies(true);
+  }
+  void measure_copies(bool on) {
+    measures_copies_ = on;
+    if (on_device_) on_device_->copies().measure(on);
+  }
+  // As long as it is there.
+  class CopiesMeasured {
+   public:
+    explicit CopiesMeasured(DataLoader& loader) : loader_(loader) { loader.measure_copies(true); }
+    CopiesMeasured(const CopiesMeasured&) = delete;
+    ~CopiesMeasured() { loader_.measure_copies(false); }
+    [[nodiscard]] std::int64_t nanoseconds() const {
+      return loader_.on_device_ ? loader_.on_device_->copies().nanoseconds() : 0;
+    }
+
+   private:
+    DataLoader& loader_;
+  };
 
   void leave() {
     current_.reset();
     maker_.reset();  // and with it the streams of an iterable data set
+    if (on_device_) on_device_->leave();
     if (!stream_) return;
     stream_->leave();
     if (!options_.persistent_workers) stream_.reset();
@@ -358,6 +421,8 @@ class DataLoader {
   bool over_ = true;
   std::optional<loading::MakerOf<loading::NoScope, Dataset, Collate>> maker_;  // without workers
   std::optional<Batch> current_;
+  bool device_is_chosen_ = false, measures_copies_ = false;
+  std::optional<loading::CopiedAhead<Batch>> on_device_;  // with to_device
   loading::LoaderTimes made_in_;
   std::uint64_t dataset_bytes_ = 0;
   std::unique_ptr<LoaderReport> report_ = std::make_unique<LoaderReport>();

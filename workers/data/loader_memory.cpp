@@ -27,6 +27,8 @@ std::string LoaderMemory::to_string() const {
   std::string text = fmt::format("data set in the shared heap    {:>12}\n", megabytes(dataset_bytes));
   text +=
       fmt::format("batches ready, {:>4} of {:>4}      {:>12}\n", batches_ready, batches_ahead, megabytes(batch_bytes));
+  if (copies_ahead > 0)
+    text += fmt::format("batches on the device, {:>4}      {:>12}\n", copies_ahead, megabytes(device_bytes));
   for (const Worker& worker : workers)
     text += fmt::format("worker, pid {:<8} private    {:>12}   proportional {:>12}\n", worker.pid,
                         megabytes(worker.private_bytes), megabytes(worker.proportional_bytes));

@@ -20,6 +20,8 @@ struct LoaderMemory {
   std::size_t batches_ready = 0;    // made ahead
   std::uint64_t batch_bytes = 0;    // of these, in the shared heap
   std::size_t batches_ahead = 0;    // that may be made ahead at the moment
+  std::size_t copies_ahead = 0;     // batches copied to the device that the loop has not asked for yet
+  std::uint64_t device_bytes = 0;   // of these, on the device
   std::vector<Worker> workers;
 
   [[nodiscard]] std::uint64_t worker_private_bytes() const;

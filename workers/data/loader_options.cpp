@@ -23,6 +23,11 @@ void check(const DataLoaderOptions& options) {
   check_at_least("prefetch_factor", options.prefetch_factor, 1);
   check_at_least("timeout", options.timeout.count(), 0);
   check_at_least("max_retries", options.max_retries, 0);
+  check_at_least("copies_ahead", options.copies_ahead, 0);
+  options.to_device.check();
+  if (options.copies_ahead > kMostBatchesAhead)
+    throw std::invalid_argument(
+        fmt::format("DataLoader: copies_ahead is {}; at most {}", options.copies_ahead, kMostBatchesAhead));
   if (options.num_workers > kMostWorkers)
     throw std::invalid_argument(
         fmt::format("DataLoader: num_workers is {}; at most {}", options.num_workers, kMostWorkers));

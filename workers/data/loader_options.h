@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <shoal/runtime/options.h>
+#include <shoal/workers/data/device_choice.h>
 #include <shoal/workers/data/loader_task.h>
 
 namespace shoal {
@@ -40,6 +41,13 @@ struct DataLoaderOptions {
   /// Batches of tensors are pinned in this process: for copies to a GPU. Their memory is registered once, as it is used
   /// again and again.
   bool pin_memory = false;
+  /// Batches come as tensors of this device, in every process its own if a function says which: see DeviceChoice. They
+  /// are copied on a stream of the loader's, and can be used by the stream that is current where the loop gets them. It
+  /// goes together with pin_memory: copies from memory that is not pinned hold the loop up. The CPU: nothing is copied.
+  DeviceChoice to_device{};
+  /// With workers: batches that are copied before the loop asks for them, at most. Each takes its memory on the device,
+  /// and as long as it is copied in the shared heap, too, beside what prefetch_bytes allows.
+  int copies_ahead = 1;
   /// Called in each worker before its first batch, with WorkerInfo::id: a function, or a lambda without captures.
   void (*worker_init_fn)(int worker) = nullptr;
   /// What becomes of samples whose reading throws; see DataLoader::report().

@@ -6,7 +6,11 @@
 
 namespace shoal {
 
-std::string LoaderProfile::bottleneck() const { return batches_of_workers < batches_of_loop ? "workers" : "loop"; }
+std::string LoaderProfile::bottleneck() const {
+  const double loop_or_workers = std::min(batches_of_workers, batches_of_loop);
+  if (batches_of_copies > 0 && batches_of_copies < loop_or_workers) return "copies";
+  return batches_of_workers < batches_of_loop ? "workers" : "loop";
+}
 
 std::string LoaderProfile::to_string() const {
   const auto line = [](const char* what, double seconds) {
@@ -16,10 +20,12 @@ std::string LoaderProfile::to_string() const {
   text += line("dataset (in a worker)", dataset);
   text += line("collate (in a worker)", collate);
   text += line("wait for a batch (in the loop)", wait);
+  if (copy > 0) text += line("copy to device (beside the loop)", copy);
   text += line("step (in the loop)", step);
   text += line("a batch in all", total);
   text += fmt::format("{:<34}{:>12.1f} batches/s\n", "workers alone could do", batches_of_workers);
   text += fmt::format("{:<34}{:>12.1f} batches/s\n", "the loop alone could do", batches_of_loop);
+  if (copy > 0) text += fmt::format("{:<34}{:>12.1f} batches/s\n", "copies alone could do", batches_of_copies);
   text += fmt::format("bottleneck: {}\n", bottleneck());
   return text;
 }
@@ -36,6 +42,7 @@ void loading::conclude(LoaderProfile& profile) {
   const double making = profile.dataset + profile.collate;
   profile.batches_of_workers = making > 0 ? std::max(1, profile.workers) / making : 0;
   profile.batches_of_loop = profile.step > 0 ? 1 / profile.step : 0;
+  profile.batches_of_copies = profile.copy > 0 ? 1 / profile.copy : 0;
 }
 
 void loading::conclude(WorkerSuggestion& suggestion) {

@@ -14,15 +14,23 @@ struct LoaderProfile {
   double dataset = 0;             // reading samples, in a worker
   double collate = 0;             // making a batch of them, in a worker
   double wait = 0;                // the loop, for a batch
+  double copy = 0;                // to the device, beside the loop, as the device's clock says
   double step = 0;                // the loop, between two batches
   double total = 0;               // the loop, all of it
   double batches_of_workers = 0;  // a second, at most: if the loop never kept them waiting
   double batches_of_loop = 0;     // a second, at most: if every batch lay ready
+  double batches_of_copies = 0;   // a second, at most; 0: nothing is copied
 
-  /// "workers" or "loop": what would have to become faster.
+  /// "workers", "loop" or "copies": what would have to become faster.
   [[nodiscard]] std::string bottleneck() const;
   /// A table for people.
   [[nodiscard]] std::string to_string() const;
+};
+
+struct ProfileOptions {
+  /// A file for a CpuProfile of the batches, for Perfetto: what the loop waits for, and each operation in its steps.
+  /// Empty: none.
+  std::string trace;
 };
 
 /// Rates with several numbers of workers.

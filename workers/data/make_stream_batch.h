@@ -59,6 +59,8 @@ class StreamBatchMaker {
     const StreamPart& part = task_->part;
     Samples samples;
     if (!go_to(part.first)) return samples;
+    // Again: what samples that were passed over have drawn depends on which worker this is.
+    const SeededGenerator seeded(sample_key(number_of(part.first)), SeededGenerator::Afterwards::kLeave);
     samples.reserve(static_cast<std::size_t>(part.count));
     for (std::int64_t place = part.first; place < part.first + part.count && !at_end_; ++place) {
       at_fault_ = number_of(place);

@@ -51,9 +51,12 @@ Job make_job(const std::string& mode, const Settings& settings, const shoal::Mni
              progress};
 }
 
-/// Each run has its own file where there are several.
-std::string checkpoint_file(const Settings& settings, const std::string& mode) {
-  return settings.checkpoint.empty() || settings.mode != "all" ? settings.checkpoint : settings.checkpoint + "." + mode;
+void check_writable(const char* option, const std::string& file) {
+  if (file.empty()) return;
+  const auto folder = std::filesystem::absolute(file).parent_path();
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw std::invalid_argument(
+        fmt::format("{} is {}: {} is no folder that can be written to", option, file, folder.string()));
 }
 
 }  // namespace
@@ -70,20 +73,18 @@ void check_runs(const Settings& settings) {
         fmt::format("--nprocs is {}: at most {} processes have room here", settings.nprocs, free));
   for (const std::string& mode : modes_of(settings)) {
     if (mode == "ddp") shoal::ShmGroup group(settings.nprocs);
-    if (!settings.checkpoint.empty()) (void)load_checkpoint(checkpoint_file(settings, mode), Network());
+    if (!settings.checkpoint.empty())
+      (void)load_checkpoint(file_of_run(settings.checkpoint, settings, mode), Network());
   }
-  if (settings.checkpoint.empty()) return;
-  const auto folder = std::filesystem::absolute(settings.checkpoint).parent_path();
-  if (::access(folder.c_str(), W_OK) != 0)
-    throw std::invalid_argument(fmt::format("--checkpoint is {}: {} is no folder that can be written to",
-                                            settings.checkpoint, folder.string()));
+  check_writable("--checkpoint", settings.checkpoint);
+  check_writable("--trace", settings.trace);
 }
 
 RunResult run(const std::string& mode, const Settings& settings, const shoal::MnistDataset& train_set,
               const shoal::MnistDataset& test_set) {
   torch::manual_seed(std::int64_t(settings.seed));
   Network network;
-  const std::string file = checkpoint_file(settings, mode);
+  const std::string file = file_of_run(settings.checkpoint, settings, mode);
   Job job = make_job(mode, settings, train_set, test_set, network, file);
 
   const std::int64_t epochs_left = std::max<std::int64_t>(0, settings.epochs - job.start.epoch);

@@ -23,9 +23,14 @@ Settings parse_settings(int argc, char** argv) {
   app.add_option("--seed", settings.seed, "of the network's start and the samples' order");
   app.add_option("--checkpoint", settings.checkpoint,
                  "save here after every epoch, and go on from it if it is there; with --mode all, FILE.MODE each");
-  app.add_option("--profile", settings.profile,
-                 "instead of training to the end: run this many batches of each mode and say where the time goes")
-      ->check(CLI::NonNegativeNumber);
+  CLI::Option* profile =
+      app.add_option("--profile", settings.profile,
+                     "instead of training to the end: run this many batches of each mode and say where the time goes")
+          ->check(CLI::NonNegativeNumber);
+  app.add_option("--trace", settings.trace,
+                 "with --profile: a file with every operation of rank 0, for ui.perfetto.dev; with --mode all, "
+                 "FILE.MODE each")
+      ->needs(profile);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -34,6 +39,10 @@ Settings parse_settings(int argc, char** argv) {
     std::exit(2);
   }
   return settings;
+}
+
+std::string file_of_run(const std::string& file, const Settings& settings, const std::string& mode) {
+  return file.empty() || settings.mode != "all" ? file : file + "." + mode;
 }
 
 std::vector<std::string> modes_of(const Settings& settings) {

@@ -17,6 +17,7 @@ struct Settings {
   std::uint64_t seed = 0;
   std::string checkpoint;    // empty: none
   std::int64_t profile = 0;  // batches to measure instead of training; 0: train
+  std::string trace;         // of rank 0, with profile: a file for Perfetto; empty: none
 };
 
 /// Parses and checks the command line. Prints and exits where that is all there is to do: 0 after --help,
@@ -25,3 +26,6 @@ Settings parse_settings(int argc, char** argv);
 
 /// The runs that the mode stands for.
 std::vector<std::string> modes_of(const Settings& settings);
+
+/// A run's own file where there are several runs: FILE.MODE. Empty stays empty.
+std::string file_of_run(const std::string& file, const Settings& settings, const std::string& mode);

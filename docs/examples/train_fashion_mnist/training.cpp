@@ -115,7 +115,8 @@ Metrics train(int rank, Job job) {
   if (job.settings.profile > 0) {
     loader.profile(kWarmUpBatches, train_on);
     Metrics metrics{};
-    metrics.profile = loader.profile(job.settings.profile, train_on).to_string();
+    const std::string trace = rank == 0 ? file_of_run(job.settings.trace, job.settings, job.mode) : std::string();
+    metrics.profile = loader.profile(job.settings.profile, train_on, {.trace = trace}).to_string();
     job.trained.wait();  // ddp: nobody leaves while others step
     return metrics;
   }

@@ -70,6 +70,15 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream& stream) const override {
     Streams::current().synchronize(Streams::key(stream));
   }
+  void synchronizeEvent(void* event) const override {
+    if (event) Streams::current().synchronize(*static_cast<Event*>(event));
+  }
+  double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
+    return 1e-6 * double(static_cast<Event*>(to)->words->nanoseconds - static_cast<Event*>(from)->words->nanoseconds);
+  }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
+    Memory::current().record_stream(data.get(), stream.id());
+  }
   // No `override`: libtorches before 2.13 do not ask.
   virtual bool isStreamCapturing(const c10::Stream& stream) const { return captured == Streams::key(stream); }
 };
@@ -125,9 +134,12 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                                            type.value_or(at::kFloat));
 }
 
-/// Between devices, and to one: queued. To the host: waits.
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool) {
-  if (from.device().is_cpu()) {
+/// Between devices, and to one: queued. To the host: waits. Memory of the host that is pinned is read when the copy is
+/// made, other memory at once.
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  if (from.device().is_cpu() && non_blocking && Memory::current().is_registered(from.const_data_ptr())) {
+    Streams::current().enqueue(stream_of(to), [from = on_host(from), to = on_host(to)] { to().copy_(from()); });
+  } else if (from.device().is_cpu()) {
     Streams::current().enqueue(stream_of(to), [from = from.clone(), to = on_host(to)] { to().copy_(from); });
   } else if (to.device().is_cpu()) {
     Streams::current().enqueue(stream_of(from), [from = on_host(from), to] { to.copy_(from()); });

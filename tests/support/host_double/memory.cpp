@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "tests/support/host_double/host_double.h"
@@ -24,6 +26,7 @@ struct OpaqueMemory {
   std::uint64_t inode, bytes;
 };
 constexpr std::uint64_t kMemoryMagic = 0x79726f6d656d;  // "memory"
+constexpr std::int64_t kFreeing = -1;                   // a stream that nobody else has
 
 Fd make_file(std::size_t bytes) {
   Fd file(::memfd_create("double-memory", MFD_CLOEXEC));
@@ -121,7 +124,7 @@ std::byte* Memory::allocate(std::size_t bytes, int device) {
   if (!allocation.control) grow(allocation, allocation.used + size);
   std::byte* storage = allocation.start + allocation.used;
   allocation.used += size;
-  allocation.live.emplace(storage, std::pair(bytes, stream));
+  allocation.live.emplace(storage, Allocation::Block{bytes, stream});
   ++allocation.storages;
   return storage;
 }
@@ -136,13 +139,38 @@ void Memory::free(std::byte* storage) noexcept {
   if (!storage) return;
   std::lock_guard lock(mutex_);
   Allocation& allocation = find(storage);
-  auto [bytes, stream] = allocation.live.at(storage);
+  const Allocation::Block block = allocation.live.at(storage);
   allocation.live.erase(storage);
-  Streams::current().enqueue({allocation.device, stream}, [this, &allocation, storage, bytes = bytes] {
+  auto overwrite = [this, &allocation, storage, bytes = block.bytes] {
     std::memset(storage, 0xcd, bytes);
     std::lock_guard lock(mutex_);
     if (--allocation.storages == 0) allocation.used = 0;
-  });
+  };
+  if (block.other_streams.empty()) {
+    Streams::current().enqueue({allocation.device, block.stream}, std::move(overwrite));
+    return;
+  }
+  // Behind all of its streams, and in the way of none: on one of its own.
+  const auto streams_before = std::make_shared<std::atomic<int>>(int(block.other_streams.size()) + 1);
+  auto pass = [streams_before] { --*streams_before; };
+  Streams::current().enqueue({allocation.device, block.stream}, pass);
+  for (std::int64_t stream : block.other_streams) Streams::current().enqueue({allocation.device, stream}, pass);
+  Streams::current().enqueue({allocation.device, kFreeing}, std::move(overwrite),
+                             [streams_before] { return *streams_before == 0; });
+}
+
+void Memory::record_stream(const void* storage, std::int64_t stream) {
+  if (!storage) return;
+  std::lock_guard lock(mutex_);
+  Allocation::Block& block = find(storage).live.at(const_cast<std::byte*>(static_cast<const std::byte*>(storage)));
+  if (stream != block.stream) block.other_streams.insert(stream);
+}
+
+bool Memory::is_registered(const void* host_memory) {
+  std::lock_guard lock(mutex_);
+  const auto* address = static_cast<const std::byte*>(host_memory);
+  return std::any_of(registered_.begin(), registered_.end(),
+                     [&](const auto& range) { return range.first <= address && address < range.first + range.second; });
 }
 
 void Memory::release(Allocation& allocation) {
@@ -169,7 +197,7 @@ std::size_t Memory::bytes_in_storages() {
   std::lock_guard lock(mutex_);
   std::size_t sum = 0;
   for (const Allocation& each : allocations_)
-    for (auto& [storage, block] : each.live) sum += block.first;
+    for (auto& [storage, block] : each.live) sum += block.bytes;
   return sum;
 }
 

@@ -22,6 +22,9 @@ class Memory final : public DeviceMemory {
 
   std::byte* allocate(std::size_t bytes, int device);
   void free(std::byte* storage) noexcept;
+  /// The storage is used on this stream, too: what it had is overwritten behind that.
+  void record_stream(const void* storage, std::int64_t stream);
+  bool is_registered(const void* host_memory);
   void empty_cache();
   std::size_t bytes_in_storages();
   std::size_t bytes_of_allocations();
@@ -65,9 +68,14 @@ class Memory final : public DeviceMemory {
     std::size_t bytes;  // usable now
     std::size_t used = 0;
     int storages = 0;
-    Control* control = nullptr;                                         // null: made of pieces
-    std::vector<Fd> files{};                                            // one, or one a piece
-    std::map<std::byte*, std::pair<std::size_t, std::int64_t>> live{};  // bytes, stream
+    Control* control = nullptr;  // null: made of pieces
+    std::vector<Fd> files{};     // one, or one a piece
+    struct Block {
+      std::size_t bytes;
+      std::int64_t stream;
+      std::set<std::int64_t> other_streams{};
+    };
+    std::map<std::byte*, Block> live{};
   };
   Allocation& make(std::size_t bytes, int device);
   void grow(Allocation& allocation, std::size_t bytes);

@@ -114,8 +114,14 @@ void Streams::enqueue(Key stream, std::function<void()> work, std::function<bool
 void Streams::record(Key stream, Event& event) {
   const std::uint64_t version = ++event.words->recorded;
   enqueue(stream, [words = event.words, version] {
+    words->nanoseconds = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
     if (words->done < version) words->done = version;
   });
+}
+
+void Streams::synchronize(const Event& event) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return event.words->done >= event.words->recorded; });
 }
 
 void Streams::wait(Key stream, Event& event) {

@@ -22,6 +22,7 @@ namespace shoal::host_double {
 struct EventWords {
   std::atomic<std::uint64_t> recorded;
   std::atomic<std::uint64_t> done;
+  std::atomic<std::int64_t> nanoseconds;  // when it was done last
 };
 
 struct Event {
@@ -52,6 +53,7 @@ class Streams {
   void enqueue(Key stream, std::function<void()> work, std::function<bool()> ready = nullptr);
   void record(Key stream, Event& event);
   void wait(Key stream, Event& event);
+  void synchronize(const Event& event);
   bool idle(Key stream);
   void synchronize(Key stream);
   void synchronize_all();

@@ -1,0 +1,369 @@
+// A data loader whose batches are copied to a device ahead of its loop, on the host double.
+#include <ATen/ATen.h>
+#include <shoal/ipc/heap.h>
+#include <shoal/tensors/share.h>
+#include <shoal/workers/data/data_loader.h>
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/guard.h"
+#include "tests/tensors/cuda/devices.h"
+#include "tests/workers/loader_fixtures.h"
+
+using namespace shoal::test;
+namespace host_double = shoal::host_double;
+
+namespace {
+
+const c10::Device kDevice(host_double::kType, 0);
+
+/// The next stream that is made: the one of a loader that begins its first loop.
+c10::Stream next_stream() {
+  const c10::Stream last = new_stream<OnHostDouble>();
+  return c10::Stream(c10::Stream::UNSAFE, last.device(), last.id() + 1);
+}
+
+/// Stops a loader's copies before its first loop.
+std::unique_ptr<host_double::Gate> gate_of_next_loader() {
+  const OnStream on(next_stream());
+  return std::make_unique<host_double::Gate>(0);
+}
+
+struct Nested {
+  at::Tensor numbers;
+  std::map<std::string, at::Tensor> named;
+  std::optional<at::Tensor> maybe;
+  std::vector<std::string> words;
+  std::pair<at::Tensor, double> pair;
+};
+
+struct NestedSet {
+  std::int64_t count = 0;
+  std::int64_t size() const { return count; }
+  at::Tensor get(std::int64_t) const { return {}; }
+  Nested get_batch(std::span<const std::int64_t> indices) const {
+    const at::Tensor numbers = shoal::select_rows(at::arange(count), indices);
+    return {numbers, {{"twice", numbers.mul(2)}}, numbers.add(1), {"word"}, {numbers.neg(), 0.5}};
+  }
+};
+
+template <class Loader>
+std::vector<std::int64_t> epoch_on_device(Loader& loader) {
+  std::vector<std::int64_t> all;
+  for (const at::Tensor& batch : loader) {
+    CHECK(batch.device() == kDevice);
+    for (const std::int64_t number : first_column(batch.cpu())) all.push_back(number);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "to_device: batches are those of the loader without, whatever the workers, pinned or not, copied ahead or not") {
+  for (const int workers : {0, 1, 2})
+    for (const bool pin : {false, true})
+      for (const int ahead : {0, 1, 3}) {
+        DataLoader loader({.batch_size = 7,
+                           .shuffle = true,
+                           .num_workers = workers,
+                           .seed = 3,
+                           .pin_memory = pin,
+                           .to_device = kDevice,
+                           .copies_ahead = ahead},
+                          Numbers{60});
+        DataLoader plain({.batch_size = 7, .shuffle = true, .seed = 3}, Numbers{60});
+        CHECK(epoch_on_device(loader) == flat(one_epoch(plain)));
+        CHECK(epoch_on_device(loader) == flat(one_epoch(plain)));
+      }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: every tensor of a nested batch goes, what else there is stays as it was") {
+  const int workers = GENERATE(0, 1);
+  {
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = kDevice}, NestedSet{8});
+    std::int64_t first = 0;
+    for (const Nested& batch : loader) {
+      const at::Tensor expected = at::arange(first, first + 4);
+      for (const auto& [tensor, value] : {std::pair(batch.numbers, expected),
+                                          {batch.named.at("twice"), expected.mul(2)},
+                                          {*batch.maybe, expected.add(1)},
+                                          {batch.pair.first, expected.neg()}}) {
+        CHECK(tensor.device() == kDevice);
+        CHECK(tensor.cpu().equal(value));
+      }
+      CHECK(batch.words == std::vector<std::string>{"word"});
+      CHECK(batch.pair.second == 0.5);
+      first += 4;
+    }
+    CHECK(first == 8);
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: a slot is not made use of again while a late copy reads it") {
+  {
+    auto gate = gate_of_next_loader();
+    DataLoader loader(
+        {.batch_size = 4, .num_workers = 1, .prefetch_factor = 2, .pin_memory = true, .to_device = kDevice},
+        Numbers{400});
+    std::vector<at::Tensor> kept;
+    auto it = loader.begin();
+    kept.push_back(*it);
+    // The worker goes on, and takes whatever memory is free.
+    CHECK(eventually([&] { return loader.memory().batches_ready == 2; }));
+    ++it;
+    kept.push_back(*it);
+    CHECK(loader.memory().copies_ahead == 1);
+    CHECK(loader.memory().device_bytes == 4 * 2 * 8);
+    CHECK_THAT(loader.memory().to_string(), ContainsSubstring("batches on the device,    1"));
+    CHECK(eventually([&] { return loader.memory().batches_ready == 2; }));
+    gate->open();
+    for (int i = 0; i < 30; ++i) kept.push_back(*++it);
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      CHECK(kept[i].cpu().equal(at::arange(4 * std::int64_t(i), 4 * std::int64_t(i) + 4).unsqueeze(1).expand({4, 2})));
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: the memory of pinned slots is registered far less often than batches come") {
+  {
+    DataLoader loader({.batch_size = 4, .num_workers = 1, .pin_memory = true, .to_device = kDevice}, Numbers{400});
+    CHECK(epoch_on_device(loader) == counting(400));
+    const int registrations = host_double::counts().registrations;
+    CHECK(registrations > 0);
+    CHECK(registrations < 50);  // of a hundred batches
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: a batch that is copied ahead is not seen: a state goes on with it") {
+  const int workers = GENERATE(1, 2);
+  for (int batches = 1; batches <= 5; ++batches) {
+    const shoal::DataLoaderOptions options{
+        .batch_size = 4, .shuffle = true, .num_workers = workers, .to_device = kDevice, .copies_ahead = 2};
+    DataLoader loader(options, Numbers{20});
+    std::vector<std::int64_t> seen;
+    shoal::LoaderState state;
+    {
+      auto it = loader.begin();
+      for (int i = 1;; ++i, ++it) {
+        for (const std::int64_t number : first_column((*it).cpu())) seen.push_back(number);
+        if (i == batches) break;
+        CHECK(eventually([&] { return loader.memory().batches_ready + loader.memory().copies_ahead >= 1; }));
+      }
+      state = loader.state_dict();
+    }
+    CHECK(state.place == (batches == 5 ? 0 : 4 * batches));
+    if (batches < 5) {
+      DataLoader rest(options, Numbers{20});
+      rest.load_state_dict(state);
+      for (const std::int64_t number : epoch_on_device(rest)) seen.push_back(number);
+    }
+    DataLoader whole({.batch_size = 4, .shuffle = true}, Numbers{20});
+    CHECK(seen == flat(one_epoch(whole)));
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: an exception comes at its batch, not where the copy would have begun, and the loop goes on") {
+  {
+    DataLoader loader({.batch_size = 2, .num_workers = 1, .to_device = kDevice, .copies_ahead = 2},
+                      Faulty{12, 5, "throw"});
+    std::vector<std::int64_t> seen;
+    auto it = loader.begin();
+    const auto take = [&] {
+      for (const std::int64_t number : first_column((*it).cpu())) seen.push_back(number);
+    };
+    take();
+    // So that the failed one lies ready too, whose turn has not come.
+    CHECK(eventually([&] { return loader.memory().batches_ready == 2; }));
+    CHECK_NOTHROW(++it);
+    take();
+    CHECK_THROWS_AS(++it, shoal::LoaderWorkerRaised);
+    CHECK(loader.state_dict().place == 6);
+    while (++it != loader.end()) take();
+    CHECK(seen == std::vector<std::int64_t>{0, 1, 2, 3, 6, 7, 8, 9, 10, 11});
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: the report says a fault when its batch comes") {
+  {
+    DataLoader loader(
+        {.batch_size = 2, .num_workers = 1, .to_device = kDevice, .copies_ahead = 2, .on_error = shoal::OnError::skip},
+        Faulty{40, 4, "throw"});
+    auto it = loader.begin();
+    CHECK(eventually([&] { return loader.memory().batches_ready == 2; }));
+    ++it;
+    CHECK(loader.memory().copies_ahead >= 1);  // the one with a sample less
+    CHECK(loader.report().faults.empty());
+    ++it;
+    CHECK(loader.report().faults.size() == 1);
+    CHECK((*it).cpu().equal(at::full({1, 1}, 5)));
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: a worker that is killed is replaced, each batch comes once and in order") {
+  {
+    DataLoader loader({.batch_size = 2, .num_workers = 2, .to_device = kDevice, .copies_ahead = 2, .max_retries = 0},
+                      Faulty{12, 5, "kill"});
+    std::vector<std::int64_t> seen;
+    auto it = loader.begin();
+    for (;; ++it) {
+      for (const std::int64_t number : first_column((*it).cpu())) seen.push_back(number);
+      if (seen.back() == 3) break;
+    }
+    CHECK_THROWS_AS(++it, shoal::LoaderWorkerDied);
+    while (++it != loader.end())
+      for (const std::int64_t number : first_column((*it).cpu())) seen.push_back(number);
+    CHECK(seen == std::vector<std::int64_t>{0, 1, 2, 3, 6, 7, 8, 9, 10, 11});
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: a loop that is left waits for what is under way, and drops it") {
+  {
+    auto gate = gate_of_next_loader();
+    DataLoader loader({.batch_size = 4, .num_workers = 1, .pin_memory = true, .to_device = kDevice}, Numbers{400});
+    std::thread opens;
+    {
+      auto it = loader.begin();
+      CHECK(host_double::bytes_in_storages() > 0);
+      opens = std::thread([&] { gate->open(); });
+    }
+    CHECK(host_double::bytes_in_storages() == 0);
+    CHECK(loader.memory().copies_ahead == 0);
+    opens.join();
+    CHECK(epoch_on_device(loader) == counting(400));  // the next epoch is whole
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: loops left early, by break and by an exception, leave nothing on the device or in the heap") {
+  {
+    DataLoader loader({.batch_size = 4, .num_workers = 1, .pin_memory = true, .to_device = kDevice, .copies_ahead = 2},
+                      Numbers{80});
+    const auto nothing_pinned = [] {
+      shoal::ipc_collect();
+      return shoal::device_ipc_statistics().pinned_blocks == 0;
+    };
+    (void)epoch_on_device(loader);
+    CHECK(eventually(nothing_pinned));
+    const std::size_t before = shoal::heap_bytes_in_use();
+    for (int i = 0; i < 25 * test_scale(); ++i) {
+      for (const at::Tensor& batch : loader) {
+        if (i % 2 == 0) break;
+        CHECK(batch.defined());
+      }
+      try {
+        for (const at::Tensor& batch : loader) throw batch.size(0);
+      } catch (std::int64_t size) {
+        CHECK(size == 4);
+      }
+      CHECK(host_double::bytes_in_storages() == 0);
+    }
+    // What workers had begun comes a little later, and is dropped.
+    CHECK(eventually([&] { return nothing_pinned() && shoal::heap_bytes_in_use() <= before; }));
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: an iterable data set's batches are copied ahead too, to its last one") {
+  struct Row {
+    std::int64_t count = 0;
+    struct Stream {
+      std::int64_t count, at = 0;
+      std::optional<at::Tensor> next() {
+        if (at == count) return std::nullopt;
+        return at::full({2}, at++, at::kLong);
+      }
+    };
+    Stream stream() const { return {count}; }
+  };
+  for (const int workers : {0, 1, 2}) {
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .pin_memory = true, .to_device = kDevice}, Row{22});
+    CHECK(epoch_on_device(loader) == counting(22));
+    CHECK(epoch_on_device(loader) == counting(22));
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: the CPU and no device are the same, nothing is copied") {
+  const shoal::DeviceChoice choice =
+      GENERATE(shoal::DeviceChoice(), shoal::DeviceChoice(std::nullopt), shoal::DeviceChoice(at::kCPU),
+               shoal::DeviceChoice([] { return at::kCPU; }));
+  DataLoader loader({.batch_size = 4, .num_workers = 1, .to_device = choice}, Numbers{8});
+  for (const at::Tensor& batch : loader) CHECK(shoal::is_shared(batch));
+  CHECK(loader.profile(2).copy == 0);
+}
+
+TEST_CASE("to_device: a function is asked once, by the process that loads, when its first loop begins") {
+  {
+    int asked = 0;
+    DataLoader loader({.batch_size = 4,
+                       .num_workers = 1,
+                       .to_device =
+                           [&asked] {
+                             ++asked;
+                             return at::Device(host_double::kType, 2);
+                           }},
+                      Numbers{8});
+    CHECK(asked == 0);
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (const at::Tensor& batch : loader) CHECK(batch.device() == at::Device(host_double::kType, 2));
+    CHECK(asked == 1);
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: a device without a number is the current one") {
+  {
+    c10::impl::VirtualGuardImpl guard(host_double::kType);
+    const c10::Device before = guard.exchangeDevice({host_double::kType, 3});
+    DataLoader loader({.num_workers = 0, .to_device = host_double::kType}, Numbers{1});
+    auto it = loader.begin();
+    guard.setDevice(before);
+    CHECK((*it).device().index() == 3);
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: what there is no device for is refused by name") {
+  CHECK_THROWS_WITH(DataLoader({.to_device = at::kXLA}, Numbers{1}),
+                    ContainsSubstring("to_device is xla") && ContainsSubstring("no devices of that kind"));
+  DataLoader later({.to_device = [] { return at::Device(at::kXLA); }}, Numbers{1});
+  CHECK_THROWS_AS(later.begin(), std::invalid_argument);
+  DataLoader ninth({.to_device = at::Device(host_double::kType, 9)}, Numbers{1});
+  CHECK_THROWS_WITH(ninth.begin(), ContainsSubstring(":9; this process sees 4"));
+  CHECK_THROWS_WITH(DataLoader({.copies_ahead = -1}, Numbers{1}), ContainsSubstring("copies_ahead is -1"));
+}
+
+TEST_CASE("to_device: profile() says the time of copies, by the device's clock") {
+  {
+    DataLoader loader({.batch_size = 64, .num_workers = 1, .to_device = kDevice}, rows(640));
+    const shoal::LoaderProfile profile = loader.profile(10);
+    CHECK(profile.copy > 0);
+    CHECK(profile.batches_of_copies > 0);
+    CHECK_THAT(profile.to_string(), ContainsSubstring("copy to device"));
+  }
+  shoal::LoaderProfile profile{.batches = 1, .workers = 2, .dataset = 0.01, .copy = 0.03, .step = 0.02};
+  shoal::loading::conclude(profile);
+  CHECK(profile.bottleneck() == "copies");
+  profile.copy = 0.015;
+  shoal::loading::conclude(profile);
+  CHECK(profile.bottleneck() == "loop");
+  CHECK(nothing_left<OnHostDouble>());
+}

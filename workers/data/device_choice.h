@@ -1,0 +1,41 @@
+// Which device the batches of a data loader go to.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace shoal {
+
+/// A device, or a function that says which: it is asked in the process that loads, when its first loop begins, so that
+/// options which are made once for all ranks name another device in each. None: batches stay where they are made. A
+/// plain value.
+///
+///     {.to_device = at::kCUDA}                                              // the current device
+///     {.to_device = [] { return at::Device(at::kCUDA, local_rank()); }}
+class DeviceChoice {
+ public:
+  DeviceChoice() = default;
+  DeviceChoice(std::nullopt_t) {}  // NOLINT(google-explicit-constructor)
+  template <std::convertible_to<c10::Device> D>
+  DeviceChoice(D&& device) : fixed_(std::forward<D>(device)) {}  // NOLINT(google-explicit-constructor)
+  template <class F>
+    requires(std::invocable<F&> && std::convertible_to<std::invoke_result_t<F&>, c10::Device>)
+  DeviceChoice(F choose) : choose_(std::move(choose)) {}  // NOLINT(google-explicit-constructor)
+
+  /// Throws std::invalid_argument for a fixed device of a kind that libtorch does not have. Starts no driver.
+  void check() const;
+  /// The device, with its index; nothing where there is no choice, and for the CPU. Throws std::invalid_argument that
+  /// names the device and how many there are.
+  [[nodiscard]] std::optional<c10::Device> resolve() const;
+
+ private:
+  std::optional<c10::Device> fixed_;
+  std::function<c10::Device()> choose_;
+};
+
+}  // namespace shoal
