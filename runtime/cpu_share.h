@@ -11,8 +11,10 @@
 namespace shoal {
 
 /// CPUs that this process can keep busy: those that it may run on (affinity), and no more than the time that its
-/// cgroups grant, rounded up.
-int usable_cpus(const CpuLimits& limits = CpuLimits());
+/// cgroups grant, rounded up. What they grant is at most a second old.
+int usable_cpus();
+/// The same with these limits, as they are now.
+int usable_cpus(const CpuLimits& limits);
 
 /// Threads for each of `nprocs` processes started together: `asked` if it is not 0, else this process's
 /// CPUs (or its own share of them) divided by nprocs, at least 1. 0, meaning that nothing is to be set:
