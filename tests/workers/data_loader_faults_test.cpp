@@ -57,7 +57,8 @@ TEST_CASE("DataLoader: left early a hundred times, the next loop begins at the b
 TEST_CASE(
     "DataLoader: an exception in a worker is thrown at its batch, with worker, sample and message; the loop can go "
     "on") {
-  DataLoader loader({.batch_size = 4, .num_workers = 2}, Faulty{40, 9, "throw"});
+  const auto method = GENERATE(shoal::StartMethod::forkserver, shoal::StartMethod::spawn);
+  DataLoader loader({.batch_size = 4, .num_workers = 2, .start_method = method}, Faulty{40, 9, "throw"});
   auto it = loader.begin();
   CHECK(first_column(*it).front() == 0);
   ++it;
@@ -68,6 +69,7 @@ TEST_CASE(
   } catch (const shoal::LoaderWorkerRaised& error) {
     CHECK(error.batch() == 2);
     CHECK(error.index() == 9);
+    CHECK(error.failure().start_method() == method);
     CHECK(error.exception_type() == "std::out_of_range");
     CHECK(std::ranges::count(loader.worker_pids(), error.failure().pid()) == 1);
     CHECK_FALSE(error.failure().stack_trace().empty());

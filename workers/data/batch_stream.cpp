@@ -46,10 +46,11 @@ void raise(const std::exception_ptr& error, const LoaderTask& task) {
   }
 }
 
-void raise(const LoaderFailure& failure, const pooling::Job::Answerer& worker, std::int64_t batch) {
+void raise(const LoaderFailure& failure, const pooling::Job::Answerer& worker, StartMethod started_by,
+           std::int64_t batch) {
   const bool no_memory = failure.raised.chain.front().type == "shoal::OutOfSharedMemory";
-  throw LoaderWorkerRaised({fmt::format("loader worker {}", worker.worker), -1, worker.pid, get_start_method()}, batch,
-                           failure, no_memory ? describe_holders() : "");
+  throw LoaderWorkerRaised({fmt::format("loader worker {}", worker.worker), -1, worker.pid, started_by}, batch, failure,
+                           no_memory ? describe_holders() : "");
 }
 
 void note_death(LoaderReport& report, const ProcessFailed& death) {

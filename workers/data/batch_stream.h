@@ -27,7 +27,8 @@ namespace shoal::loading {
 PoolOptions pool_options(const DataLoaderOptions& options);
 /// Throws the error as the loop is to see it.
 [[noreturn]] void raise(const std::exception_ptr& error, const LoaderTask& task);
-[[noreturn]] void raise(const LoaderFailure& failure, const pooling::Job::Answerer& worker, std::int64_t batch);
+[[noreturn]] void raise(const LoaderFailure& failure, const pooling::Job::Answerer& worker, StartMethod started_by,
+                        std::int64_t batch);
 /// Tells stderr, where a worker was ended for its timeout, and the report.
 void note_death(LoaderReport& report, const ProcessFailed& death);
 
@@ -77,7 +78,7 @@ class BatchStream {
     MadeBatch<Batch> made = std::move(job->made());
     taken.faults = std::move(made.faults);
     if (const auto* failure = std::get_if<LoaderFailure>(&made.outcome))
-      raise(*failure, job->answered_by, job->task().batch);
+      raise(*failure, job->answered_by, options_.start_method, job->task().batch);
     return made;
   }
 
