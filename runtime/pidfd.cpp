@@ -26,9 +26,9 @@ Fd open_pidfd_of_new_child(pid_t pid) {
   try {
     return open_pidfd(pid);
   } catch (const SystemError&) {
-    // A child that nobody has waited for is surely this one; if other code of the program has, it is gone.
     siginfo_t info{};
     if (::waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
+      // A child that nobody has waited for is surely this one; if other code of the program has, it is gone.
       ::kill(pid, SIGKILL);
       while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
     }

@@ -1,6 +1,8 @@
 // What the cells of a ring hold, read by those that need not believe it.
 #pragma once
 
+#include <shoal/ipc/codec/encoder.h>
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/ring/layout.h>
 

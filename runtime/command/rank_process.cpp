@@ -49,13 +49,13 @@ bool RankProcess::is_member() const { return bool(Session::current().find(proces
 void RankProcess::signal(int number) noexcept {
   if (ended_) return;
   if (number != SIGCONT && number != SIGSTOP) told_to_end_ = true;
-  // It is this process's child and not reaped: the number is its, and its group's, also where it has ended already.
   const pid_t group = -process_.pid;
   if (number == SIGKILL || !is_member())
+    // It is this process's child and not reaped: the number is its, and its group's, also where it has ended already.
     ::kill(group, number);
   else
     send_signal(process_.process, number);
-  if (number == SIGTERM) ::kill(group, SIGCONT);
+  if (number == SIGTERM) ::kill(group, SIGCONT);  // likewise
 }
 
 void RankProcess::collect() {

@@ -26,6 +26,7 @@ faults = [
     ("tracked", "notes.txt", "x\n", "notes.txt: nothing but"),
     ("sizes", "ipc/queue.h", "// A queue.\n" + "int x;\n" * 601, "ipc/queue.h: 602 lines"),
     ("sizes", "docs/page.md", "line\n" * 251, "docs/page.md: 251 lines"),
+    ("signals", "runtime/end.cpp", "void f(int pid) { ::kill(pid, 9); }\n", "runtime/end.cpp:1: a signal to a number"),
     ("docs", "README.md", "[x](docs/nothing.md)\n", "docs/nothing.md: no such file"),
     ("docs", "README.md", "[x](docs/architecture.md#nowhere)\n", "docs/architecture.md#nowhere: no such heading"),
     ("docs", "README.md", "`ipc/gone.h`\n", "names ipc/gone.h, which does not exist"),

@@ -238,6 +238,20 @@ DEVICE_TEST_CASE("devices are matched by UUID where processes see them in anothe
   CHECK(nothing_left<On>());
 }
 
+DEVICE_TEST_CASE("a process that has used a device starts others, by exec and by the fork server") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  for (const StartMethod method : {StartMethod::spawn, StartMethod::forkserver}) {
+    const at::Tensor used = numbers(on<On>(), 4);
+    Process<float> process(
+        {.name = "summer", .start_method = method},
+        +[](const at::Tensor& tensor) { return tensor.cpu().sum().item<float>(); }, used);
+    process.start();
+    CHECK(process.result() == used.cpu().sum().item<float>());
+  }
+  CHECK(nothing_left<On>());
+}
+
 DEVICE_TEST_CASE("a tensor on a device that the receiver does not see is refused by the device's name") {
   using On = TestType;
   if (skipped<On>(2)) return;
