@@ -9,6 +9,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/tensors/cuda/devices.h"
+#include "tests/tensors/libtorch_version.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -219,6 +220,10 @@ DEVICE_TEST_CASE("memory that a receiver's stream still reads is not given back,
 
 TEST_CASE("device ipc: on a stream that is captured into a graph, sending and receiving are refused by name") {
   using On = OnHostDouble;
+  if (test::kIsOldLibtorch) {
+    WARN("SKIPPED: this libtorch does not tell that a stream is captured");
+    return;
+  }
   {
     const at::Tensor tensor = at::ones({10}, at::kFloat).to(on<On>().device());
     Queue<at::Tensor> queue(4);
