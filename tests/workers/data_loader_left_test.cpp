@@ -5,10 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <optional>
 #include <vector>
 
-#include <ATen/ops/full.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/session.h>
 #include <shoal/workers/data/data_loader.h>
@@ -17,21 +15,9 @@
 #include <tests/support/snapshot.h>
 
 #include "tests/workers/loader_fixtures.h"
+#include "tests/workers/row_stream.h"
 
 namespace {
-
-// Numbers as a stream.
-struct Row {
-  std::int64_t count = 0;
-  struct Stream {
-    std::int64_t count, at = 0;
-    std::optional<at::Tensor> next() {
-      if (at == count) return std::nullopt;
-      return at::full({2}, at++, at::kLong);
-    }
-  };
-  Stream stream() const { return {count}; }
-};
 
 int times_left() { return 50 * shoal::test::test_scale(); }
 
@@ -116,12 +102,12 @@ void check_workers_of_an_epoch(const D& dataset) {
 
 TEST_CASE("DataLoader: loops left early leave no memory, descriptor or process, and the same workers go on") {
   check_workers_that_stay(Numbers{64});
-  check_workers_that_stay(Row{64});
+  check_workers_that_stay(shoal::test::RowStream{64});
 }
 
 TEST_CASE("DataLoader: workers of a loop that is left early are gone, with all that they had") {
   check_workers_of_an_epoch(Numbers{64});
-  check_workers_of_an_epoch(Row{64});
+  check_workers_of_an_epoch(shoal::test::RowStream{64});
 }
 
 TEST_CASE("DataLoader: a batch kept from a loop that was left stays as it is until it is gone, then nothing is kept") {

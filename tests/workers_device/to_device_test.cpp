@@ -19,6 +19,7 @@
 #include "tests/support/guard.h"
 #include "tests/tensors/cuda/devices.h"
 #include "tests/workers/loader_fixtures.h"
+#include "tests/workers/row_stream.h"
 
 using namespace shoal::test;
 namespace host_double = shoal::host_double;
@@ -282,19 +283,9 @@ TEST_CASE("to_device: loops left early, by break and by an exception, leave noth
 }
 
 TEST_CASE("to_device: an iterable data set's batches are copied ahead too, to its last one") {
-  struct Row {
-    std::int64_t count = 0;
-    struct Stream {
-      std::int64_t count, at = 0;
-      std::optional<at::Tensor> next() {
-        if (at == count) return std::nullopt;
-        return at::full({2}, at++, at::kLong);
-      }
-    };
-    Stream stream() const { return {count}; }
-  };
   for (const int workers : {0, 1, 2}) {
-    DataLoader loader({.batch_size = 4, .num_workers = workers, .pin_memory = true, .to_device = kDevice}, Row{22});
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .pin_memory = true, .to_device = kDevice},
+                      RowStream{22});
     CHECK(epoch_on_device(loader) == counting(22));
     CHECK(epoch_on_device(loader) == counting(22));
   }
