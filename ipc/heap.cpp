@@ -167,6 +167,8 @@ void Heap::reclaim_extents(ProcessTag dead) {
   const Extents& extents = this->extents();
   const std::uint32_t me = Session::current().self().slot();
   for (std::uint64_t i = 0, end = extents.touched(); i < end; ++i) {
+    // The driver let go of its pages when it died: they may be given back like any.
+    extents.unmark(i, dead);
     ExtentState state = extents.state(i);
     if (state.use() == ExtentRecord::kHead) {
       std::uint64_t seen = memory_.header(extents.header(i, 0)).state.load();

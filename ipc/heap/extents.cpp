@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/heap/extents.h>
@@ -6,6 +7,8 @@
 #include <shoal/ipc/heap/size_class.h>
 #include <shoal/ipc/kill_point.h>
 #include <sys/stat.h>
+
+#include <string>
 
 namespace shoal {
 
@@ -16,6 +19,17 @@ void Extents::set_hint(BlockOffset block) const {
   // The collector clears the summary before the words: a bit set above is seen by it, or seen here.
   auto& summary = record(extent).hint_summary[word / 64];
   if (std::uint64_t bit = 1ull << word % 64; (summary.load() & bit) == 0) summary.fetch_or(bit);
+}
+
+void Extents::unmark(std::uint64_t index, ProcessTag marker) const {
+  std::uint32_t expected = marker.word();
+  record(index).pinned_by.compare_exchange_strong(expected, 0);
+}
+
+std::uint64_t Extents::pinned_in(std::uint64_t first, std::uint64_t count) const {
+  std::uint64_t pinned = 0;
+  for (std::uint64_t i = first; i < first + count; ++i) pinned += is_pinned(i);
+  return pinned;
 }
 
 std::optional<std::uint64_t> Extents::try_claim(std::uint64_t count, std::uint32_t owner, From from) const {
@@ -86,6 +100,7 @@ std::uint64_t Extents::claim_any(std::uint64_t count, std::uint32_t owner, std::
 }
 
 void Extents::check_budget(std::uint64_t more_bytes, std::uint64_t asked) const {
+  std::uint64_t idle_pinned = 0;
   for (bool counted = false;; counted = true) {
     const std::uint64_t committed = layout().extents_committed.load() * kExtentBytes + layout().header_bytes.load();
     const Budget budget = Budget::now(committed, resident());
@@ -93,12 +108,21 @@ void Extents::check_budget(std::uint64_t more_bytes, std::uint64_t asked) const 
     layout().allowed_by = std::uint32_t(budget.which);
     if (committed + more_bytes <= budget.allowed) return;
     // `asked` without `more_bytes` has been claimed already.
-    if (counted) throw OutOfSharedMemory(asked, committed - (asked - more_bytes), budget.allowed, budget.limit);
-    recount();
+    if (counted) {
+      std::string limit = budget.limit;
+      if (idle_pinned != 0)
+        limit += fmt::format(
+            "; {} of what is in use are idle, but registered with a device's driver (they come back some seconds after "
+            "their last use, and at once by ipc_collect() in the processes that pinned them)",
+            idle_pinned * kExtentBytes);
+      throw OutOfSharedMemory(asked, committed - (asked - more_bytes), budget.allowed, limit);
+    }
+    idle_pinned = recount().idle_pinned;
   }
 }
 
 void Extents::release_one(std::uint64_t index, ExtentState expected, bool punch) const {
+  punch = punch && !is_pinned(index);
   if (punch) ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(data(index)), off_t(kExtentBytes));
   // By CAS from the very state it had: where this is a repetition, somebody may have it already.
   if (record(index).state.compare_exchange_strong(
@@ -131,18 +155,22 @@ bool Extents::release_free_run(std::uint64_t head, std::uint32_t slot, bool punc
 }
 
 void Extents::punch_idle(std::uint64_t keep, std::uint32_t slot) const {
-  std::uint64_t idle = recount().idle;
+  const ExtentCount count = recount();
+  std::uint64_t idle = count.idle - count.idle_pinned;  // what can go back
   for (std::uint64_t i = touched(); i-- > 0 && idle > keep;) {
     ExtentState seen = state(i);
     if (seen.use() == ExtentRecord::kWarm) {
       // Claimed first: nobody may write to an extent while it is punched.
       ExtentState claimed = ExtentState::make(ExtentRecord::kClaimed, slot);
-      if (!record(i).state.compare_exchange_strong(seen.word, claimed.word)) continue;
+      // A look before the claim spares that; the one that counts is in release_one.
+      if (is_pinned(i) || !record(i).state.compare_exchange_strong(seen.word, claimed.word)) continue;
       SHOAL_KILL_POINT("extents.punch.claimed");
       release_one(i, claimed, true);
       --idle;
-    } else if (seen.use() == ExtentRecord::kHead && release_free_run(i, slot, true)) {
-      idle -= std::min(idle, seen.run());
+    } else if (seen.use() == ExtentRecord::kHead && kind(i, 0) == BlockHeader::kFree) {
+      // A run that is pinned as a whole stays the free block that it is: most likely it is wanted again as one.
+      const std::uint64_t unpinned = seen.run() - pinned_in(i, seen.run());
+      if (unpinned != 0 && release_free_run(i, slot, true)) idle -= std::min(idle, unpinned);
     }
   }
 }
@@ -154,8 +182,11 @@ ExtentCount Extents::count() const {
     if (seen.use() == ExtentRecord::kCold) continue;
     ++count.committed;
     if (seen.use() == ExtentRecord::kSmall) count.header_bytes += SizeClass::blocks(seen.size_class()) * kHeaderBytes;
-    if (seen.use() == ExtentRecord::kWarm) ++count.idle;
-    if (seen.use() == ExtentRecord::kHead && kind(i, 0) == BlockHeader::kFree) count.idle += seen.run();
+    const std::uint64_t idle = seen.use() == ExtentRecord::kWarm                                       ? 1
+                               : seen.use() == ExtentRecord::kHead && kind(i, 0) == BlockHeader::kFree ? seen.run()
+                                                                                                       : 0;
+    count.idle += idle;
+    count.idle_pinned += pinned_in(i, idle);
   }
   return count;
 }

@@ -27,6 +27,7 @@ struct ExtentState {
 struct ExtentCount {
   std::uint64_t committed = 0;     // extents that may have pages
   std::uint64_t idle = 0;          // of these: free, or of a large block that is free
+  std::uint64_t idle_pinned = 0;   // of these: registered with a device's driver, so they keep their pages
   std::uint64_t header_bytes = 0;  // of the blocks of those that hold small ones
 };
 
@@ -74,18 +75,27 @@ class Extents {
   }
   void set_hint(BlockOffset block) const;
 
+  /// Whether a process has the extent registered with a device's driver (pinned_extents.h). It may be asked and acted
+  /// upon only by who has claimed the extent, or freed the block that it is of: a mark is set by a process that holds a
+  /// live block there, so before that block's last hold went, and the claim came after that. From then on nobody sets
+  /// one, and what is seen can only be taken back.
+  bool is_pinned(std::uint64_t index) const { return record(index).pinned_by.load() != 0; }
+  /// Takes the mark back where it still names `marker`. Repeatable.
+  void unmark(std::uint64_t index, ProcessTag marker) const;
+
   /// Claims `count` neighbouring free extents that have pages already.
   std::optional<std::uint64_t> claim_warm(std::uint64_t count, std::uint32_t owner) const;
   /// Claims any. Throws OutOfSharedMemory where they, and `header_bytes` besides, would exceed the budget, or the
   /// address space is used up: nothing is claimed then.
   std::uint64_t claim_any(std::uint64_t count, std::uint32_t owner, std::uint64_t header_bytes) const;
 
-  /// Makes a run free whose large block's header this process has turned to kUnused. Repeatable.
+  /// Makes a run free whose large block's header this process has turned to kUnused. Repeatable. With `punch` the
+  /// pages go back to the system, but for extents that are pinned: those keep theirs.
   void release_run(std::uint64_t head, bool punch) const;
   void release_one(std::uint64_t index, ExtentState expected, bool punch) const;
   /// The same for the free large block of this run, if it still is one, in the name of `slot`.
   bool release_free_run(std::uint64_t head, std::uint32_t slot, bool punch) const;
-  /// Gives idle extents back to the system, the last ones first, until at most `keep` are left.
+  /// Gives idle extents back to the system, the last ones first, until at most `keep` are left besides pinned ones.
   void punch_idle(std::uint64_t keep, std::uint32_t slot) const;
 
   /// Looks through the whole table.
@@ -101,6 +111,7 @@ class Extents {
   enum class From { kWarm, kAny };
   std::optional<std::uint64_t> try_claim(std::uint64_t count, std::uint32_t owner, From from) const;
   void check_budget(std::uint64_t more_bytes, std::uint64_t asked) const;
+  std::uint64_t pinned_in(std::uint64_t first, std::uint64_t count) const;
 
   std::byte* base_;
   int file_;

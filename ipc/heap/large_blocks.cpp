@@ -148,8 +148,9 @@ void BlockCache::trim_above_mark(std::uint64_t freed_run) {
   // The counters may be wrong; this sets them right, so that it is not done in vain a second time.
   const ExtentCount count = extents_.recount();
   const std::uint64_t mark = idle_mark(count.committed);
-  // A quarter below the mark, so that the next free does not find it exceeded again.
-  if (count.idle > mark + spared) extents_.punch_idle(mark - mark / 4 + spared, Session::current().self().slot());
+  // A quarter below the mark, so that the next free does not find it exceeded again. What is pinned cannot go back.
+  if (count.idle - count.idle_pinned > mark + spared)
+    extents_.punch_idle(mark - mark / 4 + spared, Session::current().self().slot());
 }
 
 }  // namespace shoal

@@ -97,6 +97,7 @@ HeapStatistics heap_statistics() {
   const SessionLayout& layout = extents.layout();
   result.committed_bytes = count.committed * kExtentBytes + count.header_bytes;
   result.idle_bytes = count.idle * kExtentBytes;
+  result.idle_pinned_bytes = count.idle_pinned * kExtentBytes;
   result.idle_mark_bytes = BlockCache::idle_mark(count.committed) * kExtentBytes;
   result.peak_bytes = layout.extents_peak.load() * kExtentBytes;
   result.resident_bytes = extents.resident();

@@ -17,7 +17,7 @@ namespace shoal {
 ///   | SessionLayout | process table | activities | names | extent table | free hints | block headers | data |
 struct SessionLayout {
   static constexpr std::uint64_t kMagic = 0x316c616f6873'0a0dull;  // "shoal1" and a line end
-  static constexpr std::uint32_t kVersion = 4;
+  static constexpr std::uint32_t kVersion = 5;
 
   std::uint64_t magic;
   std::uint32_t version;
@@ -136,7 +136,10 @@ struct ExtentRecord {
   std::atomic<std::uint64_t> state;
   std::atomic<std::uint64_t> hint_summary[8];  // one bit for each 64-bit word of the extent's free hints
   std::atomic<std::uint32_t> used;             // kSmall: blocks from this index on were never handed out
-  std::uint8_t reserved[52];
+  /// Tag of the one process that has these pages registered with a device's driver, 0 for none: they are not given back
+  /// to the system. Stays when the extent becomes another's; see pinned_extents.h.
+  std::atomic<std::uint32_t> pinned_by;
+  std::uint8_t reserved[48];
 };
 
 static_assert(sizeof(ExtentRecord) == 128);

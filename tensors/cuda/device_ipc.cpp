@@ -143,7 +143,7 @@ bool DeviceIpc::look_through() try {
   HolderCheck holders;
   bool again = imports_.collect(Imports::Unused::kKeepAWhile);
   again |= exports_.collect(holders);
-  again |= pinned_.collect(holders);
+  again |= pinned_.collect(holders, PinnedRanges::Clock::now());
   holders.reclaim_dead();
   return again;
 } catch (const std::exception&) {
@@ -154,7 +154,7 @@ void DeviceIpc::collect() {
   HolderCheck holders;
   imports_.collect(Imports::Unused::kClose);
   exports_.collect(holders);
-  pinned_.collect(holders);
+  pinned_.collect(holders, PinnedRanges::Clock::time_point::max());
   holders.reclaim_dead();
   if (HolderCheck again; exports_.collect(again)) wake();  // what the dead had
   received_.collect();

@@ -109,7 +109,7 @@ bool Exports::collect(HolderCheck& holders) {
   std::lock_guard lock(mutex_);
   for (auto each = by_storage_.begin(); each != by_storage_.end();) {
     if (!is_only_hold(each->second.block)) {
-      holders.look_at(each->second.block);
+      holders.look_at(each->second.block.block());
       ++each;
       continue;
     }

@@ -22,9 +22,9 @@ bool is_only_hold(const Hold& hold) {
   return holds == 1 && header.state.load(std::memory_order_acquire) == before;
 }
 
-void HolderCheck::look_at(const Hold& hold) {
+void HolderCheck::look_at(BlockOffset block) {
   Session& session = Session::current();
-  session.heap().memory().for_each_hold(hold.block(), [&](std::uint32_t, std::atomic<std::uint32_t>& word) {
+  session.heap().memory().for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& word) {
     // A message's word, too: it may be one that its sender died before sending.
     const ProcessTag tag = ProcessTag::from_word(word.load(std::memory_order_acquire));
     if (!tag || tag == session.self()) return true;

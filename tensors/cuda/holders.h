@@ -16,7 +16,8 @@ bool is_only_hold(const Hold& hold);
 /// One look at the holders of many blocks: each process is asked for once. One thread.
 class HolderCheck {
  public:
-  void look_at(const Hold& hold);
+  /// At a block that may be free by now, or become so: then what is seen may be anything, and does no harm.
+  void look_at(BlockOffset block);
   /// Gives back what those seen had that are dead.
   void reclaim_dead();
 

@@ -17,13 +17,14 @@ struct DeviceIpcStatistics {
   std::size_t open_bases = 0;      ///< allocations of others that are open
   std::size_t openings = 0;        ///< times that one was opened, ever
   std::size_t events = 0;          ///< of this process, for others to wait on
-  std::size_t pinned_blocks = 0;   ///< of the shared heap
-  std::size_t pinned_bytes = 0;    ///< in the extents that they lie in
+  std::size_t pinned_blocks = 0;   ///< of the shared heap, in use
+  std::size_t pinned_bytes = 0;    ///< in extents that are registered: of these, and of such as were in use lately
 };
 DeviceIpcStatistics device_ipc_statistics();
 
 /// Gives up at once what nobody needs any more, as torch.cuda.ipc_collect(): storages that others no longer have, bases
-/// that no tensor lies in, events that nobody waits for. It happens by itself, too, a few tenths of a second later.
+/// that no tensor lies in, events that nobody waits for, pinned memory that nobody has. It happens by itself, too, a
+/// few tenths of a second later, and after some seconds for pinned memory.
 void ipc_collect();
 
 /// Waits until no other process and no message has anything that this process shared of its devices: a process that is

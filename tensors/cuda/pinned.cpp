@@ -22,12 +22,12 @@ at::Tensor& pin_memory_(at::Tensor& tensor, c10::DeviceType type) {
 
 bool unpin_memory_(const at::Tensor& tensor) {
   const Hold* hold = shared_hold(tensor);
-  return hold && DeviceIpc::current().pinned().unpin(hold->block());
+  return hold && DeviceIpc::current().pinned().unpin(*hold);
 }
 
 bool is_shared_pinned(const at::Tensor& tensor) {
   const Hold* hold = shared_hold(tensor);
-  return hold && DeviceIpc::current().pinned().contains(hold->block());
+  return hold && DeviceIpc::current().pinned().contains(*hold);
 }
 
 }  // namespace shoal

@@ -3,52 +3,66 @@
 
 #include <c10/core/Device.h>
 #include <shoal/ipc/heap.h>
+#include <shoal/ipc/heap/pinned_extents.h>
 #include <shoal/tensors/cuda/holders.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <unordered_map>
+#include <optional>
 
 namespace shoal {
 
 /// Whole extents of the heap are registered with the device's driver, each once, however many pinned blocks lie in it.
-/// A pinned block is held, so that its extents are not given back to the system while the driver has their pages: it
-/// would go on reading and writing pages that are nobody's. When nobody else holds it any more, collect() unregisters
-/// first and then lets go. One a process, owned by DeviceIpc. Threads: any. Registrations end with the process.
+/// As long as they are, they must not be given back to the system: the driver would go on reading and writing pages
+/// that are nobody's. So they are marked (pinned_extents.h) and stay while their blocks come and go: a block that is
+/// freed, used again and pinned again finds itself registered. A range none of whose pinned blocks is in use any more
+/// *rests*, and is unregistered after kRest. Where another process has the mark, the pinned blocks are held instead,
+/// and the range is unregistered once nobody else holds them.
+///
+/// One a process, owned by DeviceIpc. Threads: any. Registrations end with the process, and its marks when it is
+/// reclaimed.
 class PinnedRanges {
  public:
+  using Clock = std::chrono::steady_clock;
+  /// Registering takes milliseconds, so that what comes back after seconds costs a thousandth to register anew. Until
+  /// then the memory is kept from the system, and from other processes that want to pin it.
+  static constexpr std::chrono::seconds kRest{5};
+
   /// Does nothing where the block is pinned already. DeviceError where the driver refuses.
   void pin(const Hold& block, c10::DeviceType type);
-  /// False where it was not pinned.
-  bool unpin(BlockOffset block);
-  bool contains(BlockOffset block) const;
-  /// True where some are left.
-  bool collect(HolderCheck& holders);
+  /// False where it was not pinned. At once, where no other pinned block lies in the same range.
+  bool unpin(const Hold& block);
+  bool contains(const Hold& block) const;
+  /// Looks which blocks are still in use, and unregisters what has been resting for kRest by `now`; Clock's max: what
+  /// rests. True where some are left.
+  bool collect(HolderCheck& holders, Clock::time_point now);
 
   struct Counts {
-    std::size_t blocks = 0, ranges = 0, bytes = 0;
+    std::size_t blocks = 0, ranges = 0, bytes = 0;  // blocks: in use when they were looked at last
   };
   Counts counts() const;
 
  private:
   struct Range {
-    std::size_t bytes;
-    int blocks;
+    ExtentRange extents;
     c10::Device device;
+    bool is_marked;
+    /// By the offset of a block in use. A hold only where the range is not marked.
+    std::map<std::uint64_t, Hold> blocks;
+    std::optional<Clock::time_point> resting_since;
   };
-  using Ranges = std::map<std::byte*, Range>;
-  struct Pin {
-    Hold hold;
-    Ranges::iterator range;
-  };
-  using Pins = std::unordered_map<std::uint64_t, Pin>;
-  Pins::iterator let_go(Pins::iterator pin);
+  using Ranges = std::map<std::uint64_t, Range>;  // by the first extent; no two overlap
+
+  Ranges::iterator find(ExtentRange extents);
+  void end_overlapping(ExtentRange extents);
+  Ranges::iterator begin_range(const Hold& block, ExtentRange extents, c10::DeviceType type);
+  Ranges::iterator end_range(Ranges::iterator range);
 
   mutable std::mutex mutex_;
-  Ranges ranges_;  // by their start
-  Pins pins_;      // by block
+  Ranges ranges_;
 };
 
 }  // namespace shoal

@@ -59,8 +59,8 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
   CHECK(documented("heap.md", "PublicationLayout") ==
         Fields{FIELD(PublicationLayout, magic), FIELD(PublicationLayout, schema), FIELD(PublicationLayout, size),
                FIELD(PublicationLayout, handles)});
-  CHECK(documented("heap.md", "ExtentRecord") ==
-        Fields{FIELD(ExtentRecord, state), FIELD(ExtentRecord, hint_summary), FIELD(ExtentRecord, used)});
+  CHECK(documented("heap.md", "ExtentRecord") == Fields{FIELD(ExtentRecord, state), FIELD(ExtentRecord, hint_summary),
+                                                        FIELD(ExtentRecord, used), FIELD(ExtentRecord, pinned_by)});
   CHECK(documented("heap.md", "BlockHeader") == Fields{FIELD(BlockHeader, state), FIELD(BlockHeader, size),
                                                        FIELD(BlockHeader, payload), FIELD(BlockHeader, overflow),
                                                        FIELD(BlockHeader, type), FIELD(BlockHeader, holds)});

@@ -38,8 +38,10 @@ struct DataLoaderOptions {
   bool persistent_workers = true;
   /// Batches come in the sampler's order. False: whichever is ready first.
   bool in_order = true;
-  /// Batches of tensors are pinned in this process: for copies to a GPU. Their memory is registered once, as it is used
-  /// again and again.
+  /// Batches of tensors are pinned in this process: for copies to a GPU. Each slot of the heap that batches come in is
+  /// registered once, and stays so while it goes round; 5 s after its last batch it is unregistered. A loop that copies
+  /// with non_blocking by itself keeps the batch until the copy is done: its slot is written again as soon as it is
+  /// free. With to_device the loader sees to that.
   bool pin_memory = false;
   /// Batches come as tensors of this device, in every process its own if a function says which: see DeviceChoice. They
   /// are copied on a stream of the loader's, and can be used by the stream that is current where the loop gets them. It

@@ -1,14 +1,19 @@
 // Shared memory that is pinned in place.
 #include <ATen/ATen.h>
 #include <shoal/ipc/event.h>
+#include <shoal/ipc/heap/extents.h>
+#include <shoal/ipc/heap/pinned_extents.h>
 #include <shoal/ipc/heap/statistics.h>
 #include <shoal/ipc/queue.h>
+#include <shoal/ipc/session.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
+#include <shoal/tensors/cuda/device_ipc.h>
 #include <shoal/tensors/cuda/device_memory.h>
 #include <shoal/tensors/cuda/ipc_collect.h>
 #include <shoal/tensors/cuda/pinned.h>
 #include <shoal/tensors/share.h>
+#include <shoal/tensors/storage.h>
 
 #include <signal.h>
 
@@ -21,6 +26,13 @@ using namespace shoal::test;
 namespace {
 
 constexpr std::size_t kExtent = 2u << 20;
+using Clock = PinnedRanges::Clock;
+
+/// What the collector does ten times a second, at a time of the test's own.
+void look(Clock::time_point now) {
+  HolderCheck holders;
+  DeviceIpc::current().pinned().collect(holders, now);
+}
 
 }  // namespace
 
@@ -76,17 +88,180 @@ TEST_CASE("device ipc: a large block is registered whole, in one piece") {
   CHECK(nothing_left<OnHostDouble>());
 }
 
-TEST_CASE("device ipc: pinned memory that nobody has any more is unregistered first, and then given back") {
-  const void* where;
+TEST_CASE("device ipc: a pinned block that is freed comes back pinned, registered once however often it goes round") {
+  const std::size_t bytes = GENERATE(500'000ul, 5ul << 20);
+  {
+    const int before = host_double::counts().registrations;
+    for (int i = 0; i < 100; ++i) {
+      at::Tensor tensor = empty_shared({std::int64_t(bytes)}, at::kByte);
+      pin_memory_(tensor, host_double::kType);
+      CHECK(is_shared_pinned(tensor));
+      if (i % 10 == 0) look(Clock::now());  // as the collector does, at any time
+    }
+    CHECK(host_double::counts().registrations == before + 1);
+    CHECK(heap_bytes_in_use() == 0);  // nobody holds it in between
+  }
+  CHECK(nothing_left<OnHostDouble>());
+  CHECK(host_double::counts().registered_bytes == 0);
+}
+
+TEST_CASE("device ipc: pinned memory that nobody has any more stays registered for a while, then goes back") {
+  ExtentRange extents;
   {
     at::Tensor tensor = empty_shared({3 << 20}, at::kByte);
-    where = tensor.data_ptr();
+    extents = extents_of(shared_hold(tensor)->block());
     pin_memory_(tensor, host_double::kType);
   }
-  // Until then it is held: nobody else gets the block.
-  if (host_double::counts().registered_bytes != 0) CHECK(empty_shared({3 << 20}, at::kByte).data_ptr() != where);
-  CHECK(eventually([] { return host_double::counts().registered_bytes == 0; }));
-  CHECK(eventually([] { return heap_bytes_in_use() == 0; }));
+  const auto freed_at = Clock::now();
+  look(freed_at);
+  CHECK(device_ipc_statistics().pinned_blocks == 0);
+  CHECK(device_ipc_statistics().pinned_bytes == 2 * kExtent);
+  CHECK(heap_statistics().idle_pinned_bytes == 2 * kExtent);
+  Session::current().heap().trim();
+  CHECK(heap_statistics().idle_bytes == 2 * kExtent);
+  // Used again in between: the time counts anew.
+  pin_memory_(empty_shared({3 << 20}, at::kByte), host_double::kType);
+  look(freed_at + PinnedRanges::kRest);
+  CHECK(host_double::counts().registered_bytes == 2 * kExtent);
+  look(Clock::now() + PinnedRanges::kRest);
+  CHECK(host_double::counts().registered_bytes == 0);
+  CHECK(heap_statistics().idle_pinned_bytes == 0);
+  Session::current().heap().trim();
+  CHECK(heap_statistics().idle_bytes == 0);
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("device ipc: ipc_collect unregisters at once what nobody has any more") {
+  pin_memory_(empty_shared({3 << 20}, at::kByte), host_double::kType);
+  CHECK(host_double::counts().registered_bytes == 2 * kExtent);
+  ipc_collect();
+  CHECK(host_double::counts().registered_bytes == 0);
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("device ipc: extents that have been cut otherwise meanwhile are registered anew, as the blocks lie now") {
+  Session::current().heap().trim();
+  {
+    ExtentRange whole;
+    {
+      at::Tensor large = empty_shared({10 << 20}, at::kByte);
+      whole = extents_of(shared_hold(large)->block());
+      pin_memory_(large, host_double::kType);
+    }
+    at::Tensor first = empty_shared({3 << 20}, at::kByte), second = empty_shared({3 << 20}, at::kByte);
+    REQUIRE(extents_of(shared_hold(first)->block()) == ExtentRange{whole.first, 2});
+    REQUIRE(extents_of(shared_hold(second)->block()) == ExtentRange{whole.first + 2, 2});
+    // Its header is where the large one's was: it is another block all the same.
+    CHECK_FALSE(is_shared_pinned(first));
+    CHECK_FALSE(unpin_memory_(first));
+    const int before = host_double::counts().registrations;
+    pin_memory_(second, host_double::kType);
+    CHECK(host_double::counts().registered_bytes == 2 * kExtent);
+    const Extents& extents = Session::current().heap().extents();
+    CHECK_FALSE(extents.is_pinned(whole.first));
+    CHECK(extents.is_pinned(whole.first + 2));
+    CHECK_FALSE(extents.is_pinned(whole.first + 4));
+    pin_memory_(first, host_double::kType);
+    CHECK(host_double::counts().registrations == before + 2);
+    // And joined again.
+    first = second = at::Tensor();
+    at::Tensor large = empty_shared({10 << 20}, at::kByte);
+    REQUIRE(extents_of(shared_hold(large)->block()) == whole);
+    pin_memory_(large, host_double::kType);
+    CHECK(host_double::counts().registrations == before + 3);
+    CHECK(host_double::counts().registered_bytes == 5 * kExtent);
+    CHECK(is_shared_pinned(large));
+  }
+  CHECK(nothing_left<OnHostDouble>());
+  CHECK(host_double::counts().registered_bytes == 0);
+}
+
+TEST_CASE("device ipc: what was pinned for blocks of another cut is not kept because of a block at the same place") {
+  Session::current().heap().trim();
+  {
+    {
+      pin_memory_(empty_shared({10 << 20}, at::kByte), host_double::kType);
+    }
+    const at::Tensor small = empty_shared({3 << 20}, at::kByte);  // at the beginning of the large one
+    look(Clock::time_point::max());
+    CHECK(host_double::counts().registered_bytes == 0);
+    CHECK(heap_statistics().idle_pinned_bytes == 0);
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("device ipc: where the driver refuses, nothing is pinned and nothing is kept") {
+  {
+    at::Tensor tensor = empty_shared({3 << 20}, at::kByte);
+    const auto bytes = bytes_of(extents_of(shared_hold(tensor)->block()));
+    DeviceMemory& memory = device_memory(host_double::kType);
+    memory.register_host(bytes.data(), bytes.size(), 0);  // by somebody who did not ask shoal
+    CHECK_THROWS_AS(pin_memory_(tensor, host_double::kType), DeviceError);
+    CHECK_FALSE(is_shared_pinned(tensor));
+    CHECK(device_ipc_statistics().pinned_bytes == 0);
+    memory.unregister_host(bytes.data(), 0);
+    pin_memory_(tensor, host_double::kType);
+    CHECK(is_shared_pinned(tensor));
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE(
+    "device ipc: of two processes that pin the same block the second one holds it for as long as it is registered") {
+  {
+    Queue<at::Tensor> tensors(1);
+    Queue<std::size_t> registered(1);
+    Event dropped;
+    Process<void> process(
+        {.name = "second"},
+        +[](Queue<at::Tensor> tensors, Queue<std::size_t> registered, Event dropped) {
+          at::Tensor tensor = tensors.get();
+          pin_memory_(tensor, host_double::kType);
+          pin_memory_(tensor, host_double::kType);
+          registered.put(host_double::counts().registered_bytes);
+          dropped.wait();
+          const std::size_t in_use = heap_bytes_in_use();
+          tensor = at::Tensor();
+          ipc_collect();
+          registered.put(host_double::counts().registered_bytes);
+          registered.put(in_use - heap_bytes_in_use());
+          // First now, where the other one has given up the mark.
+          tensor = tensors.get();
+          pin_memory_(tensor, host_double::kType);
+          tensor = at::Tensor();
+          look(Clock::now());
+          registered.put(host_double::counts().registered_bytes);
+          dropped.wait();
+        },
+        tensors, registered, dropped);
+    process.start();
+    {
+      at::Tensor tensor = empty_shared({3 << 20}, at::kByte);
+      pin_memory_(tensor, host_double::kType);
+      tensors.put(tensor);
+      CHECK(registered.get() == 2 * kExtent);
+    }
+    ipc_collect();  // the other one's tensor is still there
+    CHECK(host_double::counts().registered_bytes == 2 * kExtent);
+    dropped.set();
+    CHECK(registered.get() == 0);
+    CHECK(registered.get() >= 3u << 20);
+    CHECK(eventually([] {
+      ipc_collect();
+      return host_double::counts().registered_bytes == 0;
+    }));
+    dropped.clear();
+    tensors.put(empty_shared({3 << 20}, at::kByte));
+    CHECK(registered.get() == 2 * kExtent);
+    CHECK(heap_statistics().idle_pinned_bytes == 2 * kExtent);
+    ::kill(process.pid(), SIGKILL);
+    process.join();
+    // Whoever wants to pin it finds that its marker is dead.
+    at::Tensor again = empty_shared({3 << 20}, at::kByte);
+    pin_memory_(again, host_double::kType);
+    CHECK(Session::current().heap().extents().record(extents_of(shared_hold(again)->block()).first).pinned_by.load() ==
+          Session::current().self().word());
+  }
   CHECK(nothing_left<OnHostDouble>());
 }
 
@@ -113,7 +288,10 @@ TEST_CASE("device ipc: a block that another process still has stays pinned here,
     ipc_collect();
     CHECK(host_double::counts().registered_bytes == 2 * kExtent);
     ::kill(process.pid(), SIGKILL);
-    CHECK(eventually([] { return host_double::counts().registered_bytes == 0; }));
+    CHECK(eventually([] {
+      ipc_collect();
+      return host_double::counts().registered_bytes == 0;
+    }));
     process.join();
   }
   CHECK(nothing_left<OnHostDouble>());
