@@ -51,6 +51,25 @@ Bytes jpeg_of(const at::Tensor& image, int quality, JpegColor color) {
   return bytes;
 }
 
+at::Tensor pixels_by_libjpeg(const Bytes& jpeg) {
+  jpeg_error_mgr errors;
+  jpeg_decompress_struct info;
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_decompress(&info);
+  jpeg_mem_src(&info, jpeg.data(), jpeg.size());
+  jpeg_read_header(&info, TRUE);
+  jpeg_start_decompress(&info);
+  at::Tensor pixels =
+      at::empty({info.output_height, info.output_width, info.output_components}, at::TensorOptions(at::kByte));
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW row = pixels[info.output_scanline].mutable_data_ptr<std::uint8_t>();
+    jpeg_read_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_decompress(&info);
+  jpeg_destroy_decompress(&info);
+  return pixels.permute({2, 0, 1}).contiguous();
+}
+
 Bytes png_of(const at::Tensor& image, PngKind kind) {
   const std::size_t height = std::size_t(image.size(1)), width = std::size_t(image.size(2));
   Bytes pixels = interleaved(image);

@@ -16,6 +16,9 @@ enum class JpegColor { rgb, grey, cmyk };
 /// `image`: uint8 [channels, height, width]. CMYK is written as it is, so inverted as Adobe has it.
 Bytes jpeg_of(const at::Tensor& image, int quality = 95, JpegColor color = JpegColor::rgb);
 
+/// The pixels of a JPEG as libjpeg gives them, row by row: uint8 [3, height, width], of one channel for a grey one.
+at::Tensor pixels_by_libjpeg(const Bytes& jpeg);
+
 enum class PngKind { rgb, rgba, grey, palette, rgb16, interlaced };
 /// `image`: uint8 [3, height, width]; of one channel for grey; palette takes the colours as they come, 256 at most.
 Bytes png_of(const at::Tensor& image, PngKind kind = PngKind::rgb);

@@ -45,6 +45,17 @@ TEST_CASE("decode: a grey JPEG has its plane three times") {
   CHECK(largest_difference(decoded, grey.expand({3, 20, 30})) <= 2);
 }
 
+TEST_CASE("decode: at every width the pixels are libjpeg's, to the last bit, in colour and in grey") {
+  const at::Tensor image = at::randint(0, 256, {3, 17, 200}, at::TensorOptions(at::kByte));
+  for (std::int64_t width = 1; width <= 200; ++width) {
+    CAPTURE(width);
+    const at::Tensor part = image.narrow(2, 200 - width, width);
+    const Bytes colour = jpeg_of(part, 80), grey = jpeg_of(part.narrow(0, 0, 1), 80, JpegColor::grey);
+    CHECK(decode_image(colour, "x").equal(pixels_by_libjpeg(colour)));
+    CHECK(decode_image(grey, "x").equal(pixels_by_libjpeg(grey).expand({3, 17, width})));
+  }
+}
+
 TEST_CASE("decode: a CMYK JPEG of Adobe's becomes RGB") {
   at::Tensor inks = at::full({4, 16, 16}, 255, at::TensorOptions(at::kByte));  // inverted: 255 is no ink
   inks[0].fill_(128);

@@ -366,6 +366,21 @@ TEST_CASE("transforms: cross to another process as they are") {
   CHECK(transform_batch(received, batch, keys(3)).equal(transform_batch(sent, batch, keys(3))));
 }
 
+TEST_CASE("pixel loops: pixels become planes at every width, and nothing beside them is written") {
+  constexpr std::uint8_t kUntouched = 0xa5;
+  for (const shoal::PixelLoops* loops : {&shoal::PixelLoops::plain(), &shoal::PixelLoops::best()})
+    for (std::size_t n = 0; n <= 200; ++n) {
+      const at::Tensor pixels = random_images({std::int64_t(n), 3});
+      const auto* in = pixels.const_data_ptr<std::uint8_t>();
+      std::vector<std::uint8_t> planes(3 * (n + 1), kUntouched), expected = planes;
+      for (std::size_t i = 0; i < n; ++i)
+        for (std::size_t channel = 0; channel < 3; ++channel) expected[channel * (n + 1) + i] = in[3 * i + channel];
+      loops->split(in, planes.data(), planes.data() + n + 1, planes.data() + 2 * (n + 1), n);
+      CAPTURE(n);
+      CHECK(planes == expected);
+    }
+}
+
 TEST_CASE("pixel loops: the version for this CPU computes what the plain one does, to the last bit") {
   const shoal::PixelLoops& plain = shoal::PixelLoops::plain();
   const shoal::PixelLoops& best = shoal::PixelLoops::best();

@@ -2,7 +2,9 @@
 #include <shoal/workers/images/jpeg.h>
 #include <shoal/workers/images/planes.h>
 
+#include <bit>
 #include <csetjmp>
+#include <cstdint>
 #include <cstdio>  // jpeglib.h uses FILE
 #include <vector>
 
@@ -16,6 +18,9 @@ namespace shoal::jpeg {
 namespace {
 
 constexpr std::size_t kRowsAtOnce = 16;
+// Rows that lie at a multiple of 16 or 32 bytes are written around the cache by libjpeg-turbo: whoever reads them at
+// once, as here, would wait for memory.
+constexpr std::size_t kLine = 64, kOffLine = 8;
 
 // libjpeg reports by a callback that must not return. An exception can't leave it, since it would have to pass through
 // C frames: it jumps instead, out of functions below that have no objects with destructors of their own.
@@ -66,9 +71,11 @@ class Decoder {
 
   void read_pixels(Planes planes) {
     planes_ = planes;
-    row_bytes_ = std::size_t(info_.output_width) * std::size_t(info_.out_color_components);
-    pixels_.resize(row_bytes_ * kRowsAtOnce);
-    for (std::size_t i = 0; i < kRowsAtOnce; ++i) rows_[i] = pixels_.data() + i * row_bytes_;
+    const std::size_t row_bytes = std::size_t(info_.output_width) * std::size_t(info_.out_color_components);
+    const std::size_t stride = (row_bytes + kLine - 1) / kLine * kLine;
+    pixels_.resize(stride * kRowsAtOnce + 2 * kLine);
+    const std::size_t to_line = -std::bit_cast<std::uintptr_t>(pixels_.data()) % kLine;
+    for (std::size_t i = 0; i < kRowsAtOnce; ++i) rows_[i] = pixels_.data() + to_line + kOffLine + i * stride;
     if (!try_pixels()) report();
   }
 
@@ -131,7 +138,6 @@ class Decoder {
   Failure failure_{};
   jpeg_decompress_struct info_{};
   Planes planes_{};
-  std::size_t row_bytes_ = 0;
   std::vector<std::uint8_t> pixels_;
   JSAMPROW rows_[kRowsAtOnce]{};
 };

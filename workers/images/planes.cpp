@@ -1,21 +1,15 @@
 #include <shoal/workers/images/planes.h>
+#include <shoal/workers/transforms/pixel_loops.h>
 
 #include <cstring>
 
 namespace shoal {
 
 void Planes::put_row(std::size_t y, const std::uint8_t* pixels, std::size_t bytes_per_pixel) const {
-  std::uint8_t* __restrict red = row(0, y);
-  std::uint8_t* __restrict green = row(1, y);
-  std::uint8_t* __restrict blue = row(2, y);
-  if (bytes_per_pixel == 3) {  // a loop of its own: the compiler vectorizes a constant stride
-    for (std::size_t x = 0; x < width; ++x) {
-      red[x] = pixels[3 * x];
-      green[x] = pixels[3 * x + 1];
-      blue[x] = pixels[3 * x + 2];
-    }
-    return;
-  }
+  std::uint8_t* red = row(0, y);
+  std::uint8_t* green = row(1, y);
+  std::uint8_t* blue = row(2, y);
+  if (bytes_per_pixel == 3) return PixelLoops::best().split(pixels, red, green, blue, width);
   for (std::size_t x = 0; x < width; ++x, pixels += bytes_per_pixel) {
     red[x] = pixels[0];
     green[x] = pixels[1];

@@ -26,6 +26,9 @@ struct PixelLoops {
   /// out[i] = grey of the colour, cut to a whole number
   void (*grey)(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue, float* out, std::size_t n);
 
+  /// red[i] = pixels[3 * i], and so on: pixels side by side become planes
+  void (*split)(const std::uint8_t* pixels, std::uint8_t* red, std::uint8_t* green, std::uint8_t* blue, std::size_t n);
+
   static const PixelLoops& best();
   static const PixelLoops& plain();
 };
