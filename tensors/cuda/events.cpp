@@ -1,6 +1,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <shoal/ipc/session.h>
+#include <shoal/tensors/cuda/captured_stream.h>
 #include <shoal/tensors/cuda/device_memory.h>
 #include <shoal/tensors/cuda/events.h>
 #include <shoal/tensors/cuda/holders.h>
@@ -15,15 +16,12 @@ namespace {
 
 /// An event that other processes wait for is no part of a graph: recording or awaiting it would break the capture, and
 /// the graph would not do it again when it is replayed.
-template <class Guard>
-void refuse_capture(const Guard& guard, c10::Stream stream, const char* what) {
-  // Older libtorches cannot tell: there the driver's own error breaks the capture.
-  if constexpr (requires { guard.isStreamCapturing(stream); })
-    if (guard.isStreamCapturing(stream))
-      throw std::invalid_argument(
-          fmt::format("a tensor on {} cannot be {} while this thread's stream is captured into a graph: do it before "
-                      "the capture begins or after it ends, or on another stream",
-                      stream.device().str(), what));
+void refuse_capture(c10::Stream stream, const char* what) {
+  if (is_captured(stream))
+    throw std::invalid_argument(
+        fmt::format("a tensor on {} cannot be {} while this thread's stream is captured into a graph: do it before "
+                    "the capture begins or after it ends, or on another stream",
+                    stream.device().str(), what));
 }
 
 }  // namespace
@@ -69,7 +67,7 @@ SentEvents::Event* SentEvents::choose(Pool& pool, c10::Stream stream) {
 std::optional<std::uint32_t> SentEvents::record(Encoder& message, c10::Device device) {
   c10::impl::VirtualGuardImpl guard(device.type());
   const c10::Stream stream = guard.getStream(device);
-  refuse_capture(guard, stream, "sent");
+  refuse_capture(stream, "sent");
   std::lock_guard lock(mutex_);
   // The tensors of one message share an event: recorded once more, it says more.
   const auto added = message.find_added(this);
@@ -124,7 +122,7 @@ void ReceivedEvents::wait(const Hold& block, c10::Device device, const SentEvent
     throw DecodeError("this block of shared memory is no device's event of this version");
   c10::impl::VirtualGuardImpl guard(device.type());
   const c10::Stream stream = guard.getStream(device);
-  refuse_capture(guard, stream, "received");
+  refuse_capture(stream, "received");
   Session& session = Session::current();
   const ProcessTag producer = ProcessTag::from_word(layout.producer);
   if (producer == session.self()) {

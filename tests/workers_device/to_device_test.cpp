@@ -18,6 +18,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
 #include "tests/tensors/cuda/devices.h"
+#include "tests/tensors/libtorch_version.h"
 #include "tests/workers/loader_fixtures.h"
 #include "tests/workers/row_stream.h"
 
@@ -316,6 +317,49 @@ TEST_CASE("to_device: an iterable data set's batches are copied ahead too, to it
                       RowStream{22});
     CHECK(epoch_on_device(loader) == counting(22));
     CHECK(epoch_on_device(loader) == counting(22));
+  }
+  CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("to_device: while the stream is captured into a graph no batch is taken, and the loop goes on afterwards") {
+  if (kIsOldLibtorch) {
+    WARN("SKIPPED: this libtorch does not tell that a stream is captured");
+    return;
+  }
+  const int workers = GENERATE(0, 1);
+  {
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = kDevice}, Numbers{12});
+    auto it = loader.begin();
+    const at::Tensor* const batch = &*it;
+    const c10::Stream stream = new_stream<OnHostDouble>();
+    {
+      const OnStream here(stream);
+      const host_double::Capture capture(stream);
+      for (int times = 0; times < 2; ++times)
+        CHECK_THROWS_WITH(++it, ContainsSubstring("privateuseone:0 while this thread's stream is captured") &&
+                                    ContainsSubstring("before the capture begins"));
+      CHECK_THROWS_AS(loader.begin(), std::invalid_argument);
+    }
+    CHECK(batch->defined());
+    std::vector<std::int64_t> seen;
+    for (const at::Tensor& each : loader)
+      for (const std::int64_t number : first_column(each.cpu())) seen.push_back(number);
+    CHECK(seen == counting(12));
+  }
+  {
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = kDevice}, Numbers{12});
+    auto it = loader.begin();
+    {
+      const c10::Stream stream = new_stream<OnHostDouble>();
+      const OnStream here(stream);
+      const host_double::Capture capture(stream);
+      CHECK_THROWS_AS(++it, std::invalid_argument);
+      CHECK(first_column((*it).cpu()) == std::vector<std::int64_t>{0, 1, 2, 3});  // still the batch before
+    }
+    ++it;
+    CHECK(first_column((*it).cpu()) == std::vector<std::int64_t>{4, 5, 6, 7});
+    ++it;
+    CHECK(++it == loader.end());
   }
   CHECK(nothing_left<OnHostDouble>());
 }

@@ -123,6 +123,7 @@ class DataLoader {
 
   /// Begins an epoch, or goes on with one that load_state_dict said, and waits for its first batch.
   Iterator begin() {
+    refuse_capture();
     leave();
     ++pass_;
     const LoaderState from = resume_.value_or(beginning_of(next_epoch_));
@@ -308,8 +309,14 @@ class DataLoader {
     return *stream_;
   }
 
+  // Before anything is taken or given up: the loop can go on afterwards.
+  void refuse_capture() const {
+    if (on_device_) on_device_->copies().refuse_capture();
+  }
+
   void advance(std::uint64_t pass) {
     loading::check_pass(pass, pass_);
+    refuse_capture();
     RECORD_USER_SCOPE("wait for batch");
     current_.reset();  // before the next one is asked for: its memory is free to be used again
     while (!current_ && !over_) {

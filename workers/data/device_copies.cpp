@@ -1,12 +1,15 @@
+#include <shoal/tensors/cuda/captured_stream.h>
 #include <shoal/workers/data/device_copies.h>
 
 #include <algorithm>
 #include <exception>
+#include <stdexcept>
 #include <utility>
 
 #include <ATen/record_function.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 namespace shoal::loading {
 
@@ -46,6 +49,15 @@ DeviceCopies::DeviceCopies(c10::Device device, std::size_t most_unfinished)
       most_unfinished_(std::max<std::size_t>(1, most_unfinished)) {}
 
 DeviceCopies::~DeviceCopies() { finish(); }
+
+void DeviceCopies::refuse_capture() const {
+  if (!is_captured(c10::impl::VirtualGuardImpl(device().type()).getStream(device()))) return;
+  throw std::invalid_argument(fmt::format(
+      "DataLoader: a batch cannot be taken to {} while this thread's stream is captured into a graph, which "
+      "would not take another one when it is replayed: take the batch before the capture begins, and copy "
+      "each later one into the tensors that the graph reads before you replay it",
+      device().str()));
+}
 
 std::shared_ptr<DeviceCopies::Flight> DeviceCopies::start(std::span<at::Tensor* const> tensors) {
   RECORD_USER_SCOPE("copy to device");

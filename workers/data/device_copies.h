@@ -34,6 +34,10 @@ class DeviceCopies {
   /// and ones of a device) stay as they are until they are delivered.
   class Flight;
 
+  /// Throws std::invalid_argument where the calling thread's current stream of the device is being captured into a
+  /// graph: then nothing else here may be called.
+  void refuse_capture() const;
+
   /// Each tensor becomes a copy on the device that is not there yet: not to be used before deliver(). Where it throws,
   /// no copy is under way that it began.
   std::shared_ptr<Flight> start(std::span<at::Tensor* const> tensors);

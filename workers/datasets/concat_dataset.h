@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <stdexcept>
@@ -30,7 +31,20 @@ struct BatchFromSet<D> {
 };
 
 template <class T>
-struct SamplesOf;
+inline constexpr bool kIsListOfSets = false;
+template <class D>
+inline constexpr bool kIsListOfSets<std::vector<D>> = true;
+template <class... Ds>
+inline constexpr bool kIsListOfSets<std::tuple<Ds...>> = sizeof...(Ds) > 0;
+/// What a ConcatDataset is of that was written as in Python.
+struct WrittenByName {};
+
+/// Of anything else nothing is known: ConcatDataset says what is wrong.
+template <class T>
+struct SamplesOf {
+  using Sample = void;
+  using Batch = void;
+};
 template <class D>
 struct SamplesOf<std::vector<D>> {
   using Sample = SampleOf<D>;
@@ -54,6 +68,10 @@ struct SamplesOf<std::tuple<D, Ds...>> {
 /// once.
 template <class Datasets>
 struct ConcatDataset {
+  static_assert(
+      concatenating::kIsListOfSets<Datasets>,
+      "shoal: ConcatDataset is not made by its name: write concat_datasets(a, b), or concat_datasets(sets) with "
+      "a std::vector of data sets of one type");
   Datasets datasets;
   std::vector<std::int64_t> ends;  // ends[i]: samples of the data sets 0 to i
 
@@ -117,6 +135,12 @@ struct ConcatDataset {
     }
   }
 };
+
+/// For the message only, where somebody writes ConcatDataset(a, b) or ConcatDataset({a, b}).
+template <class... Ds>
+ConcatDataset(const Ds&...) -> ConcatDataset<concatenating::WrittenByName>;
+template <class D>
+ConcatDataset(std::initializer_list<D>) -> ConcatDataset<concatenating::WrittenByName>;
 
 namespace concatenating {
 
