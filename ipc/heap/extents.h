@@ -75,10 +75,10 @@ class Extents {
   }
   void set_hint(BlockOffset block) const;
 
-  /// Whether a process has the extent registered with a device's driver (pinned_extents.h). It may be asked and acted
-  /// upon only by who has claimed the extent, or freed the block that it is of: a mark is set by a process that holds a
+  /// Whether a process has the extent registered with a device's driver (pinned_extents.h). "No" is sure only for who
+  /// has claimed the extent, or has made the free block that it is of unused: a mark is set by a process that holds a
   /// live block there, so before that block's last hold went, and the claim came after that. From then on nobody sets
-  /// one, and what is seen can only be taken back.
+  /// one; it can only be taken back.
   bool is_pinned(std::uint64_t index) const { return record(index).pinned_by.load() != 0; }
   /// Takes the mark back where it still names `marker`. Repeatable.
   void unmark(std::uint64_t index, ProcessTag marker) const;

@@ -1,6 +1,7 @@
 // A data loader whose batches are copied to a device ahead of its loop, on the host double.
 #include <ATen/ATen.h>
 #include <shoal/ipc/heap.h>
+#include <shoal/tensors/cuda/pinned_ranges.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/data/data_loader.h>
 
@@ -162,6 +163,7 @@ TEST_CASE("to_device: pinned slots are registered once, and there are no more of
                        .copies_ahead = kAhead},
                       Wide{2 * batches});
     const int before = host_double::counts().registrations;
+    const auto begun = shoal::PinnedRanges::Clock::now();
     for (int epoch = 0; epoch < 2; ++epoch) {
       std::int64_t next = 0;
       for (const at::Tensor& batch : loader) {
@@ -171,7 +173,9 @@ TEST_CASE("to_device: pinned slots are registered once, and there are no more of
       CHECK(next == 2 * batches);
       const int registrations = host_double::counts().registrations - before;
       CHECK(registrations > 0);
-      CHECK(registrations <= kSlots);
+      // A slot that was not needed for so long is registered anew.
+      const auto rests = (shoal::PinnedRanges::Clock::now() - begun) / shoal::PinnedRanges::kRest;
+      CHECK(registrations <= kSlots * (1 + rests));
       CHECK(host_double::counts().registered_bytes <= kSlots * Wide::kBatchBytes);
     }
   }

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <tuple>
@@ -50,6 +51,12 @@ template <class... Ds, class Do>
 void for_each(std::tuple<Ds...>& datasets, Do&& call) {
   std::apply([&](Ds&... each) { (call(each), ...); }, datasets);
 }
+
+/// What a ChainDataset is of that was written as in Python.
+template <class... Ds>
+struct WrittenByName {};
+template <class... Ds>
+inline constexpr bool kWrittenRight = false;
 
 }  // namespace chaining
 
@@ -146,6 +153,23 @@ struct ChainDataset {
     return all;
   }
 };
+
+/// For the message only, where somebody writes ChainDataset(a, b) or ChainDataset({a, b}).
+template <class... Ds>
+struct ChainDataset<chaining::WrittenByName<Ds...>> {
+  static_assert(
+      chaining::kWrittenRight<Ds...>,
+      "shoal: ChainDataset is not made by its name: write chain_datasets(a, b), or chain_datasets(sets) with a "
+      "std::vector of data sets of one type");
+  template <class... Args>
+  ChainDataset(const Args&...) {}
+  template <class D>
+  ChainDataset(std::initializer_list<D>) {}
+};
+template <class... Ds>
+ChainDataset(const Ds&...) -> ChainDataset<chaining::WrittenByName<Ds...>>;
+template <class D>
+ChainDataset(std::initializer_list<D>) -> ChainDataset<chaining::WrittenByName<D>>;
 
 /// One type of data set, any number of them. Throws std::invalid_argument for none.
 template <IterableDataset D>
