@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
+#include <shoal/ipc/barrier.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/pidfd.h>
@@ -47,7 +48,13 @@ struct Options {
 void nothing() {}
 
 std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-std::int64_t now_in_rank(int) { return now(); }
+
+/// Stays until all are ready, as workers do: the end of one is no part of the start of another.
+std::int64_t ready_in_rank(int, shoal::Barrier all) {
+  const std::int64_t ready = now();
+  all.wait();
+  return ready;
+}
 
 double milliseconds(const std::function<void()>& call) { return 1e3 * shoal::bench::seconds(call); }
 
@@ -63,13 +70,42 @@ void bare_fork() {
   ::waitpid(child, nullptr, 0);
 }
 
-/// This program again, which loads libtorch and ends at once.
-void bare_exec() {
+/// `count` forks, until the last one's first instruction. All stay until all have come so far.
+double milliseconds_of_forks(int count) {
+  const std::size_t bytes = sizeof(std::int64_t) * std::size_t(count);
+  auto* seen =
+      static_cast<std::int64_t*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  int ends[2];
+  if (::pipe(ends) != 0) return 0;
+  std::vector<pid_t> children(std::size_t(count), 0);
+  const std::int64_t before = now();
+  for (int i = 0; i < count; ++i)
+    if (children[std::size_t(i)] = ::fork(); children[std::size_t(i)] == 0) {
+      seen[i] = now();
+      if (::write(ends[1], "", 1) == 1) ::pause();
+      ::_exit(1);
+    }
+  for (char byte; count > 0 && ::read(ends[0], &byte, 1) == 1; --count) continue;
+  for (const pid_t child : children) ::kill(child, SIGKILL);
+  for (const pid_t child : children) ::waitpid(child, nullptr, 0);
+  const double milliseconds = double(*std::max_element(seen, seen + children.size()) - before) * 1e-6;
+  for (const int end : ends) ::close(end);
+  ::munmap(seen, bytes);
+  return milliseconds;
+}
+
+/// This program again, `count` times at once, which loads libtorch and ends at once.
+void bare_execs(int count) {
   char name[] = "process_start", argument[] = "--only-load";
   char* arguments[] = {name, argument, nullptr};
-  pid_t child;
-  if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments, environ) == 0) ::waitpid(child, nullptr, 0);
+  std::vector<pid_t> children(std::size_t(count), 0);
+  for (pid_t& child : children)
+    if (::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments, environ) != 0) child = 0;
+  for (const pid_t child : children)
+    if (child != 0) ::waitpid(child, nullptr, 0);
 }
+
+void bare_exec() { bare_execs(1); }
 
 class Bench {
  public:
@@ -94,7 +130,7 @@ class Bench {
     in_turns("spawn" + from, kBareExec, &bare_exec, [] { start_and_join(StartMethod::spawn); }, 15, kExecs);
     in_turns("fork" + from, kBareFork, &bare_fork, [] { start_and_join(StartMethod::fork); }, 200, kForks);
     // Not from spares: after 2 ms without work the server would make one.
-    shoal::start_fork_server({.spares = 0});
+    keep_spares(0);
     auto by_server = [] { start_and_join(StartMethod::forkserver); };
     if (from.empty()) {
       in_turns("forkserver", kBareFork, &bare_fork, by_server, 200, kForks);
@@ -126,14 +162,20 @@ class Bench {
   void until_function(const std::string& from) {
     const std::string name = "until the function runs";
     const int usual = from.empty() ? 60 : 20;
-    report_.add("bare fork", name + from, "ms", bare_fork_to_function(usual));
+    report_.add("bare fork", name + from, "ms", forks(1, usual));
     report_.add("shoal, fork", name + from, "ms", to_function(StartMethod::fork, usual));
-    shoal::start_fork_server({.spares = 0});
+    keep_spares(0);
     report_.add("shoal, forkserver", name + from, "ms", to_function(StartMethod::forkserver, usual));
-    shoal::start_fork_server({.spares = 2});
+    keep_spares(2);
     report_.add("shoal", name + ", from a spare" + from, "ms", to_function(StartMethod::forkserver, usual));
     report_.ask_value(name + ", from a spare" + from, "median", 0.5);
     if (from.empty()) report_.add("shoal, spawn", name, "ms", to_function(StartMethod::spawn, 10));
+  }
+
+  /// With time for what the server does when it is idle.
+  static void keep_spares(int spares) {
+    shoal::start_fork_server({.spares = spares});
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
   }
 
   /// Until the last one's function runs, and until all are joined. Without spares; then with one for each.
@@ -142,21 +184,33 @@ class Bench {
     const int usual = method == StartMethod::spawn ? 2 : from.empty() ? 10 : 3;
     for (int nprocs = 1; nprocs <= options_.most; nprocs *= 2) {
       if (!from.empty() && nprocs != 1 && nprocs != 8 && nprocs != 64) continue;
-      if (method == StartMethod::forkserver) shoal::start_fork_server({.spares = spares > 0 ? nprocs : 0});
+      if (method == StartMethod::forkserver) keep_spares(spares > 0 ? nprocs : 0);
       Samples ready, joined;
       for (int i = 0; i < count(usual); ++i) {
         // Time for the spares; for the others too, so that both start from the same state.
         std::this_thread::sleep_for(std::chrono::milliseconds(20 + (spares > 0 ? 5 * nprocs : 0)));
         const std::int64_t before = now();
-        const auto times = shoal::spawn({.nprocs = nprocs, .start_method = method}, now_in_rank);
+        const auto times =
+            shoal::spawn({.nprocs = nprocs, .start_method = method}, ready_in_rank, shoal::Barrier(nprocs));
         ready.push_back(double(*std::max_element(times.begin(), times.end()) - before) * 1e-6);
         joined.push_back(double(now() - before) * 1e-6);
       }
       report_.add("shoal", fmt::format("{} ready, {}", nprocs, by), "ms", ready);
       report_.add("shoal", fmt::format("{} joined, {}", nprocs, by), "ms", joined);
     }
-    if (from.empty() && method != StartMethod::spawn)
-      report_.ask_of_case("32 ready, " + by, "median", "1 ready, " + by, kThirtyTwo);
+    if (from.empty()) ask_of_many(by, method, usual);
+  }
+
+  /// 32 beside as many bare ones, and beside one. Nothing that keeps a CPU busy can be done 32 times by two CPUs in
+  /// less than 16 times the time that it takes once.
+  void ask_of_many(const std::string& by, StartMethod method, int usual) {
+    if (options_.most < 32) return;
+    const bool execs = method == StartMethod::spawn;
+    const char* floor = execs ? "32 execs and loads" : "32 bare forks";
+    report_.add(floor, "32 ready, " + by, "ms", execs ? repeat(usual, [] { bare_execs(32); }) : forks(32, usual));
+    report_.ask("32 ready, " + by, "median", floor, execs ? kExecs : kForks);
+    report_.ask_of_case("32 ready, " + by, "median", fmt::format("1 ready, {}", shoal::method_name(method)),
+                        kThirtyTwo);
   }
 
   /// Private memory of the fork server's spares, of each.
@@ -203,22 +257,12 @@ class Bench {
     return samples;
   }
 
-  Samples bare_fork_to_function(int usual) const {
-    auto* seen = static_cast<std::int64_t*>(
-        ::mmap(nullptr, sizeof(std::int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  Samples forks(int children, int usual) const {
     Samples samples;
     for (int i = 0; i < count(usual); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      const std::int64_t before = now();
-      const pid_t child = ::fork();
-      if (child == 0) {
-        *seen = now();
-        ::_exit(0);
-      }
-      ::waitpid(child, nullptr, 0);
-      samples.push_back(double(*seen - before) * 1e-6);
+      samples.push_back(milliseconds_of_forks(children));
     }
-    ::munmap(seen, sizeof *seen);
     return samples;
   }
 

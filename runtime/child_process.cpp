@@ -88,10 +88,13 @@ void ChildProcess::request_start() {
       case StartMethod::forkserver:
         pending_ = ForkServerClient::instance().request(lent_);
         return;  // finish_start() goes on
-      case StartMethod::fork:
-        process_ = fork_self(lent_, header, *task_,
-                             settings_.fork_despite_threads ? OtherThreads::kLose : OtherThreads::kRefuse);
+      case StartMethod::fork: {
+        FreshFork fork = fork_self(lent_, header, *task_,
+                                   settings_.fork_despite_threads ? OtherThreads::kLose : OtherThreads::kRefuse);
+        process_ = std::move(fork.process);
+        fork_ready_ = std::move(fork.ready);
         break;
+      }
     }
   } catch (...) {
     abandon_start();
@@ -115,6 +118,11 @@ void ChildProcess::abandon_start() noexcept {
 }
 
 void ChildProcess::finish_start() {
+  if (fork_ready_) {
+    const int either[] = {fork_ready_.get(), process_.process.get()};
+    wait_readable(either, Deadline::never());
+    fork_ready_.reset();
+  }
   for (bool again = false; pending_; again = true) {
     try {
       process_ = ForkServerClient::instance().await(*std::exchange(pending_, std::nullopt));

@@ -49,7 +49,8 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ~ChildProcess();
 
-  /// Starting in two steps lets several starts by the fork server overlap.
+  /// Starting in two steps lets several starts overlap. Between the two nothing that a child may have inherited is
+  /// given up.
   void begin_start();
   void finish_start();
   bool is_started() const { return started_; }
@@ -96,6 +97,7 @@ class ChildProcess {
   std::optional<CrashRecordBlock> record_;
   ChildBlocks lent_;
   std::optional<PendingFork> pending_;
+  Fd fork_ready_;  // of FreshFork
   StartedProcess process_;
   std::uint64_t traced_since_ = 0;
   std::atomic<bool> started_{false}, ended_{false}, ended_here_{false};

@@ -37,7 +37,7 @@ void check_fork_is_safe(OtherThreads others) {
 
 }  // namespace
 
-StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, Task& task, OtherThreads others) {
+FreshFork fork_self(const ChildBlocks& blocks, const StartHeader& header, Task& task, OtherThreads others) {
   check_fork_is_safe(others);
   // What is buffered would come out twice.
   std::cout.flush();
@@ -51,12 +51,12 @@ StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, T
   const pid_t parent = ::getpid();
   Fd lifeline = open_lifeline_for_fork();
   prepare_forks();
-  StartedProcess started;
+  pid_t child = 0;
   int error = 0;
   in_lasting_thread([&] {
-    started.pid = ::fork();
+    child = ::fork();
     error = errno;
-    if (started.pid != 0) return;
+    if (child != 0) return;
     die_with_parent(parent);
     die_with_opened_lifeline(std::move(lifeline));
     reset_stop_signals();
@@ -65,14 +65,10 @@ StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, T
     ready.reset();
     run_forked_child(blocks, header, task, std::move(tell));
   });
-  if (started.pid < 0)
+  if (child < 0)
     throw SystemError("forking this process", error,
                       "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
-  started.process = open_pidfd_of_new_child(started.pid);
-  // Until the child has holds of its own, this process must not give up any.
-  const int either[] = {ready.get(), started.process.get()};
-  wait_readable(either, Deadline::never());
-  return started;
+  return {{child, open_pidfd_of_new_child(child), Fd()}, std::move(ready)};
 }
 
 }  // namespace shoal

@@ -8,12 +8,19 @@
 
 namespace shoal {
 
+/// A child that was forked just now. `ready` becomes readable when it has holds of its own on what it inherited, or
+/// is dead: until then this process must not give up any.
+struct FreshFork {
+  StartedProcess process;
+  Fd ready;
+};
+
 enum class OtherThreads { kRefuse, kLose };
 
 /// Forks this process. The child has copies of all handles of shoal, which work whatever the parent does
-/// to the originals later, makes the task's call and never returns. Refuses, before forking, with an
+/// to the originals once it is ready, makes the task's call and never returns. Refuses, before forking, with an
 /// Error that names the cause: other threads run (unless kLose), or a layer above objects (CUDA).
 /// Called from any thread; the child then has that one's stack only if it is the main one.
-StartedProcess fork_self(const ChildBlocks& blocks, const StartHeader& header, Task& task, OtherThreads others);
+FreshFork fork_self(const ChildBlocks& blocks, const StartHeader& header, Task& task, OtherThreads others);
 
 }  // namespace shoal

@@ -21,7 +21,7 @@
 namespace shoal {
 namespace {
 
-/// Quiet for this long, the server makes a spare: it takes the CPU from those that were just started.
+/// Quiet for this long, the server does what it does when idle: it takes the CPU from those that were just started.
 constexpr int kIdleMilliseconds = 2;
 
 /// Ctrl-C and a process group's SIGTERM are for those that use the server: it ends with its parent. Blocked and not
@@ -54,10 +54,10 @@ void ForkServer::serve() {
       for (const Fd* descriptor : {&child.process, &child.parent, &child.lifeline, &child.reply})
         polled.push_back({child.parent || descriptor == &child.process ? descriptor->get() : -1, POLLIN, 0});
     for (const Spare& spare : spares_) polled.push_back({spare.process.get(), POLLIN, 0});
-    const int ready = ::poll(polled.data(), polled.size(), wants_spare() ? kIdleMilliseconds : -1);
+    const int ready = ::poll(polled.data(), polled.size(), has_idle_work() ? kIdleMilliseconds : -1);
     if (ready < 0) continue;
     if (ready == 0) {
-      add_spare();
+      do_idle_work();
       continue;
     }
     // The dead first, so that a request finds their slots and pids free.
@@ -71,6 +71,16 @@ void ForkServer::serve() {
     std::erase_if(children_, [](const Child& child) { return !child.process; });
     std::erase_if(spares_, [](const Spare& spare) { return !spare.process; });
     if (is_set(polled.front())) answer_request();
+  }
+}
+
+void ForkServer::do_idle_work() {
+  if (may_freeze()) {
+    end_spares(0);
+    heap_.freeze_piece();
+    if (heap_.is_done()) log_debug("froze the heap: forks are cheaper from now on");
+  } else {
+    add_spare();
   }
 }
 
@@ -95,11 +105,7 @@ void ForkServer::answer_request() {
     return;
   if (request.spares >= 0) {
     spares_wanted_ = request.spares;
-    while (int(spares_.size()) > spares_wanted_) {
-      send_signal(spares_.back().process, SIGKILL);
-      reap(spares_.back().process);
-      spares_.pop_back();
-    }
+    end_spares(spares_wanted_);
     return;
   }
   if (descriptors.size() != ForkRequest::kDescriptors) return;  // whoever sent this sees its reply socket close
@@ -134,6 +140,14 @@ void ForkServer::answer_request() {
   children_.push_back(std::move(child));
 }
 
+void ForkServer::end_spares(int keep) {
+  while (int(spares_.size()) > keep) {
+    send_signal(spares_.back().process, SIGKILL);
+    reap(spares_.back().process);
+    spares_.pop_back();
+  }
+}
+
 std::optional<ForkServer::Spare> ForkServer::take_spare(const ForkRequest& request) {
   while (!spares_.empty()) {
     Spare spare = std::move(spares_.back());
@@ -157,6 +171,7 @@ pid_t ForkServer::fork_child(Fd& process, Run&& run) {
     children_.clear();
     spares_.clear();
     requests_.reset();
+    heap_.stop();
     set_terminate_blocked(false);
     run();
     ::_exit(1);
@@ -191,6 +206,7 @@ void ForkServer::add_spare() {
 
 void ForkServer::wait_as_spare(Fd wake) {
   set_process_title("spare", -1);
+  pages_.bring_in();
   ForkRequest request;
   std::vector<Fd> none;
   if (!receive_message(wake, writable_bytes_of(request), none)) ::_exit(0);

@@ -3,7 +3,9 @@
 
 #include <shoal/ipc/fd.h>
 #include <shoal/runtime/fork_server_protocol.h>
+#include <shoal/runtime/frozen_heap.h>
 #include <shoal/runtime/start_ticket.h>
+#include <shoal/runtime/warm_pages.h>
 #include <sys/resource.h>
 
 #include <optional>
@@ -18,8 +20,9 @@ namespace shoal {
 /// once. To the kernel the children are the fork server's: it reaps them and passes their status on to
 /// who asked (the *logical* parent), and it kills them as soon as that one is dead.
 ///
-/// While nobody asks for anything it forks spares: children that have nothing to do yet, so that the next one asked
-/// for need not be forked first. One that dies is replaced.
+/// While nobody asks for anything it gets ready for those who will. It freezes its heap, which makes each fork three
+/// times as fast, and forks spares: children that have nothing to do yet, so that the next one asked for need not be
+/// forked first. One that dies is replaced.
 ///
 /// It ends with the process that started it, and its children end with it: the kernel sees to both.
 class ForkServer {
@@ -43,6 +46,8 @@ class ForkServer {
     Fd wake;  // to send it its request
   };
 
+  bool has_idle_work() const { return may_freeze() || wants_spare(); }
+  void do_idle_work();
   void look_after(Child& child, const pollfd* polled);
   void answer_request();
   std::optional<Spare> take_spare(const ForkRequest& request);
@@ -50,13 +55,18 @@ class ForkServer {
   template <class Run>
   pid_t fork_child(Fd& process, Run&& run);
   void add_spare();
+  void end_spares(int keep);
   [[noreturn]] void wait_as_spare(Fd wake);
   [[noreturn]] void become_child(const ForkRequest& request);
+  /// Not while there are children: they would keep the pages that the heap had before, and the memory be there twice.
+  bool may_freeze() const { return extra_threads_ == 0 && !heap_.is_done() && children_.empty(); }
   bool wants_spare() const { return extra_threads_ == 0 && int(spares_.size()) < spares_wanted_; }
 
   Fd requests_, ask_;
   std::vector<Child> children_;
   std::vector<Spare> spares_;
+  FrozenHeap heap_;
+  WarmPages pages_;
   int spares_wanted_;
   int extra_threads_ = 0;
   rlimit descriptor_limit_{};  // what the children shall have
