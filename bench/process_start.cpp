@@ -143,19 +143,27 @@ class Bench {
     shoal::start_fork_server({});
   }
 
-  /// The server is started for this one.
+  /// The server is started for these.
   void cold(const std::string& from) {
+    const std::string by = "forkserver, cold" + from;
     Samples floors, samples;
     for (int i = 0; i < count(7); ++i) {
-      shoal::Fd server = shoal::open_pidfd(shoal::start_fork_server());
-      shoal::send_signal(server, SIGKILL);
-      const int descriptor = server.get();
-      shoal::wait_readable({&descriptor, 1}, shoal::Deadline::never());
+      end_server();
       floors.push_back(milliseconds(&bare_exec));
       samples.push_back(milliseconds([] { start_and_join(StartMethod::forkserver); }));
     }
-    report_.add(kBareExec, "forkserver, cold" + from, "ms", floors);
-    report_.add("shoal", "forkserver, cold" + from, "ms", samples);
+    report_.add(kBareExec, by, "ms", floors);
+    report_.add("shoal", by, "ms", samples);
+    if (options_.most < 32) return;
+    for (const int nprocs : {1, 32}) {
+      Samples ready;
+      for (int i = 0; i < count(7); ++i) {
+        end_server();
+        ready.push_back(start_and_join_many(nprocs, StartMethod::forkserver).first);
+      }
+      report_.add("shoal", fmt::format("{} ready, {}", nprocs, by), "ms", ready);
+    }
+    report_.ask_of_case("32 ready, " + by, "median", "1 ready, " + by, kThirtyTwo);
   }
 
   /// From start() to the first instruction of the function, in another process, which notes the time itself.
@@ -189,11 +197,9 @@ class Bench {
       for (int i = 0; i < count(usual); ++i) {
         // Time for the spares; for the others too, so that both start from the same state.
         std::this_thread::sleep_for(std::chrono::milliseconds(20 + (spares > 0 ? 5 * nprocs : 0)));
-        const std::int64_t before = now();
-        const auto times =
-            shoal::spawn({.nprocs = nprocs, .start_method = method}, ready_in_rank, shoal::Barrier(nprocs));
-        ready.push_back(double(*std::max_element(times.begin(), times.end()) - before) * 1e-6);
-        joined.push_back(double(now() - before) * 1e-6);
+        const auto [until_ready, until_joined] = start_and_join_many(nprocs, method);
+        ready.push_back(until_ready);
+        joined.push_back(until_joined);
       }
       report_.add("shoal", fmt::format("{} ready, {}", nprocs, by), "ms", ready);
       report_.add("shoal", fmt::format("{} joined, {}", nprocs, by), "ms", joined);
@@ -238,6 +244,21 @@ class Bench {
 
  private:
   int count(int usual) const { return std::max(1, usual * options_.percent / 100); }
+
+  /// It dies, and the next start makes another one.
+  static void end_server() {
+    const shoal::Fd server = shoal::open_pidfd(shoal::start_fork_server());
+    shoal::send_signal(server, SIGKILL);
+    const int descriptor = server.get();
+    shoal::wait_readable({&descriptor, 1}, shoal::Deadline::never());
+  }
+
+  /// Milliseconds until the last one's function runs, and until all are joined.
+  static std::pair<double, double> start_and_join_many(int nprocs, StartMethod method) {
+    const std::int64_t before = now();
+    const auto times = shoal::spawn({.nprocs = nprocs, .start_method = method}, ready_in_rank, shoal::Barrier(nprocs));
+    return {double(*std::max_element(times.begin(), times.end()) - before) * 1e-6, double(now() - before) * 1e-6};
+  }
 
   Samples repeat(int usual, const std::function<void()>& call) const {
     Samples samples;

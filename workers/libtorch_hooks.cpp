@@ -8,16 +8,17 @@
 
 namespace {
 
-/// Done once in the fork server, so that each child finds it done: the dispatcher's tables, the kernels' choice for
-/// this CPU, the first pages of the allocators. Small enough that libtorch starts no thread for it.
-void warm_up() {
-  at::Tensor small = at::ones({4, 4});
-  (void)small.matmul(small).add(small).sum().item<float>();
-}
-
 /// libtorch makes a pool of that many threads at once, also where it is the number that it had.
 void set_threads(int threads) {
   if (at::get_num_threads() != threads) at::set_num_threads(threads);
+}
+
+/// Done once in the fork server, so that each child finds it done: the dispatcher's tables, the kernels' choice for
+/// this CPU, the first pages of the allocators. Small enough that libtorch starts no thread for it.
+void warm_up() {
+  set_threads(at::get_num_threads());  // no change, but what asks for it is looked up
+  at::Tensor small = at::ones({4, 4});
+  (void)small.matmul(small).add(small).sum().item<float>();
 }
 
 }  // namespace
