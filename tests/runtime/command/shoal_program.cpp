@@ -35,6 +35,7 @@ RunningProgram::RunningProgram(const std::vector<std::string>& arguments, const 
     ::execv(pointers[0], pointers.data());
     ::_exit(126);
   }
+  ::setpgid(pid_, pid_);  // here too: the destructor may come before the child has run, and ends the group
 }
 
 RunningProgram::~RunningProgram() {
