@@ -232,21 +232,22 @@ void ChildProcess::judge() {
   } else if (status_.succeeded() && (result_ || !task_->returns_value())) {
     return;  // exit(0) says that all is well, but does not make a result
   }
-  facts->oom_killed = status_.signal == SIGKILL && !ended_here_ && oom_killer_was_here();
+  facts->oom_killed = status_.signal == SIGKILL && !killed_here_ && oom_killer_was_here();
   failure_ = make_failure(std::move(facts));
 }
 
 void ChildProcess::signal(int number) noexcept {
   if (!started_ || ended_ || !is_mine() || is_readable(process_.process.get())) return;
   if (number == SIGKILL || number == SIGTERM) {
-    ended_here_ = true;
+    told_to_end_ = true;
+    if (number == SIGKILL) killed_here_ = true;
     log_info("sending {} to '{}' (pid {})", signal_name(number), settings_.name, process_.pid);
   }
   send_signal(process_.process, number);
 }
 
 bool ChildProcess::failed_by_itself() const {
-  return failure_ && !(ended_here_ && (status_.signal == SIGTERM || status_.signal == SIGKILL));
+  return failure_ && !(told_to_end_ && (status_.signal == SIGTERM || status_.signal == SIGKILL));
 }
 
 std::pair<int, std::int64_t> ChildProcess::failure_order() const {

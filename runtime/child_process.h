@@ -100,7 +100,7 @@ class ChildProcess {
   Fd fork_ready_;  // of FreshFork
   StartedProcess process_;
   std::uint64_t traced_since_ = 0;
-  std::atomic<bool> started_{false}, ended_{false}, ended_here_{false};
+  std::atomic<bool> started_{false}, ended_{false}, told_to_end_{false}, killed_here_{false};
 
   std::mutex mutex_;  // of what follows, until ended_
   ExitStatus status_;

@@ -1,6 +1,7 @@
 #include <shoal/ipc/cgroup.h>
 #include <shoal/runtime/crash/oom_kills.h>
 
+#include <chrono>
 #include <fstream>
 #include <mutex>
 #include <sstream>
@@ -40,11 +41,17 @@ OomKills OomKills::of_this_cgroup(const std::string& root) {
   return OomKills(root + "/proc/vmstat");
 }
 
-bool OomKills::have_grown() {
-  const auto now = count_in(file_);
-  const bool grown = now && seen_ && *now > *seen_;
-  if (now) seen_ = now;
-  return grown;
+bool OomKills::explain_one() {
+  constexpr std::chrono::seconds kMemory(1);  // deaths of one moment are looked at in one
+  if (forgotten_.passed()) unanswered_ = 0;
+  if (const auto now = count_in(file_)) {
+    if (seen_ && *now > *seen_) {
+      unanswered_ += *now - *seen_;
+      forgotten_ = Deadline::after(kMemory);
+    }
+    seen_ = now;
+  }
+  return unanswered_ > 0 && unanswered_-- > 0;
 }
 
 void watch_oom_kills() {
@@ -56,7 +63,7 @@ void watch_oom_kills() {
 bool oom_killer_was_here() {
   Watch& own = watch();
   std::lock_guard lock(own.mutex);
-  return own.kills && own.kills->have_grown();
+  return own.kills && own.kills->explain_one();
 }
 
 }  // namespace shoal

@@ -1,6 +1,8 @@
 // Whether the kernel's OOM killer was at work.
 #pragma once
 
+#include <shoal/ipc/deadline.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,20 +16,24 @@ class OomKills {
   /// Finds the counter of this process's cgroup. The kernel's files are those below `root`, as with cgroup_folders().
   static OomKills of_this_cgroup(const std::string& root = "");
   /// A given file with a line "oom_kill N".
-  explicit OomKills(std::string file) : file_(std::move(file)) { (void)have_grown(); }
+  explicit OomKills(std::string file) : file_(std::move(file)) { (void)explain_one(); }
 
-  /// Whether it has grown since the last call. False where it cannot be read. One thread at a time.
-  bool have_grown();
+  /// Whether there is a kill that no call has answered for: it has grown since the last one, or had grown by more than
+  /// one a moment ago. What it grew by for processes of others is soon forgotten. False where it cannot be read. One
+  /// thread at a time.
+  bool explain_one();
   const std::string& file() const { return file_; }
 
  private:
   std::string file_;
   std::optional<std::uint64_t> seen_;
+  std::uint64_t unanswered_ = 0;
+  Deadline forgotten_ = Deadline::now();
 };
 
 /// Noted before this process starts its first child.
 void watch_oom_kills();
-/// Of a child that was killed by a SIGKILL which this process did not send: whether the counter has grown since.
+/// Of a child that was killed by a SIGKILL which this process did not send: whether the counter has grown for it.
 /// Threads: any.
 bool oom_killer_was_here();
 

@@ -1,9 +1,11 @@
 #include <errno.h>
 #include <shoal/ipc/cgroup.h>
+#include <shoal/ipc/event.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/runtime/crash/oom_kills.h>
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/process.h>
+#include <shoal/runtime/stop.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,24 +28,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST_CASE("oom kills: a counter that grows is told once") {
+TEST_CASE("oom kills: a counter that grows explains one death, and as many as it grew by at once") {
   char path[] = "/tmp/shoal-events-XXXXXX";
   Fd file(::mkstemp(path));
   auto write = [&](int kills) { std::ofstream(path) << "low 0\nmax 4\noom 7\noom_kill " << kills << "\n"; };
   write(3);
   OomKills events(path);
-  CHECK_FALSE(events.have_grown());
+  CHECK_FALSE(events.explain_one());
   write(4);
-  CHECK(events.have_grown());
-  CHECK_FALSE(events.have_grown());
+  CHECK(events.explain_one());
+  CHECK_FALSE(events.explain_one());
+  write(7);
+  for (int i = 0; i < 3; ++i) CHECK(events.explain_one());
+  CHECK_FALSE(events.explain_one());
   ::unlink(path);
-  CHECK_FALSE(events.have_grown());
+  CHECK_FALSE(events.explain_one());
 }
 
 TEST_CASE("oom kills: this process has a counter, in its cgroup or of the machine") {
   OomKills events = OomKills::of_this_cgroup();
   CHECK(::access(events.file().c_str(), R_OK) == 0);
-  CHECK_FALSE(events.have_grown());
+  CHECK_FALSE(events.explain_one());
 }
 
 /// A folder that looks like the kernel's files.
@@ -75,10 +80,10 @@ TEST_CASE("oom kills: version 2 counts them in memory.events") {
   const std::string file = set(2);
   OomKills kills = kernel.kills();
   CHECK(fs::path(kills.file()) == fs::path(file));
-  CHECK_FALSE(kills.have_grown());
+  CHECK_FALSE(kills.explain_one());
   set(3);
-  CHECK(kills.have_grown());
-  CHECK_FALSE(kills.have_grown());
+  CHECK(kills.explain_one());
+  CHECK_FALSE(kills.explain_one());
 }
 
 TEST_CASE("oom kills: version 1 counts them in memory.oom_control, also beside a version 2 without memory") {
@@ -94,7 +99,7 @@ TEST_CASE("oom kills: version 1 counts them in memory.oom_control, also beside a
   OomKills kills = kernel.kills();
   CHECK(fs::path(kills.file()) == fs::path(file));
   set(1);
-  CHECK(kills.have_grown());
+  CHECK(kills.explain_one());
 }
 
 TEST_CASE("oom kills: where the cgroup counts none, the machine's counter is read") {
@@ -105,7 +110,7 @@ TEST_CASE("oom kills: where the cgroup counts none, the machine's counter is rea
   OomKills kills = kernel.kills();
   CHECK(fs::path(kills.file()) == fs::path(file));
   kernel.write("/proc/vmstat", "nr_free_pages 5\noom_kill 8\n");
-  CHECK(kills.have_grown());
+  CHECK(kills.explain_one());
 }
 
 /// A cgroup made for one test, which may have little memory. Below SHOAL_TEST_CGROUP, or this process's own.
@@ -164,22 +169,41 @@ void eat() {
   }
 }
 
-/// Goes into the group itself, and starts there what eats more than it has. What the parent's exception says.
-std::tuple<bool, std::string> start_eater(const std::string& group) {
-  std::ofstream tasks(group + "/cgroup.procs");
-  if (!(tasks << ::getpid() << std::flush)) return {false, "this process may not enter " + group};
-  Process eater({.name = "eater", .start_method = StartMethod::spawn}, eat);
-  eater.start();
-  eater.join();
-  try {
-    eater.result();
-  } catch (const ProcessExited& failed) {
-    return {failed.oom_killed(), failed.what()};
-  }
-  return {false, "it was not killed"};
+/// As one that writes a checkpoint when it is told to stop, and takes too much for that.
+void eat_when_told(Event listens) {
+  (void)stop_requested();
+  listens.set();
+  while (!stop_requested()) std::this_thread::yield();
+  eat();
 }
 
-TEST_CASE("oom kills: a child that the OOM killer ended in a real cgroup is told as that") {
+/// Goes into the group itself, and starts there what eats more than it has. What the parent's exceptions say.
+std::vector<std::tuple<bool, std::string>> start_eaters(const std::string& group) {
+  std::ofstream tasks(group + "/cgroup.procs");
+  if (!(tasks << ::getpid() << std::flush)) return {{false, "this process may not enter " + group}};
+  Event listens;
+  Process plain({.name = "eater", .start_method = StartMethod::spawn}, eat);
+  Process told({.name = "told", .start_method = StartMethod::spawn}, eat_when_told, listens);
+  std::vector<std::tuple<bool, std::string>> results;
+  auto finish = [&](auto& eater) {
+    eater.join();
+    try {
+      eater.result();
+      results.emplace_back(false, "it was not killed");
+    } catch (const ProcessExited& failed) {
+      results.emplace_back(failed.oom_killed(), failed.what());
+    }
+  };
+  plain.start();
+  finish(plain);
+  told.start();
+  listens.wait();
+  told.terminate();
+  finish(told);
+  return results;
+}
+
+TEST_CASE("oom kills: a child that the OOM killer ended in a real cgroup is told as that, also one that was to stop") {
   if (kSanitized) {
     WARN("skipped: a sanitizer's own memory does not fit into a small cgroup");
     return;
@@ -190,12 +214,15 @@ TEST_CASE("oom kills: a child that the OOM killer ended in a real cgroup is told
     WARN("skipped: " << why << ". SHOAL_TEST_CGROUP names a folder of the cgroup hierarchy where one can");
     return;
   }
-  Process process({.start_method = StartMethod::spawn}, start_eater, group->path());
+  Process process({.start_method = StartMethod::spawn}, start_eaters, group->path());
   process.start();
-  const auto [told, what] = process.result();
-  CAPTURE(what);
-  CHECK(told);
-  CHECK_THAT(what, ContainsSubstring("SIGKILL") && ContainsSubstring("OOM killer"));
+  const auto results = process.result();
+  REQUIRE(results.size() == 2);
+  for (const auto& [told, what] : results) {
+    CAPTURE(what);
+    CHECK(told);
+    CHECK_THAT(what, ContainsSubstring("SIGKILL") && ContainsSubstring("OOM killer"));
+  }
 }
 
 }  // namespace
