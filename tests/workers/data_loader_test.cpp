@@ -398,13 +398,20 @@ TEST_CASE("DataLoader: from outside its queues have names, and its workers hold 
   auto it = loader.begin();
   const auto file = shoal::SessionFile::of_process(::getpid());
   REQUIRE(file);
-  const shoal::SessionView view = look_at(*file, shoal::Pss::kRead);
   const auto memory = loader.memory();
+  shoal::SessionView view;
+  auto is_named = [&](const auto& worker) {
+    return std::any_of(view.processes.begin(), view.processes.end(), [&](const auto& process) {
+      return process.pid == worker.pid && process.name.starts_with("loader worker");
+    });
+  };
+  // The first batch is there as soon as one of them has begun.
+  do view = look_at(*file, shoal::Pss::kRead);
+  while (!std::all_of(memory.workers.begin(), memory.workers.end(), is_named));
   for (const auto& worker : memory.workers) {
     const auto seen = std::find_if(view.processes.begin(), view.processes.end(),
                                    [&](const auto& process) { return process.pid == worker.pid; });
     REQUIRE(seen != view.processes.end());
-    CHECK(seen->name.starts_with("loader worker"));
     CHECK(seen->held_bytes >= memory.dataset_bytes);
     CHECK(seen->usage.private_bytes > 0);
   }

@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/empty.h>
@@ -96,6 +97,7 @@ TEST_CASE("decode: at_least picks the smallest of 1, 1/2, 1/4 and 1/8 that is no
 }
 
 TEST_CASE("decode: what is scaled down while decoding looks like the picture") {
+  at::set_num_threads(1);  // the mean below would make a thread, and other tests of this program fork
   const at::Tensor image = smooth_image(256, 256);
   const at::Tensor half = decode_image(jpeg_of(image, 100), "x", {{128, 128}});
   const at::Tensor mean = image.to(at::kFloat).view({3, 128, 2, 128, 2}).mean(at::IntArrayRef({2, 4})).round();
