@@ -51,14 +51,6 @@ void expect(bool condition, const char* what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-/// In kB, of this process: pages that are its own.
-long own_pages() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (long kilobytes = 0; word == "RssAnon:" && status >> kilobytes) return kilobytes;
-  throw std::runtime_error("no RssAnon in /proc/self/status");
-}
-
 bool has_frozen_heap(const std::string& pid) {
   std::ifstream mappings("/proc/" + pid + "/maps");
   for (std::string line; std::getline(mappings, line);)
@@ -67,6 +59,14 @@ bool has_frozen_heap(const std::string& pid) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their malloc is not glibc's
+
+/// In kB, of this process: pages that are its own.
+long own_pages() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (long kilobytes = 0; word == "RssAnon:" && status >> kilobytes) return kilobytes;
+  throw std::runtime_error("no RssAnon in /proc/self/status");
+}
 
 TEST_CASE("frozen heap: what is in it stays, and malloc goes on") {
   test::Forked child([] {
