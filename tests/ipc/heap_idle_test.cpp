@@ -1,4 +1,5 @@
 // Where extents go when nobody needs them: to other sizes, to other processes, back to the system.
+#include <shoal/ipc/barrier.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap/block_cache.h>
@@ -220,14 +221,19 @@ TEST_CASE("idle: of two processes that grow at once under a limit, both stay bel
   const auto before = committed();
   const auto allowed = (before + 60) * kExtentBytes + extents().recount().header_bytes;
   ::setenv("SHOAL_MEMORY_LIMIT", std::to_string(allowed).c_str(), 1);
-  auto grow = [] {
+  Barrier both(2);
+  auto grow = [&] {
     std::vector<Hold> blocks;
+    std::uint64_t limit = 0;
     try {
       for (;;) blocks.push_back(allocate_shared(10u << 20));
     } catch (const OutOfSharedMemory& error) {
-      if (extents().recount().committed * kExtentBytes > error.allowed()) throw Error("over the limit");
+      limit = error.allowed();
     }
+    both.wait();  // a claim that turns out to be too much is seen by the other one until it is taken back
+    if (extents().recount().committed * kExtentBytes > limit) throw Error("over the limit");
     if (blocks.size() > 12) throw Error("more than fits");
+    both.wait();
   };
   Forked first(grow), second(grow);
   CHECK(first.join() == 0);
