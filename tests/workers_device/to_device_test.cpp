@@ -325,6 +325,14 @@ TEST_CASE("to_device: an iterable data set's batches are copied ahead too, to it
   CHECK(nothing_left<OnHostDouble>());
 }
 
+template <class Loader>
+std::vector<std::int64_t> numbers_of(Loader& loader) {
+  std::vector<std::int64_t> numbers;
+  for (const at::Tensor& batch : loader)
+    for (const std::int64_t number : first_column(batch.cpu())) numbers.push_back(number);
+  return numbers;
+}
+
 TEST_CASE("to_device: while the stream is captured into a graph no batch is taken, and the loop goes on afterwards") {
   if (kIsOldLibtorch) {
     WARN("SKIPPED: this libtorch does not tell that a stream is captured");
@@ -345,10 +353,7 @@ TEST_CASE("to_device: while the stream is captured into a graph no batch is take
       CHECK_THROWS_AS(loader.begin(), std::invalid_argument);
     }
     CHECK(batch->defined());
-    std::vector<std::int64_t> seen;
-    for (const at::Tensor& each : loader)
-      for (const std::int64_t number : first_column(each.cpu())) seen.push_back(number);
-    CHECK(seen == counting(12));
+    CHECK(numbers_of(loader) == counting(12));
   }
   {
     DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = kDevice}, Numbers{12});
@@ -364,6 +369,18 @@ TEST_CASE("to_device: while the stream is captured into a graph no batch is take
     CHECK(first_column((*it).cpu()) == std::vector<std::int64_t>{4, 5, 6, 7});
     ++it;
     CHECK(++it == loader.end());
+  }
+  {
+    DataLoader loader({.batch_size = 4, .shuffle = true, .num_workers = workers, .to_device = kDevice}, Numbers{12});
+    {
+      const c10::Stream stream = new_stream<OnHostDouble>();
+      const OnStream here(stream);
+      const host_double::Capture capture(stream);
+      for (int times = 0; times < 2; ++times) CHECK_THROWS_AS(loader.begin(), std::invalid_argument);
+    }
+    // No epoch is lost, neither this one nor the next.
+    DataLoader other({.batch_size = 4, .shuffle = true}, Numbers{12});
+    for (int epoch = 0; epoch < 2; ++epoch) CHECK(numbers_of(loader) == numbers_of(other));
   }
   CHECK(nothing_left<OnHostDouble>());
 }

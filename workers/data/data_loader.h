@@ -137,6 +137,14 @@ class DataLoader {
     over_ = false;
     if (options_.num_workers > 0) stream().begin(pass_plan_);
     choose_device();
+    try {
+      refuse_capture();
+    } catch (...) {  // the first loop, which knows its device only now: the next one is this epoch
+      leave();
+      resume_ = from;
+      if (order_.is_own()) --next_epoch_;
+      throw;
+    }
     Iterator iterator(*this);
     advance(pass_);
     return iterator;
