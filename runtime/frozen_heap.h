@@ -14,7 +14,8 @@ namespace shoal {
 ///
 /// For a process that forks and has one thread: nobody writes while a piece moves. Where malloc is not glibc's, the
 /// heap is small or files are limited in size, there is nothing to do from the beginning; where a piece cannot be
-/// moved, that and the rest stay as they are.
+/// moved, that and the rest stay as they are. Owned by the fork server. The file has no name: it is gone with the last
+/// process that has the mapping, the server or a child that outlived it for a moment.
 ///
 /// DANGER: memory that its user gives back by MADV_DONTNEED is not zero afterwards, but what it was. Of malloc's heap
 /// glibc gives back only by brk, and in malloc_trim, after which it expects nothing; other allocators may expect zeros.

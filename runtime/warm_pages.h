@@ -8,7 +8,8 @@ namespace shoal {
 
 /// A forked process begins without the pages of code, and with pages of data that it shares until it writes to them:
 /// each first touch is a fault, a hundred or so from the fork to the user's function. A spare, which has the time,
-/// takes them all beforehand. Kernels before 5.14 cannot, and then each comes when it is touched, as without this.
+/// takes them all beforehand. Owned by the fork server and used in its spares; nothing of it is shared. Kernels
+/// before 5.14 cannot, and then each comes when it is touched, as without this.
 class WarmPages {
  public:
   /// Notes where the program and the libraries lie. Those that are large are left out: few of their pages are touched.
