@@ -224,9 +224,10 @@ TEST_CASE("session view: who waits on which side of a queue, and since when") {
   Forked getter([&] { empty.get(); });
   Forked putter([&] { full.put(2); });
   const std::uint64_t before = activity::now();
-  const SessionView view = look_until(file, [&](const SessionView& seen) {
+  look_until(file, [&](const SessionView& seen) {
     return !queue_of(seen, "empty").waits.empty() && !queue_of(seen, "full").waits.empty();
   });
+  const SessionView view = look_at(file);  // once more: what begins during a look counts as begun when the look did
   const SeenWait& get = queue_of(view, "empty").waits.front();
   CHECK(get.what == SeenWait::What::kGet);
   CHECK(view.process(get.slot)->pid == getter.pid());
