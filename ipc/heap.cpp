@@ -1,3 +1,4 @@
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap/block_cache.h>
 #include <shoal/ipc/kill_point.h>
@@ -5,6 +6,7 @@
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/session.h>
 
+#include <algorithm>
 #include <mutex>
 #include <new>
 #include <unordered_map>
@@ -52,8 +54,8 @@ HoldRef Heap::make_live(BlockOffset block, std::uint64_t payload, std::size_t by
   header.overflow.store(0, std::memory_order_relaxed);                                 // relaxed: published by R1 below
   header.holds[0].store(Session::current().self().word(), std::memory_order_relaxed);  // relaxed: by R1 too
   SHOAL_KILL_POINT("heap.make_live.before_state");
-  // Only the owner makes a free block live, under its mutex, so a store is enough.
-  // R1: whoever sees the block live sees its first hold (A1 in is_hold() and heap_bytes_in_use()).
+  // A small block that is free, and a large one that is kMaking, is the owner's alone, under its mutex: a store is
+  // enough. R1: whoever sees the block live sees its first hold (A1 in is_hold() and heap_bytes_in_use()).
   header.state.store(BlockHeader::with(before, BlockHeader::kLive), std::memory_order_release);
   return HoldRef{block, 0, Session::current().fork_count()};
 }
@@ -61,6 +63,11 @@ HoldRef Heap::make_live(BlockOffset block, std::uint64_t payload, std::size_t by
 HoldRef Heap::allocate(std::size_t bytes, BlockType type) {
   Session::current().self();  // takes a slot, which must not happen under the mutex
   BlockCache& cache = state_->cache;
+  const SessionLayout& layout = extents().layout();
+  // Before the size is rounded up, which could wrap around.
+  if (bytes > std::min(layout.extent_count, ExtentState::kLongestRun) * kExtentBytes / 17 * 16)
+    throw OutOfSharedMemory(bytes, layout.extents_committed.load() * kExtentBytes, layout.extent_count * kExtentBytes,
+                            "the heap's address space (set SHOAL_HEAP_BYTES for more)");
   std::lock_guard lock(cache.mutex);
   FreeBlock found =
       SizeClass::is_small(bytes) ? cache.take_small(SizeClass::of(bytes)) : cache.take_large(SizeClass::run(bytes));
@@ -133,10 +140,12 @@ void Heap::free_block(BlockOffset block) noexcept {
   if (large) extents.note_idle(std::int64_t(state.run()));
   if (large && state.owner() == ExtentRecord::kOrphan) {
     // Its owner is dead: whoever frees the block frees the extents.
-    extents.release_free_run(extent, slot, false);
+    extents.release_free_run(extent, false);
   } else if (state.owner() != slot || !cache.mutex.try_lock()) {
-    extents.set_hint(block);
-    if (large) extents.process(state.owner()).remote_frees.fetch_add(1);
+    if (large)
+      extents.tell_owner(extent);
+    else
+      extents.set_hint(block);
   } else {
     std::lock_guard lock(cache.mutex, std::adopt_lock);
     // Another thread may have given the extent away before this one got the mutex: then there is nobody to tell.
@@ -165,49 +174,7 @@ bool Heap::drop_inherited(BlockOffset block) noexcept {
 
 void Heap::reclaim_extents(ProcessTag dead) {
   const Extents& extents = this->extents();
-  const std::uint32_t me = Session::current().self().slot();
-  for (std::uint64_t i = 0, end = extents.touched(); i < end; ++i) {
-    // The driver let go of its pages when it died: they may be given back like any.
-    extents.unmark(i, dead);
-    ExtentState state = extents.state(i);
-    if (state.use() == ExtentRecord::kHead) {
-      std::uint64_t seen = memory_.header(extents.header(i, 0)).state.load();
-      bool unused = BlockHeader::kind(seen) == BlockHeader::kUnused;
-      if (unused && (BlockHeader::slot(seen) == dead.slot() || state.owner() == dead.slot())) {
-        // Case 1: it died while it made the run, or while it gave one back.
-        for (std::uint64_t k = 1; k < state.run(); ++k)
-          extents.release_one(i + k, ExtentState::make(ExtentRecord::kClaimed, dead.slot()), false);
-        extents.release_run(i, false);
-      } else if (state.owner() == dead.slot()) {
-        // Case 2: a block that others may hold, or a free one that the dead process kept for itself.
-        extents.record(i).state.store(
-            ExtentState::make(ExtentRecord::kHead, ExtentRecord::kOrphan, 0, state.run()).word);
-        extents.release_free_run(i, me, false);
-      } else if (BlockHeader::kind(seen) == BlockHeader::kFree && BlockHeader::slot(seen) == dead.slot()) {
-        // Case 3: it freed another's block, and may have died before it said so.
-        extents.set_hint(extents.header(i, 0));
-        extents.process(state.owner()).remote_frees.fetch_add(1);
-      }
-    } else if (state.use() == ExtentRecord::kSmall) {
-      bool in_use = false;
-      for (std::uint32_t block = 0, used = extents.record(i).used.load(); block < used; ++block) {
-        std::uint64_t seen = memory_.header(extents.header(i, block)).state.load();
-        auto kind = BlockHeader::kind(seen);
-        in_use |= kind == BlockHeader::kLive || kind == BlockHeader::kClosing;
-        if (kind == BlockHeader::kFree && BlockHeader::slot(seen) == dead.slot() && state.owner() != dead.slot())
-          extents.set_hint(extents.header(i, block));  // case 3
-      }
-      if (state.owner() != dead.slot()) continue;
-      // Nobody else allocates in it, so free now is free for good.
-      if (in_use)
-        extents.record(i).state.store(
-            ExtentState::make(ExtentRecord::kSmall, ExtentRecord::kOrphan, state.size_class()).word);
-      else
-        extents.release_one(i, state, false);
-    } else if (state.owner() == dead.slot() && state.use() == ExtentRecord::kClaimed) {
-      extents.release_one(i, state, false);
-    }
-  }
+  for (std::uint64_t i = 0, end = extents.touched(); i < end; ++i) extents.reclaim(i, dead);
   extents.recount();
 }
 
@@ -224,6 +191,11 @@ void Heap::for_each_block(const std::function<void(BlockOffset, BlockHeader&)>& 
       visit(offset, memory_.header(offset));
     }
   }
+}
+
+bool Heap::is_inside(const std::byte* at, std::uint64_t bytes) const noexcept {
+  const std::uint64_t offset = std::uint64_t(at - memory_.base()), end = extents().layout().bytes;
+  return offset < end && bytes <= end - offset;
 }
 
 bool Heap::is_hold(const HoldRef& ref, std::uint32_t word) const noexcept {

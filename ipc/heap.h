@@ -95,6 +95,8 @@ class Heap {
 
   /// Calls visit(BlockOffset, BlockHeader&) for every header that was ever used.
   void for_each_block(const std::function<void(BlockOffset, BlockHeader&)>& visit) const;
+  /// Whether these bytes lie in the session's memory: for what was read without a hold.
+  bool is_inside(const std::byte* at, std::uint64_t bytes) const noexcept;
   /// Whether a hold that came in a message names a live block and one of its words, which is `word`.
   bool is_hold(const HoldRef& ref, std::uint32_t word) const noexcept;
 

@@ -69,12 +69,12 @@ class BlockCache {
   bool release_if_empty(std::uint64_t extent, std::uint32_t size_class);
   void release_empty_orphans();
 
-  bool take_head(std::uint64_t head, std::uint64_t run);
   bool owns_head(std::uint64_t head, std::uint64_t run) const;
   bool collect_large();
   bool free_up(std::uint64_t count);
 
   std::uint64_t claim(std::uint64_t count, std::uint64_t header_bytes);
+  [[noreturn]] static void throw_lost(std::uint64_t extent);
 
   Extents extents_;
   std::array<Small, SizeClass::kSmallCount> small_;

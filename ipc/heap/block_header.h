@@ -49,14 +49,24 @@ enum class BlockType : std::uint32_t {
 ///     wins it, whoever looks and however often. The count only grows, for as long as the session
 ///     lives, so a stale look at a block that was reused meanwhile fails.
 ///  I4 All-zero is stable: nobody is left who could add.
+///
+/// Who changes `state`, and so may write the other members:
+///     kLive              any holder, by adding one change; who drops the last hold, to kClosing (I3)
+///     kClosing(slot)     that process alone, to kFree when the block is emptied; its reclaimer, to kClosing in its own
+///     name kFree, kUnused of a small block: the owner of the extent alone, to kLive kFree of a large block: the owner
+///     of the run, to kMaking; anyone, to kReleasing (extent_protocol.h) kMaking(slot)      that process alone, to
+///     kLive; its reclaimer, to kReleasing in its own name kReleasing(slot)   nobody: it stays until the extent has
+///     another use; its reclaimer, to kReleasing in its own name
+/// What stands in a header whose extent is free, or was never handed out since, is left from an earlier use and means
+/// nothing: who makes a block of it writes all of it anew.
 struct BlockHeader {
-  enum Kind : std::uint64_t { kUnused = 0, kLive = 1, kClosing = 2, kFree = 3 };
+  enum Kind : std::uint64_t { kUnused = 0, kLive = 1, kClosing = 2, kFree = 3, kMaking = 4, kReleasing = 5 };
   static constexpr unsigned kKindBits = 4;
   static constexpr unsigned kSlotBits = ProcessTag::kSlotBits;
   static constexpr std::uint64_t kOneChange = 1ull << (kKindBits + kSlotBits);
   static constexpr int kInlineHolds = 7;
 
-  /// bits 0..3 kind   bits 4..15 slot of the process that closes it   bits 16..63 change count
+  /// bits 0..3 kind   bits 4..15 slot of the process that closes, makes or releases it   bits 16..63 change count
   std::atomic<std::uint64_t> state;
   std::uint64_t size;                   // bytes asked for
   std::uint64_t payload;                // offset of the bytes

@@ -1,11 +1,12 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/heap/extents.h>
 #include <shoal/ipc/heap/memory_node.h>
+#include <shoal/ipc/heap/pages.h>
 #include <shoal/ipc/heap/size_class.h>
 #include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/session.h>
 #include <sys/stat.h>
 
 #include <string>
@@ -32,57 +33,56 @@ std::uint64_t Extents::pinned_in(std::uint64_t first, std::uint64_t count) const
   return pinned;
 }
 
-std::optional<std::uint64_t> Extents::try_claim(std::uint64_t count, std::uint32_t owner, From from) const {
+ExtentProtocol<Extents> Extents::protocol() const {
+  return ExtentProtocol<Extents>(*this, Session::current().self().slot());
+}
+
+bool Extents::give_back(std::uint64_t index) const { return give_back_pages(base_ + data(index), kExtentBytes); }
+
+bool Extents::claim_run(std::uint64_t first, std::uint64_t count, From from) const {
+  // Before the first claim: what lies past extents_touched is seen by nobody, also not by who reclaims this process.
+  std::uint64_t seen_touched = touched();
+  while (seen_touched < first + count && !layout().extents_touched.compare_exchange_weak(seen_touched, first + count)) {
+  }
+  SHOAL_KILL_POINT("extents.claim.touched");
+  const auto claimed = protocol().claim(first, count, from == From::kAny);
+  const std::uint64_t committed = layout().extents_committed.fetch_add(claimed.cold) + claimed.cold;
+  if (committed > layout().extents_peak.load()) layout().extents_peak = committed;
+  note_idle(-std::int64_t(claimed.got - claimed.cold));
+  if (claimed.got == count) return true;
+  // Somebody else took one: these go back, as ones that have pages, which those that were cold may not have.
+  for (std::uint64_t k = 0; k < claimed.got; ++k) protocol().unclaim(first + k, ExtentProtocol<Extents>::Pages::kKeep);
+  note_idle(std::int64_t(claimed.got));
+  return false;
+}
+
+std::optional<std::uint64_t> Extents::try_claim(std::uint64_t count, From from) const {
   const bool cold_too = from == From::kAny;
   const std::uint64_t end = cold_too ? layout().extent_count : touched();
-  const ExtentState claimed = ExtentState::make(ExtentRecord::kClaimed, owner);
   // Where the counters say that all is in use so far, nothing is looked for there: growing costs no scan.
   const bool full = layout().extents_idle.load() <= 0 && layout().extents_committed.load() >= touched();
   std::uint64_t start = full ? touched() : 0, length = 0;
   for (std::uint64_t i = start; i < end; ++i) {
     // Nobody has ever been past extents_touched: the rest is one free run.
     if (i >= touched() && start + length == i && end - start < count) return std::nullopt;
-    ExtentState seen = state(i);
-    bool free = seen.use() == ExtentRecord::kWarm || (cold_too && seen.use() == ExtentRecord::kCold);
-    if (!free) {
+    const ExtentState seen = state(i);
+    if (seen.use() != ExtentRecord::kWarm && !(cold_too && seen.use() == ExtentRecord::kCold)) {
       start = i + 1, length = 0;
       continue;
     }
     if (++length < count) continue;
-    std::uint64_t got = 0, cold = 0;
-    for (; got < count; ++got) {
-      ExtentState was = state(start + got);
-      if (was.use() != ExtentRecord::kWarm && was.use() != ExtentRecord::kCold) break;
-      if (was.use() == ExtentRecord::kCold && !cold_too) break;
-      std::uint64_t expected = was.word;
-      if (!record(start + got).state.compare_exchange_strong(expected, claimed.word)) break;
-      cold += was.use() == ExtentRecord::kCold;
-      SHOAL_KILL_POINT("extents.claim.one");
-    }
-    const std::uint64_t committed = layout().extents_committed.fetch_add(cold) + cold;
-    if (committed > layout().extents_peak.load()) layout().extents_peak = committed;
-    note_idle(-std::int64_t(got - cold));
-    std::uint64_t seen_touched = touched();
-    while (seen_touched < start + got && !layout().extents_touched.compare_exchange_weak(seen_touched, start + got)) {
-    }
-    if (got == count) return start;
-    // Somebody else took one: give these back and go on behind it.
-    for (std::uint64_t k = 0; k < got; ++k) record(start + k).state.store(ExtentState::make(ExtentRecord::kWarm).word);
-    note_idle(std::int64_t(got));
-    i = start + got;
+    if (claim_run(start, count, from)) return start;
     start = i + 1, length = 0;
   }
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> Extents::claim_warm(std::uint64_t count, std::uint32_t owner) const {
-  return try_claim(count, owner, From::kWarm);
-}
+std::optional<std::uint64_t> Extents::claim_warm(std::uint64_t count) const { return try_claim(count, From::kWarm); }
 
-std::uint64_t Extents::claim_any(std::uint64_t count, std::uint32_t owner, std::uint64_t header_bytes) const {
+std::uint64_t Extents::claim_any(std::uint64_t count, std::uint64_t header_bytes) const {
   const std::uint64_t asked = count * kExtentBytes + header_bytes;
   check_budget(asked, asked);
-  auto found = try_claim(count, owner, From::kAny);
+  auto found = try_claim(count, From::kAny);
   if (!found)
     throw OutOfSharedMemory(asked, layout().extents_committed.load() * kExtentBytes,
                             layout().extent_count * kExtentBytes,
@@ -92,7 +92,8 @@ std::uint64_t Extents::claim_any(std::uint64_t count, std::uint32_t owner, std::
     // Once more, now that all can see these: others may have looked at the same time and found room too.
     check_budget(header_bytes, asked);
   } catch (const OutOfSharedMemory&) {
-    for (std::uint64_t k = 0; k < count; ++k) release_one(*found + k, state(*found + k), true);
+    note_idle(std::int64_t(count));
+    for (std::uint64_t k = 0; k < count; ++k) protocol().unclaim(*found + k, ExtentProtocol<Extents>::Pages::kGiveBack);
     throw;
   }
   prefer_own_memory_node(file_, data(*found), count * kExtentBytes);
@@ -121,58 +122,58 @@ void Extents::check_budget(std::uint64_t more_bytes, std::uint64_t asked) const 
   }
 }
 
-void Extents::release_one(std::uint64_t index, ExtentState expected, bool punch) const {
-  punch = punch && !is_pinned(index);
-  if (punch) ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(data(index)), off_t(kExtentBytes));
-  // By CAS from the very state it had: where this is a repetition, somebody may have it already.
-  if (record(index).state.compare_exchange_strong(
-          expected.word, ExtentState::make(punch ? ExtentRecord::kCold : ExtentRecord::kWarm).word) &&
-      punch) {
-    layout().extents_committed.fetch_sub(1);
-    note_idle(-1);
-  }
+bool Extents::release_free_run(std::uint64_t head, bool punch) const {
+  using Pages = ExtentProtocol<Extents>::Pages;
+  return protocol().release_large(head, punch ? Pages::kGiveBack : Pages::kKeep);
 }
 
-void Extents::release_run(std::uint64_t head, bool punch) const {
-  ExtentState first = state(head);
-  if (first.use() != ExtentRecord::kHead) return;
-  // The head goes last: until then a reclaim finds the run through it.
-  for (std::uint64_t distance = first.run() - 1; distance > 0; --distance) {
-    ExtentState tail = state(head + distance);
-    if (tail.use() == ExtentRecord::kTail && tail.run() == distance) release_one(head + distance, tail, punch);
-    SHOAL_KILL_POINT("extents.release.tail");
-  }
-  release_one(head, first, punch);
-}
-
-bool Extents::release_free_run(std::uint64_t head, std::uint32_t slot, bool punch) const {
-  BlockHeader& block = memory().header(header(head, 0));
-  std::uint64_t seen = block.state.load();
-  if (BlockHeader::kind(seen) != BlockHeader::kFree || state(head).use() != ExtentRecord::kHead) return false;
-  if (!block.state.compare_exchange_strong(seen, BlockHeader::with(seen, BlockHeader::kUnused, slot))) return false;
-  release_run(head, punch);
-  return true;
-}
-
-void Extents::punch_idle(std::uint64_t keep, std::uint32_t slot) const {
+void Extents::punch_idle(std::uint64_t keep) const {
   const ExtentCount count = recount();
   std::uint64_t idle = count.idle - count.idle_pinned;  // what can go back
   for (std::uint64_t i = touched(); i-- > 0 && idle > keep;) {
-    ExtentState seen = state(i);
+    const ExtentState seen = state(i);
     if (seen.use() == ExtentRecord::kWarm) {
-      // Claimed first: nobody may write to an extent while it is punched.
-      ExtentState claimed = ExtentState::make(ExtentRecord::kClaimed, slot);
-      // A look before the claim spares that; the one that counts is in release_one.
-      if (is_pinned(i) || !record(i).state.compare_exchange_strong(seen.word, claimed.word)) continue;
+      // Claimed first: nobody may write to an extent while its pages go. A look at the mark before the claim spares
+      // that; the one that counts is the protocol's.
+      if (is_pinned(i) || protocol().claim(i, 1, false).got == 0) continue;
       SHOAL_KILL_POINT("extents.punch.claimed");
-      release_one(i, claimed, true);
-      --idle;
+      if (protocol().unclaim(i, ExtentProtocol<Extents>::Pages::kGiveBack)) --idle;
     } else if (seen.use() == ExtentRecord::kHead && kind(i, 0) == BlockHeader::kFree) {
       // A run that is pinned as a whole stays the free block that it is: most likely it is wanted again as one.
       const std::uint64_t unpinned = seen.run() - pinned_in(i, seen.run());
-      if (unpinned != 0 && release_free_run(i, slot, true)) idle -= std::min(idle, unpinned);
+      if (unpinned != 0 && release_free_run(i, true)) idle -= std::min(idle, unpinned);
     }
   }
+}
+
+bool Extents::has_block_in_use(std::uint64_t index, ExtentState state) const {
+  for (std::uint32_t block = 0, used = record(index).used.load(); block < used && state.use() == ExtentRecord::kSmall;
+       ++block)
+    if (is_in_use(kind(index, block))) return true;
+  return false;
+}
+
+void Extents::reclaim(std::uint64_t index, ProcessTag dead) const {
+  // The driver let go of its pages when it died: they may be given back like any.
+  unmark(index, dead);
+  const ExtentState seen = state(index);
+  if (seen.use() == ExtentRecord::kSmall && seen.owner() != dead.slot()) {
+    // Blocks that it freed, and of which it may not have told the owner.
+    for (std::uint32_t block = 0, used = record(index).used.load(); block < used; ++block) {
+      const std::uint64_t word = memory().header(header(index, block)).state.load();
+      if (BlockHeader::kind(word) == BlockHeader::kFree && BlockHeader::slot(word) == dead.slot())
+        set_hint(header(index, block));
+    }
+    return;
+  }
+  const auto told =
+      protocol().reclaim(index, dead.slot(), [&](ExtentState state) { return has_block_in_use(index, state); });
+  if (told == ExtentProtocol<Extents>::Reclaimed::kTellOwner) tell_owner(index);
+}
+
+void Extents::tell_owner(std::uint64_t head) const {
+  set_hint(header(head, 0));
+  process(state(head).owner()).remote_frees.fetch_add(1);
 }
 
 ExtentCount Extents::count() const {

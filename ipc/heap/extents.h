@@ -2,26 +2,14 @@
 #pragma once
 
 #include <shoal/ipc/heap/block.h>
+#include <shoal/ipc/heap/extent_protocol.h>
+#include <shoal/ipc/heap/extent_state.h>
 #include <shoal/ipc/session/layout.h>
 
 #include <cstdint>
 #include <optional>
 
 namespace shoal {
-
-/// `state` of an ExtentRecord, taken apart.
-struct ExtentState {
-  std::uint64_t word = 0;
-
-  static ExtentState make(ExtentRecord::Use use, std::uint32_t owner = 0, std::uint32_t size_class = 0,
-                          std::uint64_t run = 0) {
-    return {std::uint64_t(use) | std::uint64_t(owner) << 4 | std::uint64_t(size_class) << 16 | run << 24};
-  }
-  ExtentRecord::Use use() const { return ExtentRecord::Use(word & 15); }
-  std::uint32_t owner() const { return word >> 4 & 4095; }
-  std::uint32_t size_class() const { return word >> 16 & 255; }
-  std::uint64_t run() const { return word >> 24; }  // kHead: extents in all; kTail: distance from the head
-};
 
 /// What one look through the extent table saw.
 struct ExtentCount {
@@ -31,9 +19,9 @@ struct ExtentCount {
   std::uint64_t header_bytes = 0;  // of the blocks of those that hold small ones
 };
 
-/// This process's view of the extent table. Free extents are claimed and given back by CAS, one by
-/// one; a process that dies with some claimed has them given back by reclaim. Owned by the Heap;
-/// threads: any. All atomics here are seq_cst: none of it is on the fast path.
+/// This process's view of the extent table, and the memory that the protocol of extents works on. Its counters
+/// (committed, idle, header bytes) may be off; the words are the truth. Owned by the Heap; threads: any. All atomics
+/// here are seq_cst: none of it is on the fast path.
 class Extents {
  public:
   Extents(std::byte* base, int file) : base_(base), file_(file) {}
@@ -63,6 +51,7 @@ class Extents {
     return block.value >= layout().headers && block.value % kHeaderBytes == 0 && extent_of(block) < touched();
   }
   BlockMemory memory() const { return BlockMemory(base_); }
+  static bool is_in_use(BlockHeader::Kind kind) { return kind == BlockHeader::kLive || kind == BlockHeader::kClosing; }
   BlockHeader::Kind kind(std::uint64_t index, std::uint32_t block) const {
     // acquire: what was written before the block got that kind is seen.
     return BlockHeader::kind(memory().header(header(index, block)).state.load(std::memory_order_acquire));
@@ -74,29 +63,42 @@ class Extents {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + layout().hints) + index * (kHeadersPerExtent / 64);
   }
   void set_hint(BlockOffset block) const;
+  /// Tells the owner of a free large block of it. Where that is wrong by now, it does no harm either.
+  void tell_owner(std::uint64_t head) const;
 
-  /// Whether a process has the extent registered with a device's driver (pinned_extents.h). "No" is sure only for who
-  /// has claimed the extent, or has made the free block that it is of unused: a mark is set by a process that holds a
-  /// live block there, so before that block's last hold went, and the claim came after that. From then on nobody sets
-  /// one; it can only be taken back.
+  /// Who may change an extent's word, and how; in the name of this process.
+  ExtentProtocol<Extents> protocol() const;
+  // What the protocol asks of its memory.
+  std::atomic<std::uint64_t>& extent(std::uint64_t index) const { return record(index).state; }
+  std::atomic<std::uint64_t>& head_state(std::uint64_t index) const { return memory().header(header(index, 0)).state; }
+  /// Whether a process has the extent registered with a device's driver (pinned_extents.h). "No" is final only for who
+  /// has claimed the extent, or cut the run that it is part of: a mark is set by a process that holds a live block
+  /// there, so before that block's last hold went, and the claim came after that. From then on a mark is only taken
+  /// back.
   bool is_pinned(std::uint64_t index) const { return record(index).pinned_by.load() != 0; }
-  /// Takes the mark back where it still names `marker`. Repeatable.
+  /// Gives the pages back to the system; false where the kernel refuses, so that they are still there.
+  bool give_back(std::uint64_t index) const;
+  void went_cold() const {
+    layout().extents_committed.fetch_sub(1);
+    note_idle(-1);
+  }
+
+  /// Takes the mark of a registration back where it still names `marker`. Repeatable.
   void unmark(std::uint64_t index, ProcessTag marker) const;
 
   /// Claims `count` neighbouring free extents that have pages already.
-  std::optional<std::uint64_t> claim_warm(std::uint64_t count, std::uint32_t owner) const;
+  std::optional<std::uint64_t> claim_warm(std::uint64_t count) const;
   /// Claims any. Throws OutOfSharedMemory where they, and `header_bytes` besides, would exceed the budget, or the
   /// address space is used up: nothing is claimed then.
-  std::uint64_t claim_any(std::uint64_t count, std::uint32_t owner, std::uint64_t header_bytes) const;
+  std::uint64_t claim_any(std::uint64_t count, std::uint64_t header_bytes) const;
 
-  /// Makes a run free whose large block's header this process has turned to kUnused. Repeatable. With `punch` the
-  /// pages go back to the system, but for extents that are pinned: those keep theirs.
-  void release_run(std::uint64_t head, bool punch) const;
-  void release_one(std::uint64_t index, ExtentState expected, bool punch) const;
-  /// The same for the free large block of this run, if it still is one, in the name of `slot`.
-  bool release_free_run(std::uint64_t head, std::uint32_t slot, bool punch) const;
+  /// Makes the extents of a large block free where the block is; false where it is not. With `punch` the pages go back
+  /// to the system, but for extents that are pinned: those keep theirs.
+  bool release_free_run(std::uint64_t head, bool punch) const;
   /// Gives idle extents back to the system, the last ones first, until at most `keep` are left besides pinned ones.
-  void punch_idle(std::uint64_t keep, std::uint32_t slot) const;
+  void punch_idle(std::uint64_t keep) const;
+  /// What a dead process had to do with this extent.
+  void reclaim(std::uint64_t index, ProcessTag dead) const;
 
   /// Looks through the whole table.
   ExtentCount count() const;
@@ -109,7 +111,9 @@ class Extents {
 
  private:
   enum class From { kWarm, kAny };
-  std::optional<std::uint64_t> try_claim(std::uint64_t count, std::uint32_t owner, From from) const;
+  std::optional<std::uint64_t> try_claim(std::uint64_t count, From from) const;
+  bool claim_run(std::uint64_t first, std::uint64_t count, From from) const;
+  bool has_block_in_use(std::uint64_t index, ExtentState state) const;
   void check_budget(std::uint64_t more_bytes, std::uint64_t asked) const;
   std::uint64_t pinned_in(std::uint64_t first, std::uint64_t count) const;
 

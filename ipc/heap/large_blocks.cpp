@@ -1,9 +1,11 @@
 // The part of BlockCache for blocks that are runs of extents, and for where extents come from and go.
+#include <fmt/format.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap/block_cache.h>
 #include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,20 +14,7 @@
 namespace shoal {
 
 bool BlockCache::owns_head(std::uint64_t head, std::uint64_t run) const {
-  return extents_.state(head).word ==
-         ExtentState::make(ExtentRecord::kHead, Session::current().self().slot(), 0, run).word;
-}
-
-bool BlockCache::take_head(std::uint64_t head, std::uint64_t run) {
-  BlockHeader& block = extents_.memory().header(extents_.header(head, 0));
-  std::uint64_t seen = block.state.load(std::memory_order_acquire);  // acquire: owns_head() is not looked at before it
-  // Another process may have trimmed the run away, and the extent be somebody else's by now. Looked at after `seen`:
-  // were it given away later than this line, the state would change, and the CAS fail.
-  if (BlockHeader::kind(seen) != BlockHeader::kFree || !owns_head(head, run)) return false;
-  std::uint64_t closing = BlockHeader::with(seen, BlockHeader::kClosing, Session::current().self().slot());
-  // acquire: what the last holder did to the block lies before what is done to it now. release: as all changes of
-  // state.
-  return block.state.compare_exchange_strong(seen, closing, std::memory_order_acq_rel);
+  return extents_.state(head).is(ExtentRecord::kHead, Session::current().self().slot(), run);
 }
 
 FreeBlock BlockCache::take_large(std::uint64_t run) {
@@ -34,7 +23,8 @@ FreeBlock BlockCache::take_large(std::uint64_t run) {
     while (!large.free.empty()) {
       std::uint64_t head = large.free.back();
       large.free.pop_back();
-      if (!take_head(head, run)) continue;
+      // Another process may have trimmed the run away, and the extent be somebody else's by now.
+      if (!extents_.protocol().reuse_large(head, run)) continue;
       extents_.note_idle(-std::int64_t(run));
       return {extents_.header(head, 0), extents_.data(head)};
     }
@@ -42,12 +32,9 @@ FreeBlock BlockCache::take_large(std::uint64_t run) {
   if (large.heads.size() == large.heads.capacity())
     std::erase_if(large.heads, [&](std::uint64_t head) { return !owns_head(head, run); });
   large.heads.reserve(large.heads.size() + 1);
-  const std::uint32_t owner = Session::current().self().slot();
   const std::uint64_t head = claim(run, 0);
   SHOAL_KILL_POINT("heap.large.claimed");
-  extents_.record(head).state = ExtentState::make(ExtentRecord::kHead, owner, 0, run).word;
-  for (std::uint64_t distance = 1; distance < run; ++distance)
-    extents_.record(head + distance).state = ExtentState::make(ExtentRecord::kTail, owner, 0, distance).word;
+  if (!extents_.protocol().make_large(head, run)) throw_lost(head);
   SHOAL_KILL_POINT("heap.large.marked");
   large.heads.push_back(head);
   return {extents_.header(head, 0), extents_.data(head)};
@@ -81,7 +68,6 @@ bool BlockCache::collect_large() {
 }
 
 bool BlockCache::free_up(std::uint64_t count) {
-  const std::uint32_t slot = Session::current().self().slot();
   std::uint64_t best = 0, best_run = ~0ull, idle = 0;
   for (std::uint64_t i = 0, end = extents_.touched(); i < end; ++i) {
     ExtentState seen = extents_.state(i);
@@ -90,18 +76,24 @@ bool BlockCache::free_up(std::uint64_t count) {
     idle += seen.run();
     if (seen.run() >= count && seen.run() < best_run) best = i, best_run = seen.run();
   }
-  if (best_run != ~0ull) return extents_.release_free_run(best, slot, false);
+  if (best_run != ~0ull) return extents_.release_free_run(best, false);
   if (idle < count) return false;
   // No single one is long enough, but some may be neighbours.
   for (std::uint64_t i = 0, end = extents_.touched(); i < end; ++i)
-    if (extents_.state(i).use() == ExtentRecord::kHead) extents_.release_free_run(i, slot, false);
+    if (extents_.state(i).use() == ExtentRecord::kHead) extents_.release_free_run(i, false);
   return true;
 }
 
+void BlockCache::throw_lost(std::uint64_t extent) {
+  throw Error(
+      fmt::format("extent {} of the shared heap is not this process's any more (pid {}): the others took it for dead "
+                  "while it lived. Has something closed the descriptors of its session?",
+                  extent, ::getpid()));
+}
+
 std::uint64_t BlockCache::claim(std::uint64_t count, std::uint64_t header_bytes) {
-  const std::uint32_t owner = Session::current().self().slot();
   // Case 1: free extents that have pages.
-  if (auto found = extents_.claim_warm(count, owner)) return *found;
+  if (auto found = extents_.claim_warm(count)) return *found;
   // Case 2: extents of small blocks that are all free by now.
   for (std::uint32_t size_class = 0; size_class < SizeClass::kSmallCount; ++size_class) {
     Small& small = small_[size_class];
@@ -109,16 +101,16 @@ std::uint64_t BlockCache::claim(std::uint64_t count, std::uint64_t header_bytes)
     if (small.freed_since_sweep >= SizeClass::blocks(size_class) && small.freed_since_sweep >= small.free.size() / 8)
       sweep(size_class);
   }
-  if (auto found = extents_.claim_warm(count, owner)) return *found;
+  if (auto found = extents_.claim_warm(count)) return *found;
   // Case 3: large blocks that are free, whoever keeps them.
   if (extents_.layout().extents_idle.load() >= std::int64_t(count) && free_up(count))
-    if (auto found = extents_.claim_warm(count, owner)) return *found;
+    if (auto found = extents_.claim_warm(count)) return *found;
   // Case 4: fresh ones; over the budget, after all that is idle has gone back.
   try {
-    return extents_.claim_any(count, owner, header_bytes);
+    return extents_.claim_any(count, header_bytes);
   } catch (const OutOfSharedMemory&) {
-    extents_.punch_idle(0, owner);
-    return extents_.claim_any(count, owner, header_bytes);
+    extents_.punch_idle(0);
+    return extents_.claim_any(count, header_bytes);
   }
 }
 
@@ -128,7 +120,7 @@ void BlockCache::trim(std::uint64_t keep) {
     if (!small_[size_class].extents.empty()) sweep(size_class);
   }
   release_empty_orphans();
-  extents_.punch_idle(keep, Session::current().self().slot());
+  extents_.punch_idle(keep);
 }
 
 std::uint64_t BlockCache::idle_mark(std::uint64_t committed) {
@@ -149,8 +141,7 @@ void BlockCache::trim_above_mark(std::uint64_t freed_run) {
   const ExtentCount count = extents_.recount();
   const std::uint64_t mark = idle_mark(count.committed);
   // A quarter below the mark, so that the next free does not find it exceeded again. What is pinned cannot go back.
-  if (count.idle - count.idle_pinned > mark + spared)
-    extents_.punch_idle(mark - mark / 4 + spared, Session::current().self().slot());
+  if (count.idle - count.idle_pinned > mark + spared) extents_.punch_idle(mark - mark / 4 + spared);
 }
 
 }  // namespace shoal

@@ -12,8 +12,6 @@ namespace {
 /// Free blocks of one class that a process keeps without looking whether whole extents are empty.
 constexpr std::uint64_t kKeepOfClass = 16u << 20;
 
-bool is_free(BlockHeader::Kind kind) { return kind == BlockHeader::kFree || kind == BlockHeader::kUnused; }
-
 }  // namespace
 
 FreeBlock BlockCache::take_small(std::uint32_t size_class) {
@@ -24,7 +22,7 @@ FreeBlock BlockCache::take_small(std::uint32_t size_class) {
       small.free.pop_back();
       std::uint64_t extent = extents_.extent_of(block);
       std::uint32_t index = extents_.index_in_extent(block);
-      if (!is_free(extents_.kind(extent, index))) continue;  // a stale hint
+      if (Extents::is_in_use(extents_.kind(extent, index))) continue;  // a stale hint
       return {block, extents_.data(extent) + index * SizeClass::stride(size_class)};
     }
     refill(size_class);
@@ -53,7 +51,6 @@ void BlockCache::refill(std::uint32_t size_class) {
   // Case 3: an extent that a dead process left behind.
   if (adopt_orphan(size_class)) return;
   // Case 4: a new extent.
-  const std::uint32_t owner = Session::current().self().slot();
   small.extents.reserve(small.extents.size() + 1);
   std::uint64_t extent = claim(1, SizeClass::blocks(size_class) * kHeaderBytes);
   SHOAL_KILL_POINT("heap.refill.claimed");
@@ -62,7 +59,7 @@ void BlockCache::refill(std::uint32_t size_class) {
   for (std::uint64_t word = 0; word < kHeadersPerExtent / 64; ++word)
     if (extents_.hints(extent)[word].load() != 0) extents_.hints(extent)[word].store(0);
   record.used = 0;
-  record.state = ExtentState::make(ExtentRecord::kSmall, owner, size_class).word;
+  if (!extents_.protocol().make_small(extent, size_class)) throw_lost(extent);
   extents_.layout().header_bytes.fetch_add(SizeClass::blocks(size_class) * kHeaderBytes);
   small.extents.push_back(extent);
   small.fresh_extent = extent;
@@ -95,16 +92,14 @@ bool BlockCache::collect_hints(std::uint64_t extent, std::uint32_t size_class) {
 bool BlockCache::adopt_orphan(std::uint32_t size_class) {
   if (extents_.layout().deaths.load() == 0) return false;  // only a death makes orphans
   Small& small = small_[size_class];
-  const ExtentState orphan = ExtentState::make(ExtentRecord::kSmall, ExtentRecord::kOrphan, size_class);
-  const ExtentState mine = ExtentState::make(ExtentRecord::kSmall, Session::current().self().slot(), size_class);
   for (std::uint64_t i = 0, end = extents_.touched(); i < end; ++i) {
-    std::uint64_t expected = orphan.word;
-    if (extents_.state(i).word != orphan.word || !extents_.record(i).state.compare_exchange_strong(expected, mine.word))
+    const ExtentState seen = extents_.state(i);
+    if (!seen.is(ExtentRecord::kSmall, ExtentRecord::kOrphan, size_class) || !extents_.protocol().adopt_small(i, seen))
       continue;
     small.extents.push_back(i);
     const std::uint32_t used = extents_.record(i).used.load();
     for (std::uint32_t block = used; block > 0; --block)
-      if (is_free(extents_.kind(i, block - 1))) small.free.push_back(extents_.header(i, block - 1));
+      if (!Extents::is_in_use(extents_.kind(i, block - 1))) small.free.push_back(extents_.header(i, block - 1));
     // Reached with no fresh blocks of one's own left: those of this extent are the next.
     small.fresh_extent = i;
     small.fresh_next = used;
@@ -140,7 +135,7 @@ void BlockCache::sweep(std::uint32_t size_class) {
   for (BlockOffset block : small.free) {
     const std::uint64_t extent = extents_.extent_of(block);
     const std::uint32_t index = extents_.index_in_extent(block);
-    if (!is_free(extents_.kind(extent, index))) continue;
+    if (Extents::is_in_use(extents_.kind(extent, index))) continue;
     auto [at, is_new] = index_of.try_emplace(extent, found.size());
     if (is_new) found.push_back({extent, 0, std::vector<std::uint64_t>(SizeClass::blocks(size_class) / 64 + 1)});
     Found& here = found[at->second];
@@ -171,9 +166,8 @@ void BlockCache::sweep(std::uint32_t size_class) {
 bool BlockCache::release_if_empty(std::uint64_t extent, std::uint32_t size_class) {
   // Nobody else allocates in it, so what is free now stays free.
   for (std::uint32_t block = 0, used = extents_.record(extent).used.load(); block < used; ++block)
-    if (!is_free(extents_.kind(extent, block))) return false;
-  extents_.release_one(extent, ExtentState::make(ExtentRecord::kSmall, Session::current().self().slot(), size_class),
-                       false);
+    if (Extents::is_in_use(extents_.kind(extent, block))) return false;
+  if (!extents_.protocol().release_small(extent, size_class)) return true;
   extents_.note_idle(1);
   extents_.layout().header_bytes.fetch_sub(SizeClass::blocks(size_class) * kHeaderBytes);
   SHOAL_KILL_POINT("heap.sweep.released");
@@ -187,11 +181,9 @@ void BlockCache::release_empty_orphans() {
     if (seen.use() != ExtentRecord::kSmall || seen.owner() != ExtentRecord::kOrphan) continue;
     // Taken over for as long as it takes to look. Under the mutex: another thread that frees a block of it leaves a
     // hint.
-    const ExtentState mine =
-        ExtentState::make(ExtentRecord::kSmall, Session::current().self().slot(), seen.size_class());
-    if (!extents_.record(i).state.compare_exchange_strong(seen.word, mine.word)) continue;
+    if (!extents_.protocol().adopt_small(i, seen)) continue;
     SHOAL_KILL_POINT("heap.orphan.taken");
-    if (!release_if_empty(i, seen.size_class())) extents_.record(i).state.store(seen.word);
+    if (!release_if_empty(i, seen.size_class())) extents_.protocol().orphan_small(i);
   }
 }
 

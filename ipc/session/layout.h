@@ -17,7 +17,7 @@ namespace shoal {
 ///   | SessionLayout | process table | activities | names | extent table | free hints | block headers | data |
 struct SessionLayout {
   static constexpr std::uint64_t kMagic = 0x316c616f6873'0a0dull;  // "shoal1" and a line end
-  static constexpr std::uint32_t kVersion = 5;
+  static constexpr std::uint32_t kVersion = 6;
 
   std::uint64_t magic;
   std::uint32_t version;
@@ -118,17 +118,17 @@ struct NameRecord {
 
 static_assert(sizeof(NameRecord) == 128);
 
-/// What the 2 MiB extents are used for. `state` is the only word that two processes contend for.
-///
-///   bits 0..3 use   bits 4..15 owner's slot   bits 16..23 size class   bits 24..63 extents in the run
+/// What the 2 MiB extents are used for. `state` (an ExtentState) is the only word that two processes contend for; who
+/// may change it from what to what stands in extent_protocol.h.
 struct ExtentRecord {
   enum Use : std::uint64_t {
     kCold = 0,     // no pages
     kWarm = 1,     // free, has pages
-    kClaimed = 2,  // being made part of a run, or cut out of one, by its owner
+    kClaimed = 2,  // its owner's, who makes something of it or gives its pages back
     kSmall = 3,    // blocks of one size class
     kHead = 4,     // first extent of a large block
-    kTail = 5,     // further extent of a large block
+    kTail = 5,     // further extent of a large block; nobody's by itself, but part of the run that its head begins
+    kCut = 6,      // first extent of a large block that its owner takes apart
   };
   /// In place of the owner's slot: the owner died; anyone may take an extent of blocks over.
   static constexpr std::uint32_t kOrphan = ProcessTag::kSlotCount - 1;
