@@ -121,6 +121,9 @@ bool Ring::look_after(CellState state) {
   Session& session = Session::current();
   ProcessTag owner(state.slot(), session.record(state.slot()).generation.load());
   if (session.is_alive(owner)) return false;
+  // By this handle's hold: where the dead one had none (a copy of a handle that was never adopted after a fork), its
+  // reclaimer may not touch the ring.
+  recover(session.heap(), hold_.block(), owner);
   session.reclaim(owner);
   return true;
 }

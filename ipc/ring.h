@@ -9,9 +9,9 @@
 #include <shoal/ipc/ring/look_ahead.h>
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace shoal {
 
@@ -78,10 +78,16 @@ class Ring {
   static void close(Heap& heap, BlockOffset block) noexcept;
   /// Empties a ring that nobody holds any more. Repeatable.
   static void drain(Heap& heap, BlockOffset block) noexcept;
-  /// Repairs the cells that a dead process was working on.
+  /// Repairs the cells that a dead process was working on. By a caller that has a hold on the ring, or that relies on
+  /// one of the dead process's, which is its to give up.
   static void recover(Heap& heap, BlockOffset block, ProcessTag dead);
-  /// Calls visit for each hold that belongs to a message in the ring, or to one being taken out.
-  static void for_each_message_hold(Heap& heap, BlockOffset block, const std::function<void(const HoldRef&)>& visit);
+  struct Survey {
+    std::vector<HoldRef> message_holds;  // of messages in it, or being taken out
+    bool in_work = false;                // whether the process asked for has claimed or taken a cell
+  };
+  /// Looks through the block, where it is a ring, without a hold on it: writes nothing, and tells of one moment at
+  /// which the block was this ring. Nothing where it is no ring.
+  static Survey survey(const Heap& heap, BlockOffset block, ProcessTag process);
 
  private:
   explicit Ring(Hold hold);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace shoal {
 
@@ -37,9 +38,19 @@ class BlockMemory {
   /// The second half of drop_hold: claims the block for closing where nobody holds it.
   bool try_close(BlockOffset block, ProcessTag closer) const;
 
-  /// Calls visit(index, word) for each hold word, until it returns false.
+  /// Calls visit(index, word) for each hold word, until it returns false. By a caller that has a hold on the block, or
+  /// that takes what it sees for a figure and writes nothing.
   template <class Visit>
   void for_each_hold(BlockOffset block, Visit&& visit) const;
+
+  /// The holds of a live block whose words match, by a caller that has no hold on it: see HoldProtocol::find_holds.
+  /// Empty where the block is not live.
+  struct FoundHold {
+    HoldRef ref;
+    std::uint32_t word;
+  };
+  template <class Matches>
+  std::vector<FoundHold> find_holds(BlockOffset block, Matches&& matches) const;
 
  private:
   std::byte* base_;
@@ -48,6 +59,21 @@ class BlockMemory {
 template <class Visit>
 void BlockMemory::for_each_hold(BlockOffset block, Visit&& visit) const {
   HoldProtocol(*this).for_each_hold(block, std::forward<Visit>(visit));
+}
+
+template <class Matches>
+std::vector<BlockMemory::FoundHold> BlockMemory::find_holds(BlockOffset block, Matches&& matches) const {
+  std::vector<FoundHold> holds;
+  // acquire: as in HoldProtocol::find_holds. It comes to an end: only an added hold, or the block's end, changes the
+  // state.
+  while (BlockHeader::kind(header(block).state.load(std::memory_order_acquire)) == BlockHeader::kLive) {
+    holds.clear();
+    if (HoldProtocol(*this).find_holds(block, matches, [&](std::uint32_t index, std::uint32_t word) {
+          holds.push_back({HoldRef{block, index}, word});
+        }))
+      return holds;
+  }
+  return {};
 }
 
 }  // namespace shoal

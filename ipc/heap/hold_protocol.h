@@ -43,6 +43,31 @@ class HoldProtocol {
     }
   }
 
+  /// Calls found(index, word) for each hold word for which matches(word) is true, by a caller that has no hold on the
+  /// block. True where the block was live all the time, with the same holds: then what was found are holds, and not
+  /// whatever the memory of a chunk that has been freed is used for by now. Else what was found means nothing: once
+  /// more.
+  ///
+  /// What is found stays a hold for as long as nobody gives it up. So who looks for the holds of a dead process, whose
+  /// reclaimer it is, may rely on the block and its chunks from then on, until it clears the last one of them itself.
+  template <class Matches, class Found>
+  bool find_holds(BlockOffset block, Matches&& matches, Found&& found) const {
+    Header& head = memory_.header(block);
+    // acquire: type and holds are of this life, or of a later one.
+    const std::uint64_t before = head.state.load(std::memory_order_acquire);
+    if (BlockHeader::kind(before) != BlockHeader::kLive) return false;
+    bool in_chunk = false;
+    for_each_hold(block, [&](std::uint32_t index, Word& hold) {
+      const std::uint32_t word = hold.load(std::memory_order_acquire);  // acquire: the state is read after it
+      in_chunk |= index >= std::size(head.holds);
+      if (matches(word)) found(index, word);
+      return true;
+    });
+    // A header's own words are never anything else. For the others the state has to be what it was: by I3 its count
+    // never comes back, so the block was not closed, and its chunks not freed, before the words were read.
+    return !in_chunk || head.state.load(std::memory_order_acquire) == before;  // acquire: as above
+  }
+
   Word* hold_word(BlockOffset block, std::uint32_t index) const {
     auto& inline_holds = memory_.header(block).holds;
     if (index < std::size(inline_holds)) return &inline_holds[index];

@@ -41,17 +41,24 @@ struct MessagePlace {
   }
 };
 
-/// The holds of a cell's message, copied out, so that they can be checked before they are believed.
+/// The holds of a cell's message, copied out, so that they can be checked before they are believed. Also for a cell
+/// that others change meanwhile, or that is none any more: nothing outside the session's memory is read, and what was
+/// found is worth as much as the cell's state, looked at again afterwards, says.
 struct CellContents {
   ProcessTag sender;
   HoldRef spilled;
   std::vector<HoldRef> handles;
 
   /// Throws DecodeError.
-  CellContents(const Heap& heap, const RingCell& cell) : sender(ProcessTag::from_word(cell.sender)) {
+  CellContents(const Heap& heap, const RingCell& shared) {
+    RingCell cell;  // read once: what is checked is what is used
+    std::memcpy(static_cast<void*>(&cell), static_cast<const void*>(&shared), sizeof cell);
+    sender = ProcessTag::from_word(cell.sender);
     if (cell.flags & RingCell::kVoid) return;
     MessagePlace place(heap, cell);
     spilled = place.block;
+    if (spilled.block && !heap.is_inside(place.handles, cell.handles * sizeof(HoldRef)))
+      throw DecodeError("a message that reaches out of the session's memory");
     handles.resize(cell.handles);
     for (std::size_t i = 0; i < handles.size(); ++i) handles[i] = place.handle(i);
   }

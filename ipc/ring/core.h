@@ -40,6 +40,10 @@ struct CellState {
   Phase phase() const { return Phase(word & 3); }
   std::uint32_t slot() const { return word >> 2 & 4095; }
   std::uint64_t lap() const { return word >> 24; }
+  /// Whether the process in this slot is at work on the cell.
+  bool is_work_of(std::uint32_t slot) const {
+    return (phase() == kClaimed || phase() == kTaken) && this->slot() == slot;
+  }
   /// How many laps this cell is ahead of `lap`, right across the wrap-around.
   std::int64_t ahead_of(std::uint64_t lap) const { return std::int64_t((this->lap() - lap) << 24) >> 24; }
 };

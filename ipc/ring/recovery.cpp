@@ -5,6 +5,7 @@
 #include <shoal/ipc/ring/cell_contents.h>
 #include <shoal/ipc/session.h>
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -39,12 +40,21 @@ void Ring::drain(Heap& heap, BlockOffset block) noexcept {
 void Ring::recover(Heap& heap, BlockOffset block, ProcessTag dead) {
   auto& layout = *reinterpret_cast<RingLayout*>(heap.memory().payload(block));
   auto core = core_of(layout);
-  for (std::uint32_t i = 0; i < layout.capacity; ++i) {
-    CellState state = core.state(i);
-    if (state.slot() != dead.slot()) continue;
+  struct Left {
+    std::uint32_t index;
+    CellState state;
+  };
+  std::vector<Left> left;
+  for (std::uint32_t i = 0; i < layout.capacity; ++i)
+    if (CellState state = core.state(i); state.is_work_of(dead.slot())) left.push_back({i, state});
+  // The cells name a slot. They are the dead one's if nobody has taken the slot since; and from these very states on
+  // they stay its, or are recovered by somebody else.
+  if ((Session::current().record(dead.slot()).generation.load() & ProcessTag::kGenerationMask) != dead.generation())
+    return;
+  for (const auto& [i, state] : left) {
     if (state.phase() == CellState::kTaken) {
       discard_cell(heap, layout, i, state);
-    } else if (state.phase() == CellState::kClaimed && core.steal(i, state, Session::current().self().slot())) {
+    } else if (core.steal(i, state, Session::current().self().slot())) {
       // The writer got somewhere or nowhere; getters skip the cell, which keeps the order of the others.
       layout.cells()[i].flags = RingCell::kVoid;
       layout.cells()[i].handles = 0;
@@ -62,27 +72,59 @@ void Ring::recover(Heap& heap, BlockOffset block, ProcessTag dead) {
   }
 }
 
-void Ring::for_each_message_hold(Heap& heap, BlockOffset block, const std::function<void(const HoldRef&)>& visit) {
-  auto& layout = *reinterpret_cast<RingLayout*>(heap.memory().payload(block));
-  auto core = core_of(layout);
-  for (std::uint32_t i = 0; i < layout.capacity; ++i) {
-    for (;;) {
-      CellState before = core.state(i);
-      if (before.phase() != CellState::kFull && before.phase() != CellState::kTaken) break;
-      std::vector<HoldRef> found;
-      try {
-        CellContents contents(heap, layout.cells()[i]);
-        found = std::move(contents.handles);
-        if (contents.spilled.block) found.push_back(contents.spilled);
-      } catch (const DecodeError&) {
-        // Read while its reader was taking it apart: the state below has changed, or it took the block over.
-      }
-      // A read-modify-write, so that the reads above are not done after it (acq_rel: its release half).
-      std::uint64_t after = layout.cells()[i].state.fetch_add(0, std::memory_order_acq_rel);
-      if (after != before.word) continue;
-      for (const HoldRef& ref : found) visit(ref);
-      break;
+namespace {
+
+/// The ring in this block, as far as its header can be believed.
+RingLayout* ring_in(const Heap& heap, const BlockHeader& header) {
+  if (header.type.load() != BlockType::kRing) return nullptr;
+  const std::uint64_t size = header.size;
+  const std::byte* at = heap.memory().base() + header.payload;
+  if (size < sizeof(RingLayout) || !heap.is_inside(at, size)) return nullptr;
+  auto* layout = reinterpret_cast<RingLayout*>(const_cast<std::byte*>(at));
+  const std::uint32_t capacity = std::atomic_ref(layout->capacity).load(std::memory_order_relaxed);  // checked later
+  return capacity < RingLayout::kLargestCapacity && RingLayout::bytes(capacity, 0) <= size ? layout : nullptr;
+}
+
+/// The holds of the message in a cell, if the cell is in the same state before and after.
+std::vector<HoldRef> message_holds(const Heap& heap, const RingCell& cell, CellState& state) {
+  for (;;) {
+    state.word = cell.state.load(std::memory_order_acquire);  // A1 of the core: the contents are of this state
+    if (state.phase() != CellState::kFull && state.phase() != CellState::kTaken) return {};
+    std::vector<HoldRef> found;
+    try {
+      CellContents contents(heap, cell);
+      found = std::move(contents.handles);
+      if (contents.spilled.block) found.push_back(contents.spilled);
+    } catch (const DecodeError&) {
+      // Read while its reader was taking it apart: the state below has changed, or it took the block over.
     }
+    std::atomic_thread_fence(std::memory_order_acquire);  // the reads above come before the second look
+    if (cell.state.load(std::memory_order_relaxed) == state.word) return found;  // relaxed: after the fence
+  }
+}
+
+}  // namespace
+
+Ring::Survey Ring::survey(const Heap& heap, BlockOffset block, ProcessTag process) {
+  const BlockHeader& header = heap.memory().header(block);
+  for (;;) {
+    // acquire: type and size are of this life, or of a later one. It comes to an end, as BlockMemory::find_holds does.
+    const std::uint64_t before = header.state.load(std::memory_order_acquire);
+    const auto kind = BlockHeader::kind(before);
+    if (kind != BlockHeader::kLive && kind != BlockHeader::kClosing) return {};
+    Survey survey;
+    if (RingLayout* layout = ring_in(heap, header)) {
+      const std::uint32_t capacity =
+          std::atomic_ref(layout->capacity).load(std::memory_order_relaxed);  // as in ring_in
+      for (std::uint32_t i = 0; i < capacity; ++i) {
+        CellState state;
+        for (const HoldRef& ref : message_holds(heap, layout->cells()[i], state)) survey.message_holds.push_back(ref);
+        survey.in_work |= kind == BlockHeader::kLive && state.is_work_of(process.slot());
+      }
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);  // all reads above come before the second look
+    // The count of a header's state never comes back, so all of the above was read from the ring.
+    if (header.state.load(std::memory_order_relaxed) == before) return survey;  // relaxed: after the fence
   }
 }
 

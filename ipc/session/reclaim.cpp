@@ -13,6 +13,7 @@
 #include <shoal/ipc/session/names.h>
 #include <string.h>
 
+#include <algorithm>
 #include <unordered_set>
 #include <vector>
 
@@ -27,19 +28,18 @@ struct HoldEqual {
 };
 using HoldSet = std::unordered_set<HoldRef, HoldHash, HoldEqual>;
 
-bool is_ring(const BlockHeader& header) {
-  auto kind = BlockHeader::kind(header.state.load(std::memory_order_acquire));  // acquire: the type is of this life
-  return header.type == BlockType::kRing && (kind == BlockHeader::kLive || kind == BlockHeader::kClosing);
-}
-
-/// A chunk of hold words that its dead maker had linked, but not yet marked as linked.
-bool is_linked_chunk(const BlockMemory& memory, BlockOffset block) {
-  BlockOffset parent{reinterpret_cast<HoldChunk*>(memory.payload(block))->parent};
-  if (!parent) return false;
+/// A chunk of hold words that its dead maker had linked, but not yet marked as linked, is marked. Both blocks are sure:
+/// the dead one held the chunk, and was adding a hold to the chunk's parent, which somebody has to hold for that.
+void mark_linked_chunk(const BlockMemory& memory, BlockOffset block, ProcessTag dead) {
+  BlockHeader& header = memory.header(block);
+  if (header.type != BlockType::kHoldChunk || header.holds[0].load() != dead.word() ||
+      BlockHeader::kind(header.state.load()) != BlockHeader::kLive)
+    return;
+  const BlockOffset parent{memory.chunk(block).parent};
+  if (!parent) return;
   for (std::uint64_t next = memory.header(parent).overflow.load(); next != 0;
        next = memory.header(BlockOffset{next}).overflow.load())
-    if (next == block.value) return true;
-  return false;
+    if (next == block.value) header.holds[0].store(ProcessTag(ExtentRecord::kOrphan, 1).word());
 }
 
 template <class Layout>
@@ -72,39 +72,28 @@ void tell_others(const BlockMemory& memory, BlockOffset block, const BlockHeader
   }
 }
 
-/// How many those were.
-int give_up_holds(Heap& heap, BlockOffset block, BlockHeader& header, ProcessTag dead, bool crashed,
-                  const HoldSet& committed) {
+/// Gives up the dead process's holds on a block, but for those of messages that it sent and that nobody has read yet.
+/// How many those were. Until the last of them goes, they are what makes it safe to touch the block.
+int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, const HoldSet& committed) {
   const BlockMemory memory = heap.memory();
-  bool recovered = false, told = false;
-  int given_up = 0;
-  memory.for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
-    // acquire: what the dead one did to the block lies before what its end does.
-    std::uint32_t word = hold.load(std::memory_order_acquire);
-    if (ProcessTag::from_word(word) != dead) return true;
-    bool in_transit = word == dead.transit_word();
-    // A message that it sent and that nobody has read yet lives on.
-    if (in_transit && committed.contains(HoldRef{block, index})) return true;
-    if (header.type == BlockType::kHoldChunk && index == 0 && is_linked_chunk(memory, block)) {
-      hold.store(ProcessTag(ExtentRecord::kOrphan, 1).word());
-      return true;
-    }
-    if (!recovered) recover(memory, block, header, dead);
-    recovered = true;
-    if (crashed && !in_transit && !told) {
-      tell_others(memory, block, header);
-      told = true;
-    }
+  auto holds = memory.find_holds(block, [&](std::uint32_t word) { return ProcessTag::from_word(word) == dead; });
+  const bool had_handle = std::any_of(holds.begin(), holds.end(), [&](auto& hold) { return hold.word == dead.word(); });
+  std::erase_if(holds, [&](auto& hold) { return hold.word == dead.transit_word() && committed.contains(hold.ref); });
+  if (holds.empty()) return 0;
+  BlockHeader& header = memory.header(block);
+  recover(memory, block, header, dead);
+  if (crashed && had_handle) tell_others(memory, block, header);
+  for (const auto& [ref, word] : holds) {
     // It may have died between setting a word and counting it (invariant I2 of BlockHeader): count now.
-    // acq_rel, here and below: the hold order of hold_protocol.h, by a reclaimer in the dead one's place.
+    // acq_rel: the hold order of hold_protocol.h, by a reclaimer in the dead one's place.
     header.state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);
-    // acq_rel: hold order.
-    hold.compare_exchange_strong(word, 0, std::memory_order_acq_rel);
-    ++given_up;
+    // By CAS, since one that was lent may be adopted at this moment (Hold::adopt). seq_cst: as in drop_hold.
+    std::uint32_t expected = word;
+    if (auto* hold = memory.hold_word(ref.block, ref.word))
+      hold->compare_exchange_strong(expected, 0, std::memory_order_seq_cst);
     SHOAL_KILL_POINT("reclaim.hold");
-    return true;
-  });
-  return given_up;
+  }
+  return int(holds.size());
 }
 
 }  // namespace
@@ -139,19 +128,25 @@ bool Session::reclaim(ProcessTag dead) {
   int holds = 0, blocks = 0;
   layout().deaths.fetch_add(1);
 
-  // 1. Cells that it was working on, and the holds that belong to messages in rings.
+  // 1. Chunks of hold words that it was linking: as long as all its holds are there, so is what they belong to.
+  heap().for_each_block([&](BlockOffset block, BlockHeader&) { mark_linked_chunk(heap().memory(), block, dead); });
+  // 2. Cells that it was working on, and the holds that belong to messages in rings.
   HoldSet committed;
+  bool left_in_work = false;
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
-    if (!is_ring(header)) return;
-    Ring::recover(heap(), block, dead);
-    Ring::for_each_message_hold(heap(), block, [&](const HoldRef& ref) { committed.insert(ref); });
+    if (header.type != BlockType::kRing) return;
+    if (!heap().memory().find_holds(block, [&](std::uint32_t word) { return word == dead.word(); }).empty())
+      Ring::recover(heap(), block, dead);
+    Ring::Survey survey = Ring::survey(heap(), block, dead);
+    committed.insert(survey.message_holds.begin(), survey.message_holds.end());
+    left_in_work |= survey.in_work;
   });
   SHOAL_KILL_POINT("reclaim.rings_done");
-  // 2. Its holds; then blocks that nobody holds any more, and those that it was closing.
+  // 3. Its holds; then blocks that nobody holds any more, and those that it was closing.
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
     std::uint64_t state = header.state.load(std::memory_order_acquire);  // acquire: its holds are of this life
     if (BlockHeader::kind(state) == BlockHeader::kLive) {
-      holds += give_up_holds(heap(), block, header, dead, crashed, committed);
+      holds += give_up_holds(heap(), block, dead, crashed, committed);
       if (heap().memory().try_close(block, self())) {
         heap().finish_close(block);
         ++blocks;
@@ -162,15 +157,18 @@ bool Session::reclaim(ProcessTag dead) {
     }
   });
   SHOAL_KILL_POINT("reclaim.blocks_done");
-  // 3. Its extents.
+  // 4. Its extents.
   heap().reclaim_extents(dead);
   SHOAL_KILL_POINT("reclaim.extents_done");
   log_info("gave back what process {} (pid {}, slot {}) had, which {}: {} holds, and {} blocks that nobody else held",
            std::string(process.name, ::strnlen(process.name, sizeof process.name)), process.pid.load(), dead.slot(),
            crashed ? "died" : "left", holds, blocks);
   std::uint64_t expected = mine;
-  process.state.compare_exchange_strong(expected, ProcessRecord::kFree);
-  return true;
+  // A cell that it was working on, in a ring that it had no hold on, is left to those that have one (Ring::look_after).
+  // Until then nobody else gets the slot that the cell names.
+  process.state.compare_exchange_strong(
+      expected, left_in_work ? std::uint64_t(ProcessRecord::kDead) : std::uint64_t(ProcessRecord::kFree));
+  return !left_in_work;
 }
 
 bool Session::reclaim_dead_holders(BlockOffset block) {
@@ -202,18 +200,13 @@ void Session::reclaim_all() {
 void Session::adopt_inherited_holds() {
   ProcessTag parent = forked_from();
   if (!parent) return;
-  std::vector<HoldRef> inherited;
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
-    // acquire: type and holds are of this life.
-    if (BlockHeader::kind(header.state.load(std::memory_order_acquire)) != BlockHeader::kLive) return;
     if (header.type == BlockType::kTrace) return;  // the parent's events: no copy of a handle refers to them
-    heap().memory().for_each_hold(block, [&](std::uint32_t index, std::atomic<std::uint32_t>& hold) {
-      // acquire: as in give_up_holds.
-      if (hold.load(std::memory_order_acquire) == parent.word()) inherited.push_back(HoldRef{block, index});
-      return true;
-    });
+    // The parent gives nothing up meanwhile, so what is found stays a hold.
+    for (const auto& hold :
+         heap().memory().find_holds(block, [&](std::uint32_t word) { return word == parent.word(); }))
+      heap().note_inherited(heap().add_hold(hold.ref.block, self().word()));
   });
-  for (const HoldRef& ref : inherited) heap().note_inherited(heap().add_hold(ref.block, self().word()));
 }
 
 }  // namespace shoal
