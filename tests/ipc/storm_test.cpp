@@ -13,14 +13,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <random>
-#include <regex>
-#include <set>
 #include <thread>
 
+#include "tests/ipc/kill_labels.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 #include "tests/support/guard.h"
@@ -72,19 +69,6 @@ std::uint64_t now() {
   timespec time{};
   ::clock_gettime(CLOCK_MONOTONIC, &time);
   return std::uint64_t(time.tv_sec) * 1'000'000'000 + std::uint64_t(time.tv_nsec);
-}
-
-/// Every marked point of ipc/, from the sources: none can be forgotten.
-std::vector<std::string> all_kill_points() {
-  std::set<std::string> labels;
-  const std::regex point("SHOAL_KILL_POINT\\(\"([^\"]+)\"\\)");
-  for (const auto& file : std::filesystem::recursive_directory_iterator(SHOAL_IPC_SOURCES)) {
-    if (file.path().extension() != ".cpp" && file.path().extension() != ".h") continue;
-    std::ifstream in(file.path());
-    for (std::string line; std::getline(in, line);)
-      if (std::smatch match; std::regex_search(line, match, point)) labels.insert(match[1]);
-  }
-  return {labels.begin(), labels.end()};
 }
 
 /// What all of a round share.
@@ -298,7 +282,7 @@ void play_round(unsigned seed, const std::vector<std::string>& labels, Totals& t
 }  // namespace
 
 TEST_CASE("storm: whoever is killed wherever, no message is torn or comes twice, and no byte is lost") {
-  const std::vector<std::string> labels = all_kill_points();
+  const std::vector<std::string> labels = test::all_kill_points();
   REQUIRE(labels.size() > 20);
   const char* wanted = std::getenv("SHOAL_STORM_SEED");
   const unsigned seed = wanted ? unsigned(std::stoul(wanted)) : std::random_device()();
