@@ -6,61 +6,13 @@
 #include <shoal/ipc/deadline.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/rlock.h>
+#include <shoal/ipc/sync/condition_layout.h>
 #include <shoal/ipc/sync/shared_part.h>
 
-#include <atomic>
 #include <chrono>
 #include <variant>
 
 namespace shoal {
-
-/// In shared memory, in a block of type kCondition. Pictured in docs/sync.md.
-///
-///   free(0) --wait()--> waiting(tag) --notify()--> notified(tag) --awake, with the lock--> free
-///
-/// Invariants:
-///  I1 A cell is made waiting, and notify() chooses among them, with the lock held. Every other step is one CAS, by the
-///     waiter itself or by the reclaimer of a dead one.
-///  I2 A notification is in the cell of its waiter until that one has the lock again. Whose process is dead, the
-///  reclaimer
-///     makes the cell its own (still notified), notifies another waiter, and only then frees the cell: killed in
-///     between, it leaves a notified cell of a dead process again. So none is lost; a waiter may get one too many.
-struct ConditionLayout {
-  static constexpr std::uint32_t kMagic = 0x646e6f63;  // "cond"
-  static constexpr std::uint32_t kVersion = 1;
-  static constexpr const char* kName = "condition";
-  static constexpr std::uint32_t kMostWaiters = 1021;
-
-  struct Waiter {
-    static constexpr std::uint32_t kNotified = ProcessTag::kTransit;  // the tag's spare bit
-    static constexpr std::uint32_t kSleeps = 1u << 31;
-
-    std::atomic<std::uint32_t> word{0};    // 0 free, else the waiter's tag, with kNotified or without
-    std::atomic<std::uint32_t> ticket{0};  // bits 0..30 its place in the order of waiters; bit 31 it may sleep
-  };
-
-  std::uint32_t magic = kMagic;
-  std::uint32_t version = kVersion;
-  std::atomic<std::uint32_t> crashes{0};      // processes that had a handle and died otherwise than by leaving
-  std::atomic<std::uint32_t> last_ticket{0};  // changed with the lock held
-  std::atomic<std::uint32_t> used{0};         // cells ever used; changed with the lock held
-  std::uint32_t reserved = 0;
-  Waiter waiters[kMostWaiters];
-
-  /// Lets a waiter in. Null where there is no room.
-  Waiter* enter(ProcessTag self);
-  /// Notifies the one that has waited longest, of those that `may` be; false where there is none.
-  template <class May>
-  bool notify_oldest(May&& may);
-  void notify_all();
-  /// Frees the cells of a dead process; what it was notified of goes to others.
-  void recover(ProcessTag dead);
-
- private:
-  bool notify(Waiter& waiter, std::uint32_t tag);
-};
-
-static_assert(sizeof(ConditionLayout) == 24 + 8 * 1021);
 
 /// Waiting for a notification, as multiprocessing.Condition. It goes with a Lock or an RLock, which protects
 /// what is waited for; several conditions may share one. A handle: a copy is the same condition, also in
@@ -132,7 +84,6 @@ class Condition {
   void check_lock(const char* operation) const;
   std::uint32_t unlock_all();
   void lock_again(std::uint32_t depth);
-  bool sleep(ConditionLayout::Waiter& waiter, Deadline deadline);
 
   template <class Predicate>
   bool wait_for_until(Predicate& predicate, Deadline deadline) {

@@ -1,9 +1,8 @@
 // The mutex of Lock and RLock: a word that names its holder.
 #pragma once
 
-#include <shoal/ipc/deadline.h>
 #include <shoal/ipc/process_tag.h>
-#include <shoal/ipc/session.h>
+#include <shoal/ipc/sync/real_world.h>
 
 #include <atomic>
 #include <cstdint>
@@ -11,7 +10,8 @@
 
 namespace shoal {
 
-/// In shared memory, inside the layout of what uses it. Zero is its start. Any thread of any process.
+/// In shared memory, inside the layout of what uses it. Zero is its start. Any thread of any process. What it does when
+/// the lock is not free is in lock_wait.h. `World`: RealWorld, or a model checker's (tests/model).
 ///
 /// Invariants:
 ///  I1 `word` is 0 (free), a tag (held by that process), a tag with kWaiters (and somebody may sleep), or kWaiters
@@ -25,37 +25,42 @@ namespace shoal {
 ///     kHungerAfter writes itself into `hungry` and sleeps there; the next unlock leaves the lock reserved for it. A
 ///     reservation is a hint: who finds one waits kPatience at the most (its owner may be dead or stopped) and takes
 ///     it.
-struct LockWord {
+template <class World>
+struct BasicLockWord {
+  template <class T>
+  using Atomic = typename World::template Atomic<T>;
+  using Deadline = typename World::Deadline;
   static constexpr std::uint32_t kWaiters = ProcessTag::kTransit;  // the tag's spare bit
 
-  std::atomic<std::uint32_t> word{0};
-  std::atomic<std::uint32_t> hungry{0};  // who waits too long: a number of that thread's, 0 for nobody
-  std::atomic<std::uint32_t> deaths{0};  // holders that died with it
+  Atomic<std::uint32_t> word{0};
+  Atomic<std::uint32_t> hungry{0};  // who waits too long: a number of that thread's, 0 for nobody
+  Atomic<std::uint32_t> deaths{0};  // holders that died with it
 
   /// True where the last holder died with it; nothing where the deadline passes first.
   std::optional<bool> lock_until(Deadline deadline) {
     std::uint32_t expected = 0;
     // A1: pairs with R1 in unlock.
-    if (word.compare_exchange_strong(expected, Session::current().self().word(), std::memory_order_acquire))
-      return false;
+    if (word.compare_exchange_strong(expected, World::self().word(), std::memory_order_acquire)) return false;
     return lock_slowly(deadline);
   }
   /// By a caller that knows that its process holds it.
   void unlock() {
-    std::uint32_t expected = Session::current().self().word();
+    std::uint32_t expected = World::self().word();
     // R1: what was done under the lock comes before.
     if (!word.compare_exchange_strong(expected, 0, std::memory_order_release)) unlock_slowly();
   }
   /// Whether this process holds it.
   bool is_own() const {
     // relaxed: only this process writes its own tag there.
-    return ProcessTag::from_word(word.load(std::memory_order_relaxed)) == Session::current().self();
+    return ProcessTag::from_word(word.load(std::memory_order_relaxed)) == World::self();
   }
 
  private:
   std::optional<bool> lock_slowly(Deadline deadline);
   void unlock_slowly();
 };
+
+using LockWord = BasicLockWord<RealWorld>;
 
 static_assert(sizeof(LockWord) == 12);
 

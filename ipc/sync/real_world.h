@@ -1,0 +1,34 @@
+// What the algorithms of locks, conditions and barriers run on in processes.
+#pragma once
+
+#include <shoal/ipc/deadline.h>
+#include <shoal/ipc/process_tag.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/activity.h>
+#include <shoal/ipc/sync/event_word.h>
+#include <shoal/ipc/sync/spin.h>
+#include <shoal/ipc/sync/thread_number.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace shoal {
+
+/// The parameter of BasicLockWord, BasicConditionLayout and BasicBarrierLayout: atomics, sleep, time, and who is alive.
+/// A model checker brings a world of its own (tests/model/world.h), in which it chooses what happens when. No state.
+struct RealWorld {
+  template <class T>
+  using Atomic = std::atomic<T>;
+  using Futex = KernelFutex;
+  using EventWord = shoal::EventWord;
+  using Deadline = shoal::Deadline;
+  using Clock = shoal::Deadline::Clock;
+  using Spinner = shoal::Spinner;
+  using SleepNote = shoal::SleepNote;
+
+  static ProcessTag self() { return Session::current().self(); }
+  static std::uint32_t thread() noexcept { return thread_number(); }
+  static bool is_alive(ProcessTag tag) { return Session::current().is_alive(tag); }
+};
+
+}  // namespace shoal
