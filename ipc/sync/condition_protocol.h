@@ -76,7 +76,7 @@ void BasicConditionLayout<World, kMost>::recover(ProcessTag dead) {
     const ProcessTag tag = ProcessTag::from_word(word);
     const bool notified = word & Waiter::kNotified;
     // I3: or of one that had taken it over, and died before it passed it on.
-    if (tag != dead) continue;
+    if (!tag || (tag != dead && (!notified || World::is_alive(tag)))) continue;
     if (!notified) {
       // Nobody's any more. Unless it is being notified just now: then once more.
       if (!waiters[i].word.compare_exchange_strong(word, 0)) --i;

@@ -2,6 +2,7 @@
 #include <shoal/ipc/queue.h>
 
 #include <mutex>
+#include <optional>
 
 #include "tests/ipc/sync_fixtures.h"
 
@@ -229,9 +230,19 @@ TEST_CASE("condition: killed at any marked point of a wait or a notification, th
 
 TEST_CASE("condition: killed while it passes a dead one's notification on, the next one does") {
   const char* label = GENERATE("condition.recover.claimed", "condition.recover.passed_on");
-  CAPTURE(label);
+  const bool has_the_condition = GENERATE(true, false);  // else its own end leads nobody to the condition
+  CAPTURE(label, has_the_condition);
+  InHeap<std::atomic<bool>> go;
+  auto reclaim = [&] {
+    until([&] { return go->load(); });
+    kill_at(label);
+    Session::current().reclaim_all();
+  };
+  std::optional<Forked> reclaimer;
+  if (!has_the_condition) reclaimer.emplace(reclaim);
   Condition condition;
   InHeap<Tokens> tokens;
+  if (has_the_condition) reclaimer.emplace(reclaim);
   Forked victim([&] { wait_once(condition, *tokens); });
   until_waiting(condition, *tokens, 1);
   stop(victim);
@@ -241,17 +252,39 @@ TEST_CASE("condition: killed while it passes a dead one's notification on, the n
   stop(living);
   notify(condition, 1);
   victim.kill();
-  Forked reclaimer([&] {
-    kill_at(label);
-    Session::current().reclaim_all();
-  });
-  CHECK(reclaimer.join() == -SIGKILL);
+  *go = true;
+  CHECK(reclaimer->join() == -SIGKILL);
   living.signal(SIGCONT);
   CHECK(living.join() == 0);
   Session::current().reclaim_all();
   // Nothing is left of the dead: a new waiter waits.
   std::unique_lock guard(condition);
   CHECK_FALSE(condition.wait(5ms));
+}
+
+TEST_CASE("condition: a notification outlives two that die while they pass it on, neither of which has the condition") {
+  InHeap<std::atomic<int>> turn;
+  Children reclaimers(2, [&](int i) {
+    until([&] { return *turn > i; });
+    kill_at("condition.recover.claimed");
+    Session::current().reclaim_all();
+  });
+  Condition condition;
+  InHeap<Tokens> tokens;
+  Forked victim([&] { wait_once(condition, *tokens); });
+  until_waiting(condition, *tokens, 1);
+  stop(victim);
+  Forked living([&] { wait_once(condition, *tokens); });
+  until_waiting(condition, *tokens, 2);
+  stop(living);
+  notify(condition, 1);
+  victim.kill();
+  for (int i = 0; i < 2; ++i) {
+    ++*turn;
+    CHECK(reclaimers[i].join() == -SIGKILL);
+  }
+  living.signal(SIGCONT);
+  CHECK(living.join() == 0);
 }
 
 TEST_CASE("condition: killed at random instructions, nobody misses what is meant for the living") {
