@@ -3,10 +3,9 @@
 
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/deadline.h>
-#include <shoal/ipc/sync/event_word.h>
+#include <shoal/ipc/sync/barrier_layout.h>
 #include <shoal/ipc/sync/shared_part.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 
@@ -18,33 +17,6 @@ class BrokenBarrier : public Error {
  public:
   using Error::Error;
 };
-
-/// In shared memory, in a block of type kBarrier. Pictured in docs/sync.md.
-struct BarrierLayout {
-  static constexpr std::uint32_t kMagic = 0x72726162;  // "barr"
-  static constexpr std::uint32_t kVersion = 2;
-  static constexpr const char* kName = "barrier";
-  static constexpr std::uint64_t kBroken = 1;
-  static constexpr std::uint64_t kLastWasReset = 2;
-
-  std::uint32_t magic = kMagic;
-  std::uint32_t version = kVersion;
-  std::uint32_t parties = 0;
-  EventWord event;
-  /// bit 0 broken   bit 1 the round before was reset   bits 2..31 arrived   bits 32..63 round.
-  /// One word, so that it changes all at once. All parties arrived: the last one runs its action.
-  std::atomic<std::uint64_t> state{0};
-  std::atomic<std::uint32_t> shared{0};  // 1: several processes had it since it was made or reset
-  std::uint32_t reserved = 0;
-  std::int64_t timeout = 0;  // of each wait that names none, in ns; INT64_MAX: none
-
-  void break_it() {
-    state.fetch_or(kBroken);
-    event.notify_all();
-  }
-};
-
-static_assert(sizeof(BarrierLayout) == 40);
 
 /// Where `parties` threads of any processes wait for each other, again and again, as
 /// multiprocessing.Barrier. A handle: a copy is the same barrier, also in another process.
@@ -81,8 +53,6 @@ class Barrier {
   explicit Barrier(SharedPart<BarrierLayout> part) : part_(std::move(part)) {}
   Deadline default_deadline() const { return Deadline::after(std::chrono::nanoseconds(part_->timeout)); }
   int wait_until(const std::function<void()>& action, Deadline deadline);
-  void run(const std::function<void()>& action, std::uint64_t full);
-  void wait_for_round(std::uint64_t round, Deadline deadline);
   void look_after_others();
 
   SharedPart<BarrierLayout> part_;

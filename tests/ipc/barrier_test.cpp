@@ -109,6 +109,43 @@ TEST_CASE("barrier: its own timeout is that of every wait, also in another proce
   CHECK(slow.join() == 0);
 }
 
+TEST_CASE("barrier: one that slept through later rounds is told how its own ended") {
+  struct Case {
+    const char* what;
+    bool met, then_met;
+    int resets;
+    const char* said;
+  };
+  const Case then = GENERATE(Case{"reset twice", false, false, 2, "reset"},
+                             Case{"reset, and the next round met without it", false, true, 1, "reset"},
+                             Case{"met, and reset after that", true, false, 1, "met"},
+                             Case{"met, and reset as often as is remembered", true, false, 18, "met"},
+                             Case{"met, and reset more often: nobody knows", true, false, 19, "reset"});
+  CAPTURE(then.what);
+  Barrier barrier(2);
+  Queue<std::string> said(1);
+  Forked waiting([&] {
+    try {
+      barrier.wait();
+      said.put("met");
+    } catch (const BrokenBarrier& error) {
+      said.put(std::string(error.what()).find("reset") != std::string::npos ? "reset" : error.what());
+    }
+  });
+  until([&] { return barrier.n_waiting() == 1; });
+  stop(waiting);
+  if (then.met) barrier.wait();
+  for (int i = 0; i < then.resets; ++i) barrier.reset();
+  if (then.then_met) {
+    Forked other([&] { barrier.wait(); });
+    barrier.wait();
+    CHECK(other.join() == 0);
+  }
+  waiting.signal(SIGCONT);
+  CHECK(said.get() == then.said);
+  CHECK(waiting.join() == 0);
+}
+
 TEST_CASE("barrier: the action is run by one party a round, before any goes on") {
   const int parties = 3, rounds = 200 * test_scale();
   Barrier barrier(parties);

@@ -1,0 +1,91 @@
+// A barrier, in shared memory.
+#pragma once
+
+#include <shoal/ipc/sync/real_world.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace shoal {
+
+/// In shared memory, in a block of type kBarrier. Pictured in docs/sync.md. What its functions do is in
+/// barrier_protocol.h. `World`: RealWorld, or a model checker's (tests/model).
+///
+/// Invariants:
+///  I1 Broken, how many arrived, the round and how the rounds before it ended are one word: a party arrives, a round
+///  ends
+///     and the barrier breaks by one CAS each, so whoever is killed has done it or not.
+///  I2 A round ends met only when all its parties arrived. Who waits in it, and looks when later rounds have ended as
+///     well, finds how its own did; where too many have, it does not know, and says that it was not met.
+template <class World>
+struct BasicBarrierLayout {
+  template <class T>
+  using Atomic = typename World::template Atomic<T>;
+  using Deadline = typename World::Deadline;
+
+  static constexpr std::uint32_t kMagic = 0x72726162;  // "barr"
+  static constexpr std::uint32_t kVersion = 3;
+  static constexpr const char* kName = "barrier";
+  static constexpr std::uint32_t kMostParties = 4095;
+
+  /// How a wait ended.
+  struct Outcome {
+    enum End { kMet, kIsBroken, kWasBroken, kWasReset, kTimedOut, kActionWasted } end;
+    int count;  // where it was met the order of arrival, where it timed out how many were there
+  };
+
+  std::uint32_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t parties = 0;
+  typename World::EventWord event;
+  /// bit 0 broken   bits 1..12 arrived   bits 13..31 how the last 19 rounds ended, the last one first: 1 by a reset, 0
+  /// met   bits 32..63 round. All parties arrived: the last one runs its action.
+  Atomic<std::uint64_t> state{0};
+  Atomic<std::uint32_t> shared{0};  // 1: several processes had it since it was made or reset
+  std::uint32_t reserved = 0;
+  std::int64_t timeout = 0;  // of each wait that names none, in ns; INT64_MAX: none
+
+  /// Waits for the others. Where there is an action (something to call, or nothing), the last one to arrive runs it
+  /// before any of them goes on; what it throws breaks the barrier. look_after_others() is called every 100 ms of
+  /// sleep: it may break the barrier.
+  template <class Action, class LookAfterOthers>
+  Outcome wait(Action&& action, Deadline deadline, LookAfterOthers&& look_after_others);
+  void break_it() {
+    state.fetch_or(kBroken);
+    event.notify_all();
+  }
+  /// Makes it whole, for a new round. Who waits is told.
+  void reset();
+  bool broken() const { return is_broken(state.load()); }
+  int arrived() const { return arrived(state.load()); }
+
+ private:
+  static constexpr std::uint64_t kBroken = 1;
+  static constexpr std::uint64_t kOneArrival = 2;
+  static constexpr std::uint32_t kEndsKept = 19;
+  enum class RoundEnd : std::uint32_t { kMet = 0, kReset = 1 };
+
+  static bool is_broken(std::uint64_t state) { return state & kBroken; }
+  static int arrived(std::uint64_t state) { return int(state >> 1 & kMostParties); }
+  static std::uint32_t round_of(std::uint64_t state) { return std::uint32_t(state >> 32); }
+  static std::uint32_t ends_of(std::uint64_t state) { return std::uint32_t(state) >> 13; }
+  static std::uint64_t next_round(std::uint64_t state, RoundEnd end) {
+    const std::uint32_t ends = ends_of(state) << 1 | std::uint32_t(end);
+    return std::uint64_t(round_of(state) + 1) << 32 | std::uint32_t(ends << 13);
+  }
+  static bool was_met(std::uint32_t round, std::uint64_t state) {
+    const std::uint32_t ago = round_of(state) - round;  // 1: the last one
+    return ago <= kEndsKept && (ends_of(state) >> (ago - 1) & 1) == std::uint32_t(RoundEnd::kMet);
+  }
+
+  template <class Action>
+  Outcome run(Action& action, std::uint64_t full, int order);
+  template <class LookAfterOthers>
+  Outcome wait_for_round(std::uint32_t round, int order, Deadline deadline, LookAfterOthers& look_after_others);
+};
+
+using BarrierLayout = BasicBarrierLayout<RealWorld>;
+
+static_assert(sizeof(BarrierLayout) == 40);
+
+}  // namespace shoal
