@@ -63,6 +63,12 @@ struct Death {
   }
 };
 inline Death death;
+inline Death other_death;  // where two die
+
+inline void step() {
+  death.step();
+  other_death.step();
+}
 
 /// How a model's atomics take the orders they are given. The weaker ones are planted faults: a model that does not
 /// notice them proves nothing.
@@ -97,29 +103,36 @@ class ModelAtomic {
   ModelAtomic(T value) { value_.store(value, rl::mo_relaxed, $); }
 
   T load(std::memory_order order = std::memory_order_seq_cst) const {
-    death.step();
+    step();
     return value_.load(modelled<kOrders, false, true>(order), $);
   }
   void store(T value, std::memory_order order = std::memory_order_seq_cst) {
-    death.step();
+    step();
     value_.store(value, modelled<kOrders, true, false>(order), $);
   }
   T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst) {
-    death.step();
+    step();
     return value_.fetch_add(value, modelled<kOrders, true, true>(order), $);
   }
+  T exchange(T value, std::memory_order order = std::memory_order_seq_cst) {
+    step();
+    return value_.exchange(value, modelled<kOrders, true, true>(order), $);
+  }
   T fetch_or(T value, std::memory_order order = std::memory_order_seq_cst) {
-    death.step();
+    step();
     return value_.fetch_or(value, modelled<kOrders, true, true>(order), $);
   }
   bool compare_exchange_strong(T& expected, T value, std::memory_order order = std::memory_order_seq_cst) {
-    death.step();
+    step();
     return value_.compare_exchange_strong(expected, value, modelled<kOrders, true, true>(order), $);
   }
   bool compare_exchange_weak(T& expected, T value, std::memory_order order = std::memory_order_seq_cst) {
-    death.step();
+    step();
     return value_.compare_exchange_weak(expected, value, modelled<kOrders, true, true>(order), $);
   }
+
+  /// The kernel's look at it: no step of the party.
+  T look() const { return value_.load(rl::mo_seq_cst, $); }
 
  private:
   rl::atomic<T> value_;
@@ -142,7 +155,7 @@ inline Verdict run(bool (*simulate)(rl::test_params&), rl::test_params& params) 
   std::ostringstream report, progress;
   params.output_stream = &report;
   params.progress_stream = &progress;
-  death = {};
+  death = other_death = {};
   bool right = simulate(params);
   return {right, report.str()};
 }
