@@ -3,6 +3,7 @@
 #include <shoal/ipc/heap/hold_protocol.h>
 
 #include <array>
+#include <vector>
 
 #include "tests/model/model.h"
 
@@ -186,7 +187,64 @@ struct HandOver : HoldModel<Atomic, HandOver<Atomic, kReused>, 3> {
   bool reused_ = false;
 };
 
+/// Thread 0 has a hold in a chunk, drops it, and if that was the last one uses the chunk's memory for data. Thread 1
+/// gives back a dead process, which may have a hold in the chunk, too; the data look like more of its holds. With
+/// kTrusting it takes for holds whatever it finds.
+template <template <class> class Atomic, bool kTrusting>
+struct WalkWithoutHold : HoldModel<Atomic, WalkWithoutHold<Atomic, kTrusting>, 2> {
+  using Base = HoldModel<Atomic, WalkWithoutHold, 2>;
+  static constexpr unsigned kDead = 6;
+  bool dead_holds = false, reused = false;  // the model runs in one thread
+
+  void before() {
+    Base::before();
+    dead_holds = rl::rand(2) == 1;
+    reused = false;
+    this->headers[1].overflow.store(5);
+    this->chunks[5].holds[0].store(Base::tag(0).word());
+    this->chunks[5].holds[1].store(dead_holds ? Base::tag(kDead).word() : 0);
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      if (rl::rand(2)) {
+        // One more first, and away again: the state changes, and the block stays.
+        const HoldRef more = this->add(0);
+        this->drop(more, 0);
+      }
+      this->drop(HoldRef{kBlock, 2}, 0);
+      if (this->times_freed == 0 || dead_holds) return;
+      this->headers[1].overflow.store(0);
+      for (auto& word : this->chunks[5].holds) word.store(Base::tag(kDead).word());
+      reused = true;
+      return;
+    }
+    std::vector<std::uint32_t> found;
+    for (bool sure = false; !sure;) {
+      if (BlockHeader::kind(this->headers[1].state.load(std::memory_order_acquire)) != BlockHeader::kLive) return;
+      found.clear();
+      sure = this->protocol.find_holds(
+                 kBlock, [&](std::uint32_t word) { return word == Base::tag(kDead).word(); },
+                 [&](std::uint32_t at, std::uint32_t) { found.push_back(at); }) ||
+             kTrusting;
+    }
+    for (std::uint32_t at : found) {
+      this->headers[1].state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);
+      this->chunks[5].holds[at - 2].store(0);
+    }
+    if (this->protocol.try_close(kBlock, Base::tag(1))) this->free_block();
+  }
+  void after() {
+    RL_ASSERT(this->times_freed == 1);
+    for (auto& word : this->chunks[5].holds) RL_ASSERT(!reused || word.load() == Base::tag(kDead).word());
+  }
+};
+
 }  // namespace
+
+TEST_CASE("model of holds: who looks without a hold takes nothing for a hold that is other data by now") {
+  CHECK_RIGHT(at_random<WalkWithoutHold<AsWritten, false>>(200'000));
+  CHECK_FINDS("reused", at_random<WalkWithoutHold<AsWritten, true>>(200'000));
+}
 
 TEST_CASE("model of holds: a block is freed once, after its last hold, by every schedule") {
   CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 2, false>>(100'000));
