@@ -20,6 +20,7 @@ namespace {
 
 char armed_label[64];
 std::atomic<int> passes_left{0};
+int armed_signal = SIGKILL;
 
 char delayed_label[64];
 PointDelays delays;
@@ -100,19 +101,28 @@ void delay() noexcept {
 void pass(const char* label) noexcept {
   if (is_delayed(label)) delay();
   if (std::string_view(label) != armed_label) return;
-  if (passes_left.fetch_sub(1, std::memory_order_relaxed) > 0) return;  // relaxed: a count and nothing else
-  ::kill(::getpid(), SIGKILL);
+  if (passes_left.fetch_sub(1, std::memory_order_relaxed) != 0) return;  // relaxed: a count and nothing else
+  ::kill(::getpid(), armed_signal);
 }
 
 unsigned long delays_made() noexcept { return stops.load(std::memory_order_relaxed); }  // relaxed: for a figure
 
 }  // namespace kill_points
 
-void kill_at(const char* label, int skip) {
+namespace {
+
+void arm(const char* label, int skip, int signal) {
   kill_points::keep(kill_points::armed_label, label);
   kill_points::passes_left = skip;
+  kill_points::armed_signal = signal;
   kill_points::armed = true;
 }
+
+}  // namespace
+
+void kill_at(const char* label, int skip) { arm(label, skip, SIGKILL); }
+
+void stop_at(const char* label, int skip) { arm(label, skip, SIGSTOP); }
 
 void delay_at(const char* label, const PointDelays& delays) {
   kill_points::delays = delays;

@@ -9,6 +9,9 @@ namespace shoal {
 /// (after `skip` passes). For tests; also taken from the environment as SHOAL_KILL_AT=label[:skip].
 void kill_at(const char* label, int skip = 0);
 
+/// The same, with SIGSTOP: the process stays there until it gets SIGCONT. In place of a kill_at().
+void stop_at(const char* label, int skip = 0);
+
 /// How long and how often delay_at() stops a thread.
 struct PointDelays {
   unsigned mean = 60;   // us; most stops are shorter, a few take up to 20 ms

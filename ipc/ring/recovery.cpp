@@ -119,6 +119,7 @@ Ring::Survey Ring::survey(const Heap& heap, BlockOffset block, ProcessTag proces
       for (std::uint32_t i = 0; i < capacity; ++i) {
         CellState state;
         for (const HoldRef& ref : message_holds(heap, layout->cells()[i], state)) survey.message_holds.push_back(ref);
+        SHOAL_KILL_POINT("ring.survey.cell");
         survey.in_work |= kind == BlockHeader::kLive && state.is_work_of(process.slot());
       }
     }
