@@ -8,6 +8,7 @@
 #include <shoal/ipc/service_thread.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/sync/event_word.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -97,8 +98,10 @@ DescriptorOffers& DescriptorOffers::current() {
   std::lock_guard lock(instance_mutex);
   if (instance) return *instance;
   static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
-    // The child's copies of the duplicates are closed; the rest is its parent's, threads and locks included.
+    // The child's copies of the descriptors are closed: with its copy of the socket the kernel would go on taking
+    // connections when the parent is dead, for nobody. The rest is the parent's, threads and locks included.
     if (instance) {
+      instance->listener_.reset();
       for (Offer& offer : instance->offers_) offer.duplicate.reset();
       instance->first_offer_.reset();
     }
@@ -119,23 +122,23 @@ DescriptorOffers& DescriptorOffers::current() {
 void DescriptorOffers::start() {
   first_offer_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!first_offer_) throw SystemError("making an eventfd", errno, "raise the limit of descriptors (ulimit -n)");
-  Fd listener = make_socket("descriptors in messages");
+  listener_ = make_socket("descriptors in messages");
   auto [address, length] = address_of(Session::current().self());
-  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(listener.get(), 64) != 0)
+  if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(listener_.get(), 64) != 0)
     throw SystemError("listening for processes that fetch descriptors", errno);
-  start_service_thread([this, listener = std::make_shared<Fd>(std::move(listener))] { serve(std::move(*listener)); });
+  start_service_thread([this] { serve(); });
 }
 
-void DescriptorOffers::serve(Fd listener) {
+void DescriptorOffers::serve() {
   constexpr int kForgetEvery = 1000, kForever = -1;  // ms
   bool some_left = false;
   for (;;) {
-    pollfd entries[] = {{listener.get(), POLLIN, 0}, {first_offer_.get(), POLLIN, 0}};
+    pollfd entries[] = {{listener_.get(), POLLIN, 0}, {first_offer_.get(), POLLIN, 0}};
     ::poll(entries, 2, some_left ? kForgetEvery : kForever);
     std::uint64_t count;
     if (entries[1].revents != 0 && ::read(first_offer_.get(), &count, sizeof count) < 0) continue;
     if (entries[0].revents != 0) {
-      Fd connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (connection) answer(connection.get());
     }
     some_left = forget_fetched();
@@ -222,9 +225,14 @@ Fd DescriptorOffers::fetch(const Hold& offer) {
   ::send(connection.get(), layout.secret, sizeof layout.secret, MSG_NOSIGNAL);
   SHOAL_KILL_POINT("descriptor.fetch.asked");
   constexpr int kPatience = 30'000;  // ms: the sender is stopped, or as good as
-  if (!wait_readable(connection.get(), kPatience))
-    throw TimeoutError(fmt::format("the process that sent a descriptor (pid {}) does not answer",
-                                   session.record(sender.slot()).pid.load()));
+  constexpr int kSlice = kLivenessSlice.count();
+  // Not its end of the connection alone tells that it is gone: a child that it forked just then has that, too.
+  for (int waited = 0; !wait_readable(connection.get(), kSlice); waited += kSlice) {
+    if (!session.is_alive(sender) && !wait_readable(connection.get(), 0)) throw gone();
+    if (waited >= kPatience)
+      throw TimeoutError(fmt::format("the process that sent a descriptor (pid {}) does not answer",
+                                     session.record(sender.slot()).pid.load()));
+  }
   Fd received = receive_descriptor(connection.get());
   if (!received) throw gone();
   return received;

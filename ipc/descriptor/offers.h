@@ -46,11 +46,12 @@ class DescriptorOffers {
     Hold block;
   };
   void start();
-  void serve(Fd listener);
+  void serve();
   void answer(int connection);
   bool forget_fetched();
   Fd duplicate_for(const std::uint64_t (&secret)[2]);
 
+  Fd listener_;
   Fd first_offer_;  // an eventfd: there is something to be forgotten one day
   std::mutex mutex_;
   std::vector<Offer> offers_;

@@ -117,6 +117,30 @@ TEST_CASE("descriptor: if its sender is dead it is PeerDied, with the sender's p
   CHECK_THROWS_WITH(queue.get(), ContainsSubstring("pid " + std::to_string(sender_pid)));
 }
 
+TEST_CASE("descriptor: if its sender is dead it is PeerDied, also while a child lives that it had forked") {
+  Queue<Descriptor> queue(1);
+  auto [child_ended, child_lives] = make_pipe();  // the child's copy of the second closes with the child
+  auto [go_on, let_go] = make_pipe();
+  {
+    Forked sender([&] {
+      queue.put(Descriptor::duplicate_of(0));  // from here on it listens
+      let_go.reset();
+      if (::fork() == 0) {
+        char byte;
+        (void)!::read(go_on.get(), &byte, 1);
+        ::_exit(0);
+      }
+      ::kill(::getpid(), SIGKILL);
+    });
+    sender.join();
+    CHECK_THROWS_AS(queue.get(), PeerDied);
+  }
+  child_lives.reset();
+  let_go.reset();
+  char byte;
+  CHECK(::read(child_ended.get(), &byte, 1) == 0);
+}
+
 TEST_CASE("descriptor: a sender that waits for its receiver is stopped and goes on: the descriptor arrives") {
   Queue<Descriptor> queue(1);
   Queue<int> received(1);
