@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <shoal/ipc/barrier.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/barrier_protocol.h>
 
 #include <stdexcept>
@@ -15,19 +16,6 @@ std::uint32_t checked(int parties) {
   return std::uint32_t(parties);
 }
 
-/// Another process has the barrier, or a message does.
-bool held_by_others(BlockOffset block) {
-  Session& session = Session::current();
-  const std::uint32_t me = session.self().word();
-  bool others = false;
-  session.heap().memory().for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
-    const std::uint32_t word = hold.load(std::memory_order_relaxed);  // relaxed: asked of the kernel later
-    others = word != 0 && word != me;
-    return !others;
-  });
-  return others;
-}
-
 }  // namespace
 
 Barrier::Barrier(int parties, std::chrono::nanoseconds timeout)
@@ -38,7 +26,7 @@ Barrier::Barrier(int parties, std::chrono::nanoseconds timeout)
                                               })) {}
 
 int Barrier::wait_until(const std::function<void()>& action, Deadline deadline) {
-  if (part_->shared.load() == 0 && held_by_others(part_.block())) part_->shared.store(1);
+  if (part_->shared.load() == 0 && is_held_by_others(part_.block())) part_->shared.store(1);
   using Outcome = BarrierLayout::Outcome;
   const Outcome outcome = part_->wait(action, deadline, [this] { look_after_others(); });
   switch (outcome.end) {
@@ -59,8 +47,8 @@ int Barrier::wait_until(const std::function<void()>& action, Deadline deadline) 
 }
 
 void Barrier::look_after_others() {
-  // Reclaiming a holder that crashed breaks the barrier.
-  if (Session::current().reclaim_dead_holders(part_.block()))
+  // Whoever reclaims a holder that crashed breaks the barrier.
+  if (is_held_by_others(part_.block()))
     part_->shared.store(1);
   else if (part_->shared.load() != 0)
     part_->break_it();  // those that had it are gone: nobody is left to come

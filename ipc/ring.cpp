@@ -6,11 +6,11 @@
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/spin.h>
 #include <shoal/ipc/trace/span.h>
 #include <string.h>
 
-#include <chrono>
 #include <new>
 #include <utility>
 #include <vector>
@@ -81,7 +81,7 @@ RingStatus Ring::wait(Side side, Deadline deadline, Attempt&& attempt) {
   if (stream && !deadline.passed()) spinner.let_run_ahead();
   bool slept = false;
   SleepNote note;
-  auto next_check = std::chrono::steady_clock::time_point::min();
+  LivenessWatch watch;
   for (;;) {
     // Looked at before the attempt: closed and then nothing there means drained for good.
     bool closed = is_closed();
@@ -93,16 +93,15 @@ RingStatus Ring::wait(Side side, Deadline deadline, Attempt&& attempt) {
     std::uint32_t prepared = event.prepare();
     if (attempt(state)) break;
     if (is_closed() != closed) continue;
-    auto now = std::chrono::steady_clock::now();
-    if (slept && now >= next_check) {
-      next_check = now + kLivenessSlice;
-      if (look_after(state)) continue;
-      if (!Session::current().reclaim_dead_holders(hold_.block()) && layout().crashes.load() > 0)
-        return RingStatus::kPeersDied;
+    if (slept && recover_blocking_cell(state)) continue;
+    if (slept && layout().crashes.load() > 0 && !is_held_by_others(hold_.block())) {
+      if (attempt(state)) break;  // the last thing they did
+      return RingStatus::kPeersDied;
     }
     note.asleep_on(&event);
-    event.sleep(prepared, deadline.left(kLivenessSlice));
+    event.sleep(prepared, deadline.left(watch.nap()));
     slept = true;
+    watch.woke();
   }
   spinner.ended(!slept);
   if (slept) {
@@ -114,17 +113,15 @@ RingStatus Ring::wait(Side side, Deadline deadline, Attempt&& attempt) {
   return RingStatus::kDone;
 }
 
-/// Reclaims the owner of a cell in work, where it is dead.
-bool Ring::look_after(CellState state) {
-  if (state.phase() != CellState::kClaimed && state.phase() != CellState::kTaken) return false;
-  if (state.slot() == self_slot()) return false;
+/// Where a dead process had no hold on the ring that it worked on (a copy of a handle that was never adopted after a
+/// fork), its reclaimer may not touch the cell, and leaves it to those that have one: it stays dead until then.
+bool Ring::recover_blocking_cell(CellState state) {
+  if (!state.is_work_of(state.slot()) || state.slot() == self_slot()) return false;
   Session& session = Session::current();
-  ProcessTag owner(state.slot(), session.record(state.slot()).generation.load());
-  if (session.is_alive(owner)) return false;
-  // By this handle's hold: where the dead one had none (a copy of a handle that was never adopted after a fork), its
-  // reclaimer may not touch the ring.
+  const ProcessRecord& process = session.record(state.slot());
+  const ProcessTag owner(state.slot(), process.generation.load());
+  if (std::uint32_t(process.state.load()) != ProcessRecord::kDead) return false;
   recover(session.heap(), hold_.block(), owner);
-  session.reclaim(owner);
   return true;
 }
 

@@ -39,11 +39,11 @@ bool Semaphore::acquire_slowly(Deadline deadline) {
   const ProcessTag self = session.self();
   SemaphoreLayout& layout = *part_;
   // What dead processes had comes back. True where a living one has a permit that it may bring back.
-  auto some_are_out = [&] {
+  auto some_are_out = [&](auto lives) {
     std::vector<ProcessTag> dead;
     bool out = false;
     layout.core().for_each_holder([&](ProcessTag holder, std::uint32_t) {
-      if (session.is_alive(holder))
+      if (lives(holder))
         out = true;
       else
         dead.push_back(holder);
@@ -56,10 +56,12 @@ bool Semaphore::acquire_slowly(Deadline deadline) {
   };
   // A poll of a semaphore whose permits all went with the dead would never find one: it looks as well.
   if (deadline.passed()) {
-    some_are_out();
+    some_are_out([&](ProcessTag tag) { return session.is_alive(tag); });
     return layout.core().acquire(self);
   }
-  auto hopeless = [&] { return !some_are_out() && left_alone(part_.block(), layout.crashes); };
+  // One that waits leaves it to the looks to ask the kernel.
+  auto by_words = [&](ProcessTag tag) { return counts_as_alive(session, tag); };
+  auto hopeless = [&] { return !some_are_out(by_words) && left_alone(part_.block(), layout.crashes); };
   switch (wait_until_ready(layout.event, deadline, [&] { return layout.core().acquire(self); }, hopeless)) {
     case Waited::kTimedOut:
       return false;

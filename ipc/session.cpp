@@ -249,6 +249,7 @@ bool Session::is_alive(ProcessTag tag) {
   ProcessRecord& process = record(tag.slot());
   if ((process.generation.load() & ProcessTag::kGenerationMask) != tag.generation()) return false;
   if (std::uint32_t(process.state.load()) != ProcessRecord::kAlive) return false;
+  layout().liveness_questions.fetch_add(1, std::memory_order_relaxed);  // relaxed: a figure
   // Two witnesses for a death: declaring a living process dead would hand its memory away.
   return liveness_->is_taken(tag.slot()) || process_exists(process.pid.load(), process.taken_at.load());
 }

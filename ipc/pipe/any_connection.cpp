@@ -5,6 +5,7 @@
 #include <shoal/ipc/pipe/readiness.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/activity.h>
+#include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/spin.h>
 #include <shoal/ipc/sync/wait_any.h>
 
@@ -130,6 +131,7 @@ std::vector<std::size_t> wait(std::span<const AnyConnection> connections, Deadli
   Spinner spinner;
   bool slept = false;
   SleepNote note;
+  LivenessWatch watch;
   auto look = [&](bool prepare) {
     ready.clear();
     events.clear();
@@ -147,12 +149,10 @@ std::vector<std::size_t> wait(std::span<const AnyConnection> connections, Deadli
     if (!slept && spinner.turn()) continue;
     if (look(true)) break;
     note.asleep_on(events.front().event);
-    sleep_on_any(events, deadline.left(kLivenessSlice));
+    sleep_on_any(events, deadline.left(watch.nap()));
     slept = true;
     for (const PreparedEvent& prepared : events) prepared.event->leave();
-    // An end of file by a death that nobody else notices.
-    for (const AnyConnection& connection : connections)
-      Session::current().reclaim_dead_holders(connection.core("wait").in->hold().block());
+    watch.woke();  // end of file by a death: whoever finds it closes the ring, which wakes this thread
   }
   spinner.ended(!slept);
   return ready;

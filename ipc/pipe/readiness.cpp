@@ -2,6 +2,7 @@
 #include <shoal/ipc/pipe/readiness.h>
 #include <shoal/ipc/service_thread.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/wait_any.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -63,6 +64,7 @@ void ReadinessWatch::update(Core& core) {
 
 void ReadinessWatch::serve() {
   std::vector<PreparedEvent> events;
+  LivenessWatch watch;
   for (;;) {
     events.clear();
     events.push_back({&changed_, changed_.prepare()});
@@ -78,14 +80,10 @@ void ReadinessWatch::serve() {
         return false;
       });
     }
-    // A ring that is gone meanwhile is still mapped memory. The slice: end of file by a death that nobody else
-    // notices.
-    sleep_on_any(events, kLivenessSlice);
+    // A ring that is gone meanwhile is still mapped memory.
+    sleep_on_any(events, watch.nap());
     for (std::size_t i = 1; i < events.size(); ++i) events[i].event->leave();
-    std::lock_guard lock(mutex_);
-    for (auto& weak : watched_)
-      if (auto core = weak.lock(); core && !core->signaled)
-        Session::current().reclaim_dead_holders(core->in->hold().block());
+    watch.woke();  // end of file by a death: whoever finds it closes the ring, which wakes this thread
   }
 }
 

@@ -5,6 +5,7 @@
 #include <shoal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/activity.h>
+#include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/spin.h>
 
 #include <stdexcept>
@@ -58,13 +59,12 @@ std::uint64_t TaskLedger::taken_by_the_living() const {
   std::uint64_t sum = 0;
   for (auto& entry : layout().taken) {
     std::uint64_t seen = entry.load();
-    if (tasks_of(seen) > 0 && session.is_alive(ProcessTag::from_word(tag_of(seen)))) sum += tasks_of(seen);
+    if (tasks_of(seen) > 0 && counts_as_alive(session, ProcessTag::from_word(tag_of(seen)))) sum += tasks_of(seen);
   }
   return sum;
 }
 
 void TaskLedger::check_for_loss(Ring& ring) {
-  Session::current().reclaim_dead_holders(ring.hold().block());
   std::uint64_t unfinished = layout().unfinished.load();
   const std::uint64_t moves = ring.moves();
   if (unfinished == 0 || ring.messages_by_cell() + taken_by_the_living() > 0) return;
@@ -79,6 +79,7 @@ bool TaskLedger::wait_all_done(Ring& ring, Deadline deadline) {
   Spinner spinner;
   bool slept = false;
   SleepNote note;
+  LivenessWatch watch(kLivenessSlice);  // reclaim wakes nobody who joins
   while (layout().unfinished.load() != 0) {
     if (deadline.passed()) return false;
     if (!slept && spinner.turn()) continue;
@@ -86,8 +87,9 @@ bool TaskLedger::wait_all_done(Ring& ring, Deadline deadline) {
     if (layout().unfinished.load() == 0) break;
     if (slept) check_for_loss(ring);
     note.asleep_on(&layout().all_done);
-    layout().all_done.sleep(prepared, deadline.left(kLivenessSlice));
+    layout().all_done.sleep(prepared, deadline.left(watch.nap()));
     slept = true;
+    watch.woke();
   }
   spinner.ended(!slept);
   return true;

@@ -50,9 +50,15 @@ struct SessionLayout {
   std::atomic<std::uint32_t> names_lock;          // tag of the process that reads or writes the names
   EventWord names_changed;
   std::atomic<std::uint32_t> slots_touched;  // no slot of the process table at or past this index was ever taken
+  // Looks after the dead, and questions to the kernel whether a process lives, ever: figures.
+  std::atomic<std::uint64_t> looks;
+  std::atomic<std::uint64_t> liveness_questions;
+  /// Who looks after the dead next, for all: see LivenessWatch.
+  static constexpr std::size_t kWatches = 8;
+  alignas(64) std::atomic<std::uint64_t> watches[kWatches];
 };
 
-static_assert(sizeof(SessionLayout) == 320);
+static_assert(sizeof(SessionLayout) == 384);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// One process. A slot goes free -> alive -> dead -> free.

@@ -63,6 +63,7 @@ auto BasicBarrierLayout<World>::wait_for_round(std::uint32_t round, int order, D
   typename World::Spinner spinner;
   bool slept = false;
   typename World::SleepNote note;
+  typename World::LivenessWatch watch;
   std::uint64_t seen;
   for (;;) {
     seen = state.load();
@@ -81,8 +82,9 @@ auto BasicBarrierLayout<World>::wait_for_round(std::uint32_t round, int order, D
       if (state.load() != seen) continue;
     }
     note.asleep_on(&event);
-    event.sleep(prepared, deadline.left(kLivenessSlice));
+    event.sleep(prepared, deadline.left(watch.nap()));
     slept = true;
+    watch.woke();
   }
   spinner.ended(!slept);
   return was_met(round, seen) ? Outcome{Outcome::kMet, order} : Outcome{Outcome::kWasReset, 0};

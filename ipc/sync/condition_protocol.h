@@ -119,7 +119,7 @@ auto BasicConditionLayout<World, kMost>::sleep(Waiter& waiter, Deadline deadline
   typename World::Spinner spinner;
   bool slept = false;
   typename World::SleepNote note;
-  auto next_check = World::Clock::time_point::min();
+  typename World::LivenessWatch watch;
   for (;;) {
     std::uint32_t word = waiter.word.load();
     if (word & Waiter::kNotified) {
@@ -132,14 +132,12 @@ auto BasicConditionLayout<World, kMost>::sleep(Waiter& waiter, Deadline deadline
       continue;
     }
     if (!slept && spinner.turn()) continue;
-    if (auto now = World::Clock::now(); slept && now >= next_check) {
-      next_check = now + kLivenessSlice;
-      if (alone() && waiter.word.compare_exchange_strong(word, 0)) return End::kAlone;
-    }
+    if (slept && alone() && waiter.word.compare_exchange_strong(word, 0)) return End::kAlone;
     waiter.ticket.fetch_or(Waiter::kSleeps);
     note.asleep_on(&waiter.word);
-    World::Futex::wait(waiter.word, tag, deadline.left(kLivenessSlice));
+    World::Futex::wait(waiter.word, tag, deadline.left(watch.nap()));
     slept = true;
+    watch.woke();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <shoal/ipc/process_tag.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/activity.h>
+#include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/event_word.h>
 #include <shoal/ipc/sync/spin.h>
 #include <shoal/ipc/sync/thread_number.h>
@@ -25,6 +26,7 @@ struct RealWorld {
   using Clock = shoal::Deadline::Clock;
   using Spinner = shoal::Spinner;
   using SleepNote = shoal::SleepNote;
+  using LivenessWatch = shoal::LivenessWatch;
 
   static ProcessTag self() { return Session::current().self(); }
   static std::uint32_t thread() noexcept { return thread_number(); }

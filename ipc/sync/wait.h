@@ -4,6 +4,7 @@
 #include <shoal/ipc/deadline.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/activity.h>
+#include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/event_word.h>
 #include <shoal/ipc/sync/spin.h>
 
@@ -14,14 +15,14 @@ namespace shoal {
 enum class Waited { kReady, kTimedOut, kHopeless };
 
 /// Waits until ready() is true, which it may make so itself (taking a permit). Others make it possible by a seq_cst
-/// write and then notify `event`. Every 100 ms of sleep hopeless() is asked: it looks after the dead, and says whether
-/// nobody is left who could do it.
+/// write and then notify `event`. After each sleep, in which a look after the dead may have been this thread's turn,
+/// hopeless() is asked whether nobody is left who could do it.
 template <class Ready, class Hopeless>
 Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hopeless&& hopeless) {
   Spinner spinner;
   bool slept = false;
   SleepNote note;
-  auto next_check = Deadline::Clock::time_point::min();
+  LivenessWatch watch;
   auto wait = [&] {
     for (;;) {
       if (ready()) return Waited::kReady;
@@ -29,14 +30,12 @@ Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hope
       if (!slept && spinner.turn()) continue;
       std::uint32_t prepared = event.prepare();
       if (ready()) return Waited::kReady;
-      if (auto now = Deadline::Clock::now(); slept && now >= next_check) {
-        next_check = now + kLivenessSlice;
-        // Once more: what the dead gave back may be what this one waits for.
-        if (hopeless()) return ready() ? Waited::kReady : Waited::kHopeless;
-      }
+      // Once more: what the dead gave back may be what this one waits for.
+      if (slept && hopeless()) return ready() ? Waited::kReady : Waited::kHopeless;
       note.asleep_on(&event);
-      event.sleep(prepared, deadline.left(kLivenessSlice));
+      event.sleep(prepared, deadline.left(watch.nap()));
       slept = true;
+      watch.woke();
     }
   };
   Waited result = wait();
@@ -45,10 +44,10 @@ Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hope
   return result;
 }
 
-/// Gives back what dead holders of this block had. True where some holder crashed (`crashes`) and nobody but this
-/// process has the block any more: then nobody else can end a wait on it.
+/// True where some holder of this block crashed (`crashes`, counted when it is reclaimed) and nobody but this process
+/// has it any more: then nobody else can end a wait on it. Asks the kernel nothing.
 inline bool left_alone(BlockOffset block, const std::atomic<std::uint32_t>& crashes) {
-  return !Session::current().reclaim_dead_holders(block) && crashes.load() > 0;
+  return crashes.load() > 0 && !is_held_by_others(block);
 }
 
 }  // namespace shoal

@@ -46,7 +46,10 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
                                                          FIELD(SessionLayout, deaths),
                                                          FIELD(SessionLayout, names_lock),
                                                          FIELD(SessionLayout, names_changed),
-                                                         FIELD(SessionLayout, slots_touched)});
+                                                         FIELD(SessionLayout, slots_touched),
+                                                         FIELD(SessionLayout, looks),
+                                                         FIELD(SessionLayout, liveness_questions),
+                                                         FIELD(SessionLayout, watches)});
   CHECK(documented("heap.md", "ProcessRecord") ==
         Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation), FIELD(ProcessRecord, pid),
                FIELD(ProcessRecord, taken_at), FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),

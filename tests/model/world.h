@@ -165,6 +165,10 @@ struct ModelWorld {
   struct SleepNote {
     void asleep_on(const void*) {}
   };
+  struct LivenessWatch {
+    std::chrono::milliseconds nap() const { return kLivenessSlice; }
+    void woke() {}
+  };
 
   static ProcessTag self() { return Kernel::current->self(); }
   static std::uint32_t thread() { return 1; }

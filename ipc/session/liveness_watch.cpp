@@ -1,0 +1,112 @@
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/kill_point.h>
+#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/session/liveness_watch.h>
+#include <shoal/ipc/sync/event_word.h>
+#include <shoal/ipc/sync/thread_number.h>
+
+#include <algorithm>
+
+namespace shoal {
+namespace {
+
+// All in ms.
+constexpr std::uint64_t kLook = kLivenessSlice.count();
+constexpr std::uint64_t kWatch = 150;
+constexpr std::uint64_t kNap = 500;
+constexpr std::uint64_t kFurthest = 1000;  // no one claims for longer
+/// A look may take this part of the time until the next one.
+constexpr std::uint64_t kLookShare = 10;
+constexpr std::uint64_t kLatestLook = 500;
+
+std::uint64_t now_in_ms() {
+  using namespace std::chrono;
+  return std::uint64_t(duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count());
+}
+
+bool passed(std::uint64_t time, std::uint64_t now) { return time <= now || time > now + kFurthest; }
+
+// relaxed, everywhere here: a watch decides who makes the next system calls, and passes nothing on. What a look finds
+// is passed on by the words that reclaim changes.
+constexpr auto kOrder = std::memory_order_relaxed;
+
+}  // namespace
+
+bool LivenessWatch::claim_look(Session& session) {
+  auto& word = session.layout().watches[0];
+  const std::uint64_t now = now_in_ms();
+  std::uint64_t seen = word.load(kOrder);
+  if (!passed(seen, now) || !word.compare_exchange_strong(seen, now + kLook, kOrder)) return false;
+  watch_ = 0;
+  until_ = now + kLook;
+  session.layout().looks.fetch_add(1, kOrder);
+  SHOAL_KILL_POINT("liveness.claimed");
+  return true;
+}
+
+void LivenessWatch::look(Session& session) {
+  const std::uint64_t begun = now_in_ms();
+  const ProcessTag self = session.self();
+  for (std::uint32_t slot = 0, end = session.layout().slots_touched.load(); slot < end; ++slot) {
+    if (slot == self.slot()) continue;
+    ProcessRecord& process = session.record(slot);
+    const std::uint64_t state = process.state.load();
+    if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) continue;
+    const ProcessTag tag(slot, process.generation.load());
+    // The state once more: that generation may be of one that is just taking the slot, and would seem dead.
+    if (process.state.load() == state) session.reclaim(tag);
+  }
+  const std::uint64_t now = now_in_ms(), next = now + std::min((now - begun) * kLookShare, kLatestLook);
+  if (next <= until_) return;
+  std::uint64_t mine = until_;
+  if (session.layout().watches[0].compare_exchange_strong(mine, next, kOrder)) until_ = next;
+}
+
+/// The look is somebody else's: a place among those that see to it, or a long nap.
+void LivenessWatch::find_watch(Session& session, std::uint64_t now) {
+  auto& watches = session.layout().watches;
+  // Woken early, by what was nothing for it: what it claimed counts on.
+  if (watch_ != kNoWatch && until_ > now && watches[watch_].load(kOrder) == until_) return;
+  until_ = now + kWatch;
+  for (watch_ = 1; watch_ < SessionLayout::kWatches; ++watch_)
+    if (std::uint64_t seen = watches[watch_].load(kOrder);
+        passed(seen, now) && watches[watch_].compare_exchange_strong(seen, until_, kOrder))
+      return;
+  watch_ = kNoWatch;
+  // Not all at once: it is their wake-ups, spread out, that find where all who watched are gone.
+  const std::uint32_t mixed = (session.self().word() + thread_number()) * 2654435761u;
+  until_ = now + kNap + (mixed >> 25);
+}
+
+void LivenessWatch::woke() {
+  Session& session = Session::current();
+  if (claim_look(session))
+    look(session);
+  else
+    find_watch(session, now_in_ms());
+  const std::uint64_t now = now_in_ms();
+  nap_ = std::chrono::milliseconds(until_ > now ? until_ - now : 0);
+}
+
+bool counts_as_alive(Session& session, ProcessTag tag) {
+  const ProcessRecord& process = session.record(tag.slot());
+  return std::uint32_t(process.state.load()) == ProcessRecord::kAlive &&
+         (process.generation.load() & ProcessTag::kGenerationMask) == tag.generation();
+}
+
+bool is_held_by_others(BlockOffset block) {
+  Session& session = Session::current();
+  const std::uint32_t me = session.self().word();
+  bool others = false;
+  session.heap().memory().for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
+    const std::uint32_t word = hold.load(std::memory_order_acquire);  // acquire: the record is not older
+    const ProcessTag tag = ProcessTag::from_word(word);
+    // In transit: whoever receives it will be there.
+    others = word != 0 && word != me && (word != tag.word() || counts_as_alive(session, tag));
+    return !others;
+  });
+  return others;
+}
+
+}  // namespace shoal
