@@ -63,7 +63,7 @@ class HoldProtocol {
       if (matches(word)) found(index, word);
       return true;
     });
-    SHOAL_KILL_POINT("block.look.before_check");
+    if (in_chunk) SHOAL_KILL_POINT("block.look.in_chunk");
     // A header's own words are never anything else. For the others the state has to be what it was: by I3 its count
     // never comes back, so the block was not closed, and its chunks not freed, before the words were read.
     return !in_chunk || head.state.load(std::memory_order_acquire) == before;  // acquire: as above
