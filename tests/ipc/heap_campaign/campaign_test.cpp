@@ -51,9 +51,12 @@ class Campaign {
         before_(heap_bytes_in_use()),
         judge_(Judge::create(Session::current().base() + Session::current().layout().data,
                              Session::current().layout().extent_count * kExtentBytes, seed)) {
-    // Labels for orders: each point by itself, and groups of them.
-    for (const char* group : {"heap.*", "heap.*", "extents.*", "extents.*", "block.*", "reclaim.*", "ring.*", "*"})
-      labels_.push_back(group);
+    for (const std::string& label : labels_)
+      if (label.starts_with("heap.") || label.starts_with("extents.") || label.starts_with("block.") ||
+          label.starts_with("reclaim.") || label.starts_with("ring."))
+        in_the_way_.push_back(int(&label - labels_.data()));
+    first_group_ = int(labels_.size());
+    for (const char* group : {"heap.*", "extents.*", "block.*", "reclaim.*", "ring.*", "*"}) labels_.push_back(group);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // whose parent is killed is this process's child from then on
   }
 
@@ -148,6 +151,12 @@ class Campaign {
       if (judge_.seats[child_seat(seat)].pid == pid) judge_.bury(child_seat(seat));
   }
 
+  /// Any point of ipc/, mostly one that is passed here.
+  int random_point() {
+    if (random_() % 8 == 0) return int(random_() % unsigned(first_group_));
+    return in_the_way_[random_() % in_the_way_.size()];
+  }
+
   void kill_one() {
     const int seat = int(random_() % unsigned(plan_.workers));
     if (const pid_t child = judge_.seats[child_seat(seat)].pid;
@@ -157,7 +166,7 @@ class Campaign {
       return;
     }
     if (random_() % 2 == 0) {
-      judge_.seats[seat].kill_label = int(random_() % labels_.size());  // it dies there when it comes by
+      judge_.seats[seat].kill_label = random_point();  // it dies there when it comes by
       return;
     }
     // Not while its child takes over its holds: adopt_inherited_holds() asks that the parent gives up nothing
@@ -196,7 +205,10 @@ class Campaign {
     Judge::Seat& seat = judge_.seats[random_() % unsigned(plan_.workers)];
     seat.delay_mean = unsigned(20 + random_() % 200);
     seat.delay_one_in = unsigned(1 + random_() % 12);
-    seat.delay_label = int(random_() % 10) < plan_.delays ? int(random_() % labels_.size()) : int(labels_.size());
+    seat.delay_label = random_() % 5 == 0 ? int(labels_.size())  // no more
+                       : random_() % 3 == 0
+                           ? first_group_ + int(random_() % (labels_.size() - std::size_t(first_group_)))
+                           : random_point();
   }
 
   /// All end, and what is in the heap then is what was there at the beginning.
@@ -246,6 +258,8 @@ class Campaign {
   const Plan plan_;
   std::mt19937_64 random_;
   std::vector<std::string> labels_;
+  std::vector<int> in_the_way_;  // labels of what these processes do
+  int first_group_ = 0;          // from here on labels are groups of points, for delays
   const std::size_t before_;
   Judge& judge_;
   std::unique_ptr<Ground> ground_;

@@ -71,7 +71,7 @@ void Worker::operate() {
     case 9:
       return verify_random();
     case 10:
-      if (random_() % 8 != 0) return;
+      if (random_() % 2 != 0) return;
       ++judge_.figures.trims;
       return Session::current().heap().trim();
     case 11:
