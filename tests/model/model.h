@@ -53,10 +53,12 @@ struct Died {};
 struct Death {
   int thread = -1;
   unsigned steps_left = 0;
+  int dead = -1;
 
   void step() {
     if (thread != int(rl::ctx().current_thread())) return;
     if (steps_left-- == 0) {
+      dead = thread;
       thread = -1;
       throw Died{};
     }
@@ -68,6 +70,12 @@ inline Death other_death;  // where two die
 inline void step() {
   death.step();
   other_death.step();
+}
+
+/// Whether the calling thread is dead: code that runs while Died is on its way does nothing then.
+inline bool is_stopped() {
+  const int self = int(rl::ctx().current_thread());
+  return death.dead == self || other_death.dead == self;
 }
 
 /// How a model's atomics take the orders they are given. The weaker ones are planted faults: a model that does not
