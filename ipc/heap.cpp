@@ -103,20 +103,19 @@ void Heap::finish_close(BlockOffset block) noexcept {
   BlockHeader& header = memory_.header(block);
   if (header.type == BlockType::kRing) Ring::drain(*this, block);
   if (header.type == BlockType::kPipeEnd) pipe_end::close(*this, block);
-  // Chunks are freed before they are unlinked, so a repetition finds them; what it finds may be
-  // somebody else's by then, which the checks tell.
-  while (std::uint64_t next = header.overflow.load()) {
-    BlockHeader& chunk = memory_.header({next});
-    std::uint64_t after = chunk.overflow.load();
-    bool ours = BlockHeader::kind(chunk.state.load()) == BlockHeader::kLive && chunk.type == BlockType::kHoldChunk &&
-                chunk.holds[0].load() == kHeldByParent &&
-                reinterpret_cast<HoldChunk*>(memory_.payload({next}))->parent == block.value;
-    if (ours) {
-      chunk.overflow.store(0);
-      chunk.holds[0].store(0);
-      if (memory_.try_close({next}, Session::current().self())) free_block({next});
+  // Chunks go one by one from the last, by steps that a reclaimer can go on with: held by this process, as one is
+  // before it is linked (mark_linked_chunk in reclaim.cpp); unlinked; dropped like any block.
+  while (std::uint64_t last = header.overflow.load()) {
+    std::atomic<std::uint64_t>* link = &header.overflow;
+    while (std::uint64_t next = memory_.header({last}).overflow.load()) {
+      link = &memory_.header({last}).overflow;
+      last = next;
     }
-    header.overflow.store(ours ? after : 0);
+    memory_.header({last}).holds[0].store(Session::current().self().word());
+    SHOAL_KILL_POINT("heap.chunk.taken");
+    link->store(0);
+    SHOAL_KILL_POINT("heap.chunk.unlinked");
+    drop(HoldRef{BlockOffset{last}});
   }
   free_block(block);
 }
