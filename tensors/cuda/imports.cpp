@@ -6,11 +6,13 @@
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
+#include <shoal/tensors/cuda/captured_stream.h>
 #include <shoal/tensors/cuda/device_ipc.h>
 #include <shoal/tensors/cuda/imports.h>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 namespace shoal {
@@ -176,12 +178,18 @@ void Imports::release(void* import) {
 }
 
 void Imports::let_go(std::unique_ptr<Import> import) noexcept {
-  void* event = nullptr;
+  std::optional<LetGo> in_use;
   try {
     c10::impl::VirtualGuardImpl guard(import->device.type());
     const c10::Stream stream = guard.getStream(import->device);
-    if (!guard.queryStream(stream))
+    // A stream that is captured may be asked nothing: that would break the capture. So it is asked when that has ended.
+    if (is_captured(stream)) {
+      in_use = LetGo{nullptr, stream, nullptr};
+    } else if (!guard.queryStream(stream)) {
+      void* event = nullptr;
       guard.record(&event, stream, import->device.index(), c10::EventFlag::PYTORCH_DEFAULT);
+      in_use = LetGo{nullptr, stream, event};
+    }
   } catch (...) {
     // The device is broken or its driver shutting down: nothing uses the memory any more.
   }
@@ -190,10 +198,12 @@ void Imports::let_go(std::unique_ptr<Import> import) noexcept {
     std::lock_guard lock(mutex_);
     auto known = by_block_.find(import->holds.block.block().value);
     if (known != by_block_.end() && known->second.first == import.get()) by_block_.erase(known);
-    if (event)
-      let_go_.push_back({std::move(import), event});
-    else
+    if (in_use) {
+      in_use->import = std::move(import);
+      let_go_.push_back(std::move(*in_use));
+    } else {
       given_up = finish(*import);
+    }
   }
   DeviceIpc::current().wake();
 }
@@ -209,16 +219,22 @@ DeviceHolds Imports::finish(Import& import) {
   return {};
 }
 
-bool Imports::is_done(const LetGo& each) {
+bool Imports::is_done(LetGo& each) {
   c10::impl::VirtualGuardImpl guard(each.import->device.type());
+  // Recording an event and destroying one enter its device and then the current one: in the collector's thread that
+  // would be device 0, and a context on it, though this process may not use that one at all.
+  c10::DeviceGuard on_device(each.import->device);
   try {
+    if (!each.event) {
+      if (is_captured(each.stream)) return false;
+      if (guard.queryStream(each.stream)) return true;
+      guard.record(&each.event, each.stream, each.import->device.index(), c10::EventFlag::PYTORCH_DEFAULT);
+    }
     if (!guard.queryEvent(each.event)) return false;
   } catch (...) {
     // As in let_go.
   }
-  // Destroying it enters its device and then the current one: in the collector's thread that would be device 0, and a
-  // context on it, though this process may not use that one at all.
-  c10::DeviceGuard on_device(each.import->device);
+  if (!each.event) return true;
   guard.destroyEvent(each.event, each.import->device.index());
   return true;
 }

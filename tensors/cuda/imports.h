@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/core/Storage.h>
+#include <c10/core/Stream.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/tensors/cuda/exports.h>
 #include <shoal/tensors/cuda/layout.h>
@@ -52,7 +53,8 @@ class Imports {
   struct Import;
   struct LetGo {
     std::unique_ptr<Import> import;
-    void* event;
+    c10::Stream stream;  // the current one at that moment
+    void* event;         // what it had queued by then; none where it was being captured
   };
   using BaseKey =
       std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint64_t>;  // producer, base, pieces, bytes
@@ -60,7 +62,7 @@ class Imports {
   static void release(void* import);  // the storages' deleter
   void let_go(std::unique_ptr<Import> import) noexcept;
   DeviceHolds finish(Import& import);
-  static bool is_done(const LetGo& each);
+  static bool is_done(LetGo& each);
   std::shared_ptr<OpenBase> base_for(const DeviceExportLayout& layout, const DeviceHolds& holds, c10::Device device);
 
   mutable std::mutex mutex_;

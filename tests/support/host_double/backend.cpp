@@ -12,6 +12,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
+#include <mutex>
+
 #include "tests/support/host_double/host_double.h"
 #include "tests/support/host_double/memory.h"
 #include "tests/support/host_double/streams.h"
@@ -25,8 +27,15 @@ std::atomic<c10::StreamId> next_stream{1};
 
 c10::Device device_of(c10::DeviceIndex index) { return {kType, index}; }
 
-/// The one stream of the calling thread that is said to be captured.
-thread_local std::optional<Streams::Key> captured;
+/// The one stream that is said to be captured.
+std::mutex capture_mutex;
+std::optional<Streams::Key> captured;
+bool capture_broken = false;
+
+bool is_captured(const c10::Stream& stream) {
+  std::lock_guard lock(capture_mutex);
+  return captured == Streams::key(stream);
+}
 
 /// Streams 0 are the default ones.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -66,7 +75,14 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return words.done >= words.recorded;
   }
   c10::DeviceIndex deviceCount() const noexcept override { return c10::DeviceIndex(Memory::current().device_count()); }
-  bool queryStream(const c10::Stream& stream) const override { return Streams::current().idle(Streams::key(stream)); }
+  bool queryStream(const c10::Stream& stream) const override {
+    if (is_captured(stream)) {
+      std::lock_guard lock(capture_mutex);
+      capture_broken = true;
+      TORCH_CHECK(false, "operation not permitted when stream is capturing");  // as CUDA does
+    }
+    return Streams::current().idle(Streams::key(stream));
+  }
   void synchronizeStream(const c10::Stream& stream) const override {
     Streams::current().synchronize(Streams::key(stream));
   }
@@ -80,7 +96,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     Memory::current().record_stream(data.get(), stream.id());
   }
   // No `override`: libtorches before 2.13 do not ask.
-  virtual bool isStreamCapturing(const c10::Stream& stream) const { return captured == Streams::key(stream); }
+  virtual bool isStreamCapturing(const c10::Stream& stream) const { return is_captured(stream); }
 };
 
 struct Hooks final : at::PrivateUse1HooksInterface {
@@ -197,8 +213,19 @@ void enqueue(int device, std::function<void()> work) {
   Streams::current().enqueue(Streams::key(c10::impl::VirtualGuardImpl(kType).getStream(on)), std::move(work));
 }
 
-Capture::Capture(c10::Stream stream) { captured = Streams::key(stream); }
-Capture::~Capture() { captured.reset(); }
+Capture::Capture(c10::Stream stream) {
+  std::lock_guard lock(capture_mutex);
+  captured = Streams::key(stream);
+  capture_broken = false;
+}
+Capture::~Capture() {
+  std::lock_guard lock(capture_mutex);
+  captured.reset();
+}
+bool Capture::is_broken() const {
+  std::lock_guard lock(capture_mutex);
+  return capture_broken;
+}
 
 void settle(c10::Stream stream) { Streams::current().settle(Streams::key(stream)); }
 

@@ -47,12 +47,14 @@ void enqueue(int device, std::function<void()> work);
 /// Waits until the stream has nothing to do, or is waiting for something itself.
 void settle(c10::Stream stream);
 
-/// Says that a stream is being captured into a graph, as long as it is there. Nothing is captured.
+/// Says that a stream is being captured into a graph, as long as it is there; one at a time. Nothing is captured.
 class Capture {
  public:
   explicit Capture(c10::Stream stream);
   Capture(const Capture&) = delete;
   ~Capture();
+  /// Whether somebody has asked the stream what no capture can hold.
+  bool is_broken() const;
 };
 
 /// Stops the calling thread's current stream of a device until it is opened.

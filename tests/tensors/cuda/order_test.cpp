@@ -37,6 +37,13 @@ void add_and_send_on(Queue<at::Tensor> in, Queue<at::Tensor> out, Event done) {
   done.wait();
 }
 
+template <class On>
+void send_and_stay(Queue<at::Tensor> out, Event done) {
+  const at::Tensor tensor = at::ones({10}, at::kFloat).to(on<On>().device());
+  out.put(tensor);
+  done.wait();
+}
+
 }  // namespace
 
 DEVICE_TEST_CASE("a receiver that reads at once gets what the sender's stream wrote before it sent") {
@@ -240,6 +247,39 @@ TEST_CASE("device ipc: on a stream that is captured into a graph, sending and re
     }
     CHECK(queue.get().cpu().equal(at::ones({10}, at::kFloat)));
     CHECK(queue.qsize() == 0);
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE(
+    "device ipc: letting go of a received tensor breaks no capture, and it goes back when the capture has ended") {
+  using On = OnHostDouble;
+  if (test::kIsOldLibtorch) {
+    WARN("SKIPPED: this libtorch does not tell that a stream is captured");
+    return;
+  }
+  {
+    Queue<at::Tensor> queue(4);
+    Event done;
+    Process<void> process({.name = "sender"}, send_and_stay<On>, queue, done);
+    process.start();
+    at::Tensor received = queue.get();
+    REQUIRE(device_ipc_statistics().imports == 1);
+    {
+      const c10::Stream stream = new_stream<On>();
+      const OnStream here(stream);
+      const host_double::Capture capture(stream);
+      received.reset();
+      ipc_collect();  // in another place of the same thread; the collector's thread looks as well
+      CHECK(device_ipc_statistics().imports == 1);
+      CHECK_FALSE(capture.is_broken());
+    }
+    CHECK(eventually([] {
+      ipc_collect();
+      return device_ipc_statistics().imports == 0;
+    }));
+    done.set();
+    process.join();
   }
   CHECK(nothing_left<On>());
 }
