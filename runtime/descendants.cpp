@@ -31,10 +31,12 @@ void clean_up_after(Session& session, ProcessTag dead) {
   session.reclaim(dead);
   if (!has_children) return;
   for (std::uint32_t slot = 0, end = session.layout().slots_touched.load(); slot < end; ++slot) {
+    // Also one that somebody who waits for something has reclaimed already (kFree): it may have children of its own.
     ProcessRecord& process = session.record(slot);
-    auto state = std::uint32_t(process.state.load());
-    if ((state != ProcessRecord::kAlive && state != ProcessRecord::kDead) || process.parent != dead.word()) continue;
-    ProcessTag orphan(slot, process.generation);
+    const std::uint32_t generation = process.generation;
+    if (std::uint32_t(process.state.load()) == ProcessRecord::kTaking || process.parent != dead.word()) continue;
+    if (process.generation != generation) continue;  // another one by now: the parent was not this one's
+    ProcessTag orphan(slot, generation);
     if (session.is_alive(orphan)) end_orphan(session, orphan);
     clean_up_after(session, orphan);
   }
@@ -54,6 +56,15 @@ void note_child_started() {
 
 void clean_up_after(pid_t pid) {
   Session& session = Session::current();
+  // Any process that waits for anything reclaims the dead that it finds, and may have been first: what is left then is
+  // to wait for those that they had started.
+  for (std::uint32_t slot = 0, end = session.layout().slots_touched.load(); slot < end; ++slot) {
+    ProcessRecord& process = session.record(slot);
+    const std::uint32_t generation = process.generation;
+    if (process.pid == pid && process.children != 0 && std::uint32_t(process.state.load()) == ProcessRecord::kFree &&
+        process.generation == generation)
+      clean_up_after(session, ProcessTag(slot, generation));
+  }
   // More than one where a pid came round before its earlier owner was reclaimed.
   while (ProcessTag tag = session.find(pid)) {
     if (session.is_alive(tag)) return;  // the pid is a new process's by now: it was reclaimed by another
