@@ -248,7 +248,7 @@ void Worker::share() {
 void Worker::add_many_holds() {
   if (held_.empty()) make_at(random_() % 5000 + 1);
   const std::size_t index = random_() % held_.size();
-  const std::size_t many = random_() % 20 == 0 ? 1000 + random_() % 1100 : 4 + random_() % 12;
+  const std::size_t many = random_() % 6 == 0 ? 1000 + random_() % 1600 : 4 + random_() % 12;
   std::vector<Hold> holds;
   for (std::size_t i = 0; i < many; ++i) holds.push_back(held_[index].hold.share());
   ++judge_.figures.chunks;
