@@ -10,7 +10,7 @@
 namespace shoal {
 
 Descriptor Descriptor::duplicate_of(int descriptor) {
-  Fd copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  Fd copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
   if (!copy)
     throw SystemError(fmt::format("duplicating descriptor {}", descriptor), errno,
                       errno == EBADF ? "it is not open" : "raise the limit of descriptors (ulimit -n)");

@@ -27,4 +27,16 @@ class Fd {
   int descriptor_ = -1;
 };
 
+/// The same file under a number of 3 or above: `fd` itself where it has one, else a duplicate, and `fd` is closed.
+/// Every descriptor that shoal makes goes through here: a program may run without standard input, output or error
+/// (`./program >&-`), the next descriptor made gets that number, and what the program prints would go there, into the
+/// session's memory, say. Empty where `fd` is, or with errno where the process can have no further descriptor.
+[[nodiscard]] Fd lift(Fd fd) noexcept;
+
+struct PipeEnds {
+  Fd reading, writing;
+};
+/// pipe2(2) with O_CLOEXEC and both ends lifted. Throws SystemError.
+PipeEnds make_pipe();
+
 }  // namespace shoal

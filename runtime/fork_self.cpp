@@ -43,9 +43,7 @@ FreshFork fork_self(const ChildBlocks& blocks, const StartHeader& header, Task& 
   std::cout.flush();
   std::fflush(stdout);
   std::fflush(stderr);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
-  Fd ready(ends[0]), tell(ends[1]);
+  auto [ready, tell] = make_pipe();
   sigset_t mask;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   const pid_t parent = ::getpid();

@@ -21,7 +21,11 @@ SocketPair make_socket_pair() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     throw SystemError("making a pair of sockets", errno);
-  return {Fd(ends[0]), Fd(ends[1])};
+  SocketPair pair{Fd(ends[0]), Fd(ends[1])};
+  pair.first = lift(std::move(pair.first));
+  pair.second = lift(std::move(pair.second));
+  if (!pair.first || !pair.second) throw SystemError("making a pair of sockets", errno);
+  return pair;
 }
 
 bool send_message(const Fd& socket, std::span<const std::byte> bytes, std::span<const int> descriptors) noexcept {
@@ -62,7 +66,8 @@ bool receive_message(const Fd& socket, std::span<std::byte> bytes, std::vector<F
     for (std::size_t i = 0; i < count; ++i) {
       int descriptor;
       std::memcpy(&descriptor, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-      descriptors.emplace_back(descriptor);
+      // One that cannot be lifted is missing then, as one is that the kernel had no room for.
+      if (Fd received = lift(Fd(descriptor))) descriptors.push_back(std::move(received));
     }
   }
   errno = 0;

@@ -40,7 +40,7 @@ FrozenHeap::FrozenHeap() {
 
 void FrozenHeap::freeze_piece() noexcept {
   if (is_done()) return;
-  if (!file_) file_ = Fd(::memfd_create(kName, MFD_CLOEXEC));
+  if (!file_) file_ = lift(Fd(::memfd_create(kName, MFD_CLOEXEC)));
   const std::size_t bytes = std::min(kPieceBytes, std::size_t(end_ - next_));
   if (!file_ || !move(next_, bytes)) return stop();
   next_ += bytes;

@@ -37,7 +37,7 @@ void after_fork() noexcept {
 int open_anew(int reading_end) noexcept {
   char path[40];
   *fmt::format_to(path, "/proc/self/fd/{}", reading_end) = '\0';
-  return ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  return lift(Fd(::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC))).release();
 }
 
 /// Of a descriptor that no other process has.
@@ -57,13 +57,12 @@ int lifeline_of_this_process() {
   std::lock_guard lock(mutex);
   if (writing.load() >= 0) return reading.load();
   close_and_clear(reading);  // a fork's copy of its parent's
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
-  reading = ends[0];
-  writing = ends[1];
+  PipeEnds pipe = make_pipe();
+  reading = pipe.reading.release();
+  writing = pipe.writing.release();
   static const int registered = ::pthread_atfork(nullptr, nullptr, &after_fork);
   (void)registered;
-  return ends[0];
+  return reading.load();
 }
 
 void forget_inherited_lifeline() noexcept {

@@ -17,7 +17,7 @@ namespace shoal {
 
 // By number: glibc 2.36 declares the wrappers in a header that C++ cannot link against.
 Fd open_pidfd(pid_t pid) {
-  Fd process(int(::syscall(SYS_pidfd_open, pid, 0)));  // CLOEXEC by itself
+  Fd process = lift(Fd(int(::syscall(SYS_pidfd_open, pid, 0))));  // CLOEXEC by itself
   if (!process) throw SystemError(fmt::format("opening a descriptor of process {}", pid), errno);
   return process;
 }

@@ -28,7 +28,7 @@ pid_t listener_of(const std::string& name) {
   for (const std::string& path : RendezvousFolder::candidates()) {
     const RendezvousFolder folder = RendezvousFolder::open(path);
     if (!folder) continue;
-    Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    Fd socket = lift(Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
     const sockaddr_un at = folder.address(name);
     if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) continue;
     ucred peer{};

@@ -11,7 +11,7 @@ namespace shoal {
 namespace {
 
 std::string read_file(pid_t pid, const char* name) {
-  Fd file(::open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC));
+  Fd file = lift(Fd(::open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC)));
   std::string text(4096, '\0');
   const ssize_t size = file ? ::read(file.get(), text.data(), text.size()) : 0;
   text.resize(size > 0 ? std::size_t(size) : 0);

@@ -80,7 +80,7 @@ std::uint64_t SessionFile::resident() const {
 
 std::optional<SessionFile> SessionFile::of_process(pid_t pid) {
   const std::string path = fmt::format("/proc/{}/fd", pid);
-  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Fd folder = lift(Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   auto refuse = [&](int error) -> Error {
     if (error == ENOENT || error == ESRCH) return Error(fmt::format("there is no process {}", pid));
     if (error == EACCES || error == EPERM)
@@ -89,7 +89,7 @@ std::optional<SessionFile> SessionFile::of_process(pid_t pid) {
     return SystemError(fmt::format("looking into {}", path), error);
   };
   if (!folder) throw refuse(errno);
-  const int copy = ::fcntl(folder.get(), F_DUPFD_CLOEXEC, 0);
+  const int copy = ::fcntl(folder.get(), F_DUPFD_CLOEXEC, 3);
   DIR* listing = copy < 0 ? nullptr : ::fdopendir(copy);
   if (!listing) throw refuse(errno);
   std::vector<std::string> names;
@@ -98,7 +98,7 @@ std::optional<SessionFile> SessionFile::of_process(pid_t pid) {
     if (is_heap_file(folder.get(), entry->d_name)) names.emplace_back(entry->d_name);
   ::closedir(listing);
   for (const std::string& name : names) {
-    Fd file(::openat(folder.get(), name.c_str(), O_RDONLY | O_CLOEXEC));
+    Fd file = lift(Fd(::openat(folder.get(), name.c_str(), O_RDONLY | O_CLOEXEC)));
     if (file) return SessionFile(std::move(file));
     if (errno != ENOENT) throw refuse(errno);
   }

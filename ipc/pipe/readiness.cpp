@@ -33,7 +33,7 @@ int ReadinessWatch::descriptor(const std::shared_ptr<Core>& core) {
   std::lock_guard lock(mutex_);
   const std::uint32_t fork_count = Session::current().fork_count();
   if (core->ready && core->fork_count == fork_count) return core->ready.get();
-  Fd fresh(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Fd fresh = lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
   if (!fresh) throw SystemError("making an eventfd for a connection", errno, "raise the limit of descriptors");
   core->ready = std::move(fresh);
   core->fork_count = fork_count;

@@ -55,7 +55,7 @@ std::vector<std::string> RendezvousFolder::candidates() {
 }
 
 RendezvousFolder RendezvousFolder::open(const std::string& path) {
-  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Fd folder = lift(Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)));
   if (!folder && (errno == ENOENT || errno == EACCES)) return {path, Fd()};
   if (!folder) throw SystemError(fmt::format("opening {}", path), errno, "it has to be a folder of yours");
   struct stat status{};
@@ -93,7 +93,7 @@ sockaddr_un RendezvousFolder::address(const std::string& name) const {
 Fd RendezvousFolder::claim(const std::string& name) const {
   const std::string file = name + ".lock";
   for (;;) {
-    Fd lock(::openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    Fd lock = lift(Fd(::openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)));
     if (!lock) throw SystemError(fmt::format("opening {}/{}", path_, file), errno);
     if (!try_lock(lock.get()))
       throw Error(fmt::format("process {} listens under the name '{}' already", lock_holder(lock.get()), name));
@@ -107,7 +107,7 @@ Fd RendezvousFolder::claim(const std::string& name) const {
 
 Fd RendezvousFolder::listen(const std::string& name) const {
   ::unlinkat(folder_.get(), (name + ".sock").c_str(), 0);
-  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  Fd socket = lift(Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)));
   if (!socket) throw SystemError("making a socket", errno);
   const sockaddr_un at = address(name);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||

@@ -192,7 +192,7 @@ std::string Tracer::name_of_wait(std::uint64_t word) const {
 
 void join_as_observer(pid_t process, const std::string& name) {
   const std::string path = fmt::format("/proc/{}/fd", process);
-  int found[2] = {-1, -1};
+  Fd found[2];
   {
     const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(path.c_str()), &::closedir);
     if (!listing) throw SystemError(fmt::format("looking into {}", path), errno);
@@ -201,11 +201,11 @@ void join_as_observer(pid_t process, const std::string& name) {
       char target[64];
       const ssize_t size = ::readlinkat(::dirfd(listing.get()), entry->d_name, target, sizeof target);
       for (int i = 0; i < 2; ++i)
-        if (size > 0 && found[i] < 0 && std::string_view(target, std::size_t(size)).starts_with(wanted[i]))
-          found[i] = ::openat(::dirfd(listing.get()), entry->d_name, O_RDWR | O_CLOEXEC);
+        if (size > 0 && !found[i] && std::string_view(target, std::size_t(size)).starts_with(wanted[i]))
+          found[i] = lift(Fd(::openat(::dirfd(listing.get()), entry->d_name, O_RDWR | O_CLOEXEC)));
     }
   }
-  Fd memory(found[0]), liveness(found[1]);
+  auto& [memory, liveness] = found;
   if (!memory || !liveness) throw Error(fmt::format("process {} is part of no session", process));
   Session::join({memory.get(), liveness.get()});
   memory.release();

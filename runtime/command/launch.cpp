@@ -37,7 +37,7 @@ Launch::Launch(RunOptions options, std::string program_path, std::unique_ptr<Ren
       rendezvous_(std::move(rendezvous)),
       mark_(mark),
       logs_(options_.log_dir, options_.run_id),
-      nothing_(::open("/dev/null", O_RDWR | O_CLOEXEC)) {
+      nothing_(lift(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC)))) {
   if (!nothing_) throw SystemError("opening /dev/null", errno);
 }
 
@@ -248,13 +248,13 @@ void Launch::prepare_stream(bool is_error, Streams redirected, Streams teed, int
   } else if (options_.ranks == 1 && round_.world_size == 1 && !both && shown) {
     return;  // the launcher's own: a terminal stays a terminal
   } else {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
+    PipeEnds pipe = make_pipe();
     auto tail = is_error ? std::make_shared<OutputTail>() : nullptr;
     if (is_error) start.error_tail = tail;
-    relay_.add({Fd(ends[0]), shown ? number : -1, fmt::format("[rank{}]: ", start.rank), std::move(log.file), tail});
-    standard = ends[1];
-    descriptors.emplace_back(ends[1]);
+    relay_.add({std::move(pipe.reading), shown ? number : -1, fmt::format("[rank{}]: ", start.rank),
+                std::move(log.file), tail});
+    standard = pipe.writing.get();
+    descriptors.push_back(std::move(pipe.writing));
     start.output_is_piped = true;
   }
 }

@@ -15,7 +15,7 @@ LaunchSignals::LaunchSignals() {
     if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&set, signal);
   }
   ::sigprocmask(SIG_BLOCK, &set, &before_);
-  signals_ = Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  signals_ = lift(Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)));
   if (!signals_) throw SystemError("making a descriptor for signals", errno);
 }
 

@@ -23,7 +23,7 @@ namespace {
 std::string read_environment_of(const char* folder) {
   char path[64];
   *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/environ", folder).out = '\0';
-  Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  Fd file = lift(Fd(::open(path, O_RDONLY | O_CLOEXEC)));
   std::string text;
   char part[16384];
   for (ssize_t got; file && (got = ::read(file.get(), part, sizeof part)) > 0;) text.append(part, std::size_t(got));
@@ -34,8 +34,8 @@ std::string read_environment_of(const char* folder) {
   ::prctl(PR_SET_NAME, "run guard");
   ::setsid();
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(signal, SIG_IGN);
-  const int nothing = ::open("/dev/null", O_RDWR);
-  for (int i = 0; i < 3; ++i) ::dup2(nothing, i);  // a pipe that the launcher writes to has to end with it
+  const int nothing = ::open("/dev/null", O_RDWR);  // unlifted: it is what 0 to 2 are to be
+  for (int i = 0; i < 3; ++i) ::dup2(nothing, i);   // a pipe that the launcher writes to has to end with it
   ::dup2(lifeline, 3);
   ::syscall(SYS_close_range, 4u, ~0u, 0u);
   char byte;
@@ -83,20 +83,14 @@ int RunMark::kill_all() const noexcept {
 }
 
 RunGuard::RunGuard(const RunMark& mark) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
+  PipeEnds pipe = make_pipe();
   pid_ = ::fork();
   if (pid_ == 0) {
-    ::close(ends[1]);
-    guard(mark, ends[0]);
+    pipe.writing.reset();
+    guard(mark, pipe.reading.get());
   }
-  const int error = errno;
-  ::close(ends[0]);
-  if (pid_ < 0) {
-    ::close(ends[1]);
-    throw SystemError("forking the guard of this run", error);
-  }
-  lifeline_ = ends[1];
+  if (pid_ < 0) throw SystemError("forking the guard of this run", errno);
+  lifeline_ = pipe.writing.release();
 }
 
 RunGuard::~RunGuard() {

@@ -34,7 +34,7 @@ LogFolder::File LogFolder::open(int attempt, int local_rank, const char* name) {
   const std::string folder = fmt::format("{}/attempt_{}/{}", path_, attempt, local_rank);
   make_folders(folder);
   File result{Fd(), fmt::format("{}/{}", folder, name)};
-  result.file = Fd(::open(result.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+  result.file = lift(Fd(::open(result.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644)));
   if (!result.file) throw SystemError(fmt::format("making the file {}", result.path), errno);
   return result;
 }

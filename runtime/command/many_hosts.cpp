@@ -92,21 +92,17 @@ ManyHosts::ManyHosts(const RunOptions& options)
                     fmt::format("most={}", options.nodes.most), fmt::format("max_restarts={}", options.max_restarts),
                     fmt::format("node_rank={}", options.node_rank), fmt::format("ranks={}", options.ranks),
                     fmt::format("interval={}", options.monitor_interval), "address=" + options.local_addr});
-  int down[2], up[2];
-  if (::pipe2(down, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
-  const Fd down_end(down[0]);
-  orders_ = Fd(down[1]);
-  if (::pipe2(up, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
-  const Fd up_end(up[1]);
-  answers_ = Fd(up[0]);
+  PipeEnds down = make_pipe(), up = make_pipe();
+  orders_ = std::move(down.writing);
+  answers_ = std::move(up.reading);
   ::fcntl(answers_.get(), F_SETFL, O_NONBLOCK);
-  const Fd nothing(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  const Fd nothing = lift(Fd(::open("/dev/null", O_WRONLY | O_CLOEXEC)));
   // libtorch's warnings about sockets are for those that look for a fault.
   companion_ = exec_program({.path = path,
                              .arguments = arguments,
                              .environment = environment_with({{"OMP_NUM_THREADS", "1"}}),
                              .descriptors = {},
-                             .standard = {down_end.get(), up_end.get(), debugs() ? 2 : nothing.get()},
+                             .standard = {down.reading.get(), up.writing.get(), debugs() ? 2 : nothing.get()},
                              .cpus = {},
                              .own_group = true},
                             path, "is it of this machine?");

@@ -51,10 +51,9 @@ std::string OutputTail::text() const {
 }
 
 OutputRelay::OutputRelay() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("making a pipe", errno);
-  woken_ = Fd(ends[0]);
-  wake_ = Fd(ends[1]);
+  PipeEnds pipe = make_pipe();
+  woken_ = std::move(pipe.reading);
+  wake_ = std::move(pipe.writing);
   // Signals are for the launcher's own thread; a reader of our output that has gone is seen by write().
   sigset_t all, before;
   sigfillset(&all);

@@ -71,6 +71,7 @@ struct Mapping {
 /// Reads /proc/self/maps through a small buffer of its own.
 class MappingReader {
  public:
+  // unlifted: read and closed while the process crashes.
   MappingReader() : file_(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
   ~MappingReader() {
     if (file_ >= 0) ::close(file_);

@@ -23,7 +23,7 @@ namespace {
 class ElfFile {
  public:
   static std::optional<ElfFile> open(const std::string& path) {
-    Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    Fd file = lift(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
     struct stat status;
     if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
         status.st_size < off_t(sizeof(ElfW(Ehdr))))

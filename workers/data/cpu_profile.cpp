@@ -36,7 +36,7 @@ void check_writable(const std::string& file) {
   if (::stat(file.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
     throw std::invalid_argument(fmt::format("CpuProfile: {} is there and no regular file; name another one", file));
   const std::string beside = file + ".tmp";
-  if (const Fd made(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)); made)
+  if (const Fd made = lift(Fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666))); made)
     ::unlink(beside.c_str());
   else if (errno != EEXIST)
     throw SystemError(fmt::format("CpuProfile: opening {} for writing", file), errno,

@@ -19,7 +19,7 @@ namespace {
 }
 
 Fd open_file(const std::filesystem::path& path, std::size_t& size) {
-  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Fd file = lift(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
   if (file.get() < 0) fail(path, "opened", errno);
   struct stat status{};
   if (::fstat(file.get(), &status) != 0) fail(path, "looked at", errno);
