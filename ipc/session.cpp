@@ -11,6 +11,8 @@
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/session/listener.h>
 #include <shoal/ipc/session/liveness.h>
+#include <shoal/ipc/session/mapping.h>
+#include <shoal/ipc/session/own_file.h>
 #include <shoal/ipc/trace/span.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -19,6 +21,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <new>
 
 namespace shoal {
@@ -28,10 +31,6 @@ constexpr std::uint64_t kDefaultBytes = 1ull << 40;
 constexpr std::uint64_t kLeastBytes = 256ull << 20;
 /// Who takes one of the last free slots of the process table gives back those of the dead first.
 constexpr std::uint32_t kSweepBelow = 64;
-/// Where the heap is mapped in every process if nothing is there: equal addresses make debugging easier,
-/// and nothing depends on it.
-void* const kPreferredAddress = reinterpret_cast<void*>(0x200000000000);
-
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;  // their shadow memory makes a huge mapping costly
 #else
@@ -39,6 +38,20 @@ constexpr bool kSanitized = false;
 #endif
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// Bytes of address space that this process has mapped.
+std::uint64_t mapped_now() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * std::uint64_t(::sysconf(_SC_PAGESIZE));
+}
+
+/// A third of what is left: the heap, its read-only view of the same size, and all else. Where a third would be too
+/// little for any heap, up to half: then read-only blocks are refused.
+std::uint64_t share_of_address_space(std::uint64_t limit) {
+  const std::uint64_t left = limit - std::min(limit, mapped_now());
+  return std::max(left / 3, std::min(kLeastBytes, left / 2));
+}
 
 /// The reservation to try first: what the user says, or what the limits of the process leave.
 std::uint64_t wanted_bytes() {
@@ -50,14 +63,17 @@ std::uint64_t wanted_bytes() {
           fmt::format("SHOAL_HEAP_BYTES is {}: at least {} (256M) is needed", setting, kLeastBytes));
   }
   // RLIMIT_FSIZE counts a memfd's size and answers with SIGXFSZ, so it is looked at, not tried out.
-  for (auto resource : {RLIMIT_AS, RLIMIT_FSIZE}) {
+  auto tighten = [&](__rlimit_resource resource, const char* name, auto share_of) {
     rlimit limit{};
-    if (::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 2 < wanted) {
-      log_info("{} is {}: the session's memory gets {} of address space, and not {}",
-               resource == RLIMIT_AS ? "RLIMIT_AS" : "RLIMIT_FSIZE", limit.rlim_cur, limit.rlim_cur / 2, wanted);
-      wanted = limit.rlim_cur / 2;
-    }
-  }
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    const std::uint64_t share = share_of(limit.rlim_cur);
+    if (share >= wanted) return;
+    log_info("{} is {}: the session's memory gets {} of address space, and not {}", name, limit.rlim_cur, share,
+             wanted);
+    wanted = share;
+  };
+  tighten(RLIMIT_FSIZE, "RLIMIT_FSIZE", [](std::uint64_t limit) { return limit / 2; });
+  tighten(RLIMIT_AS, "RLIMIT_AS", &share_of_address_space);
   return wanted;
 }
 
@@ -80,14 +96,6 @@ void plan(std::uint64_t bytes, SessionLayout& layout) {
   layout.bytes = layout.data + layout.extent_count * kExtentBytes;
 }
 
-std::byte* map(int file, std::uint64_t bytes) {
-  void* hint = kSanitized ? nullptr : kPreferredAddress;
-  void* at = ::mmap(hint, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-  if (at == MAP_FAILED) return nullptr;
-  ::madvise(at, bytes, MADV_HUGEPAGE);  // only where the kernel allows it for shared memory
-  return static_cast<std::byte*>(at);
-}
-
 void raise_slots_touched(SessionLayout& layout, std::uint32_t end) {
   std::uint32_t seen = layout.slots_touched.load();
   while (seen < end && !layout.slots_touched.compare_exchange_weak(seen, end)) continue;
@@ -99,7 +107,7 @@ std::atomic<Session*> Session::instance_{nullptr};
 
 Session::Session(Descriptors descriptors, std::byte* base)
     : base_(base),
-      memory_(descriptors.memory),
+      memory_(std::make_unique<OwnFile>(Fd(descriptors.memory), "the session's memory")),
       liveness_(std::make_unique<LivenessFile>(Fd(descriptors.liveness))),
       heap_(std::make_unique<Heap>(base, descriptors.memory)) {}
 
@@ -115,7 +123,7 @@ Session& Session::create() {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   if (exists()) return current();
-  Fd file(::memfd_create("shoal-heap", MFD_CLOEXEC));
+  Fd file = lift(Fd(::memfd_create("shoal-heap", MFD_CLOEXEC)));
   if (!file) throw SystemError("creating the session's memory", errno);
   std::uint64_t bytes = wanted_bytes();
   std::byte* base = nullptr;
@@ -125,19 +133,17 @@ Session& Session::create() {
       throw SystemError("reserving address space for the session's memory", errno,
                         "raise RLIMIT_AS or RLIMIT_FSIZE (ulimit -v, ulimit -f)");
     plan(bytes, layout);
-    if (::ftruncate(file.get(), off_t(layout.bytes)) == 0 && (base = map(file.get(), layout.bytes))) break;
+    if (::ftruncate(file.get(), off_t(layout.bytes)) == 0 &&
+        (base = map_heap(file.get(), {layout.bytes, layout.data}, MappingAccess::kWritable)))
+      break;
     log_warning("{} bytes of address space for the session's memory are not to be had ({}): half of it is tried", bytes,
                 std::strerror(errno));
   }
-  LivenessFile liveness = LivenessFile::create();
+  Fd liveness = LivenessFile::make_file();
   auto* header = new (base) SessionLayout;
   // Member by member: the atomics at the end start at zero, as the fresh pages are.
   std::memcpy(static_cast<void*>(header), &layout, offsetof(SessionLayout, extents_touched));
-  int liveness_descriptor = ::fcntl(liveness.descriptor(), F_DUPFD_CLOEXEC, 0);
-  if (liveness_descriptor < 0) throw SystemError("duplicating the liveness file's descriptor", errno);
-  // No byte is locked yet, so that the first descriptor is closed here does no harm.
-  Session& session = install(std::unique_ptr<Session>(new Session({file.get(), liveness_descriptor}, base)));
-  file.release();
+  Session& session = install(std::unique_ptr<Session>(new Session({file.release(), liveness.release()}, base)));
   session.describe_self("root", -1);
   log_info("made a session: {} of address space for its memory, {} slots", layout.bytes, ProcessTag::kSlotCount);
   std::atexit([] { Session::current().leave(); });
@@ -155,7 +161,7 @@ Session& Session::join(Descriptors descriptors) {
         fmt::format("the session's memory has version {}, this program knows version {}: both have to be built "
                     "with the same shoal",
                     header.version, SessionLayout::kVersion));
-  std::byte* base = map(descriptors.memory, header.bytes);
+  std::byte* base = map_heap(descriptors.memory, {header.bytes, header.data}, MappingAccess::kWritable);
   if (!base)
     throw SystemError(fmt::format("mapping the session's memory of {} bytes of address space", header.bytes), errno,
                       "raise RLIMIT_AS, or start the root with a smaller SHOAL_HEAP_BYTES");
@@ -163,7 +169,11 @@ Session& Session::join(Descriptors descriptors) {
   return install(std::unique_ptr<Session>(new Session(descriptors, base)));
 }
 
-Session::Descriptors Session::descriptors() const { return {memory_, liveness_->descriptor()}; }
+Session::Descriptors Session::descriptors() const { return {memory_->descriptor(), liveness_->descriptor()}; }
+
+Session::Descriptors Session::descriptors_if_open() const noexcept {
+  return {memory_->descriptor_if_open(), liveness_->file().descriptor_if_open()};
+}
 
 ProcessRecord& Session::record(std::uint32_t slot) const {
   return reinterpret_cast<ProcessRecord*>(base_ + layout().processes)[slot];

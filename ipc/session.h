@@ -22,6 +22,7 @@ struct ActivityRecord;
 class Heap;
 class Listener;
 class LivenessFile;
+class OwnFile;
 struct ProcessRecord;
 struct SessionLayout;
 
@@ -57,7 +58,13 @@ class Session {
   /// user or was made by another version of shoal, or this process has a session already; TimeoutError.
   static Session& attach(const std::string& name, std::chrono::nanoseconds timeout = std::chrono::seconds(5));
 
+  /// Throws Error where one of the numbers is another file of this program's by now, or closed: with them, a process
+  /// would be started into whatever that is.
   Descriptors descriptors() const;
+  /// The same without an exception and without memory: -1 for what is not open any more.
+  Descriptors descriptors_if_open() const noexcept;
+  /// The heap's file, as this process opened it.
+  const OwnFile& memory_file() const noexcept { return *memory_; }
 
   std::byte* base() const noexcept { return base_; }
   SessionLayout& layout() const noexcept { return *reinterpret_cast<SessionLayout*>(base_); }
@@ -146,7 +153,7 @@ class Session {
   std::mutex slot_mutex_;     // taking a slot
   std::mutex reclaim_mutex_;  // reclaiming: the slot's reclaimer is a process, so threads exclude each other here
   std::byte* base_ = nullptr;
-  int memory_ = -1;
+  std::unique_ptr<OwnFile> memory_;
   std::unique_ptr<LivenessFile> liveness_;
   std::unique_ptr<Heap> heap_;
 };

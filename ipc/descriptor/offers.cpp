@@ -8,11 +8,11 @@
 #include <shoal/ipc/service_thread.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
+#include <shoal/ipc/session/own_file.h>
 #include <shoal/ipc/sync/event_word.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -33,9 +33,8 @@ std::mutex instance_mutex;
 /// In the abstract name space: no file is left behind by whoever is killed. Other users may connect, too; without
 /// the secret they get nothing.
 std::pair<sockaddr_un, socklen_t> address_of(ProcessTag process) {
-  struct stat memory{};
-  ::fstat(Session::current().descriptors().memory, &memory);  // its inode names the session on this machine
-  std::string name = fmt::format("shoal-{:x}-{:x}-{:08x}", memory.st_dev, memory.st_ino, process.word());
+  const OwnFile& memory = Session::current().memory_file();  // its inode names the session on this machine
+  std::string name = fmt::format("shoal-{:x}-{:x}-{:08x}", memory.device(), memory.inode(), process.word());
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
@@ -43,7 +42,7 @@ std::pair<sockaddr_un, socklen_t> address_of(ProcessTag process) {
 }
 
 Fd make_socket(const char* what_for) {
-  Fd made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  Fd made = lift(Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)));
   if (!made)
     throw SystemError(fmt::format("making a socket for {}", what_for), errno, "raise the limit of descriptors");
   return made;
@@ -89,7 +88,9 @@ Fd receive_descriptor(int connection) {
     std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
   else  // the byte came and the descriptor did not: there was no room for it in this process's table
     throw SystemError("receiving a descriptor", EMFILE, "raise the limit of descriptors (ulimit -n)");
-  return Fd(descriptor);
+  Fd received = lift(Fd(descriptor));
+  if (!received) throw SystemError("receiving a descriptor", errno, "raise the limit of descriptors (ulimit -n)");
+  return received;
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ DescriptorOffers& DescriptorOffers::current() {
 }
 
 void DescriptorOffers::start() {
-  first_offer_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  first_offer_ = lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
   if (!first_offer_) throw SystemError("making an eventfd", errno, "raise the limit of descriptors (ulimit -n)");
   listener_ = make_socket("descriptors in messages");
   auto [address, length] = address_of(Session::current().self());
@@ -138,7 +139,7 @@ void DescriptorOffers::serve() {
     std::uint64_t count;
     if (entries[1].revents != 0 && ::read(first_offer_.get(), &count, sizeof count) < 0) continue;
     if (entries[0].revents != 0) {
-      Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Fd connection = lift(Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
       if (connection) answer(connection.get());
     }
     some_left = forget_fetched();
@@ -162,7 +163,7 @@ Fd DescriptorOffers::duplicate_for(const Secret& secret) {
   for (const Offer& offer : offers_) {
     auto& layout = *reinterpret_cast<const DescriptorOfferLayout*>(offer.block.data());
     if (std::memcmp(layout.secret, secret, sizeof secret) == 0)
-      return Fd(::fcntl(offer.duplicate.get(), F_DUPFD_CLOEXEC, 0));
+      return Fd(::fcntl(offer.duplicate.get(), F_DUPFD_CLOEXEC, 3));
   }
   return {};
 }
@@ -184,7 +185,7 @@ bool DescriptorOffers::forget_fetched() {
 }
 
 std::uint32_t DescriptorOffers::offer(int descriptor, Encoder& message) {
-  Offer offer{Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), allocate_shared(sizeof(DescriptorOfferLayout))};
+  Offer offer{Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3)), allocate_shared(sizeof(DescriptorOfferLayout))};
   if (!offer.duplicate)
     throw SystemError(fmt::format("duplicating descriptor {} to send it", descriptor), errno,
                       "raise the limit of descriptors (ulimit -n)");

@@ -6,7 +6,8 @@
 #include <shoal/ipc/heap/size_class.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
-#include <sys/mman.h>
+#include <shoal/ipc/session/mapping.h>
+#include <shoal/ipc/session/own_file.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,14 +23,13 @@ std::size_t round_up(std::size_t bytes) { return (bytes + kBlockAlignment - 1) /
 
 const std::byte* map_view() {
   const Session& session = Session::current();
-  const std::uint64_t bytes = session.layout().bytes;
-  void* at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, session.descriptors().memory, 0);
-  if (at == MAP_FAILED)
+  const SessionLayout& layout = session.layout();
+  const std::byte* at =
+      map_heap(session.memory_file().descriptor(), {layout.bytes, layout.data}, MappingAccess::kReadOnly);
+  if (!at)
     throw SystemError("mapping the session's memory a second time, for read-only blocks", errno,
                       "raise RLIMIT_AS, or start the root with a smaller SHOAL_HEAP_BYTES");
-  ::madvise(at, bytes, MADV_HUGEPAGE);  // only where the kernel allows it for shared memory
-  ::madvise(at, bytes, MADV_DONTDUMP);  // the other view's pages are in the core file already
-  return static_cast<const std::byte*>(at);
+  return at;
 }
 
 }  // namespace
@@ -53,6 +53,7 @@ const std::byte* ReadOnlyView::base_if_mapped() noexcept {
 
 Hold ReadOnlyView::allocate(std::size_t bytes, std::string_view label, std::uint32_t flags) {
   base();  // fails here, if it has to
+  SizeClass::check(bytes);
   Hold hold = allocate_shared(round_up(bytes) + sizeof(ReadOnlyTrailer), BlockType::kReadOnly);
   ReadOnlyTrailer trailer{ReadOnlyTrailer::kMagic, bytes, flags, 0, {}};
   trailer.label_size = std::uint32_t(std::min(label.size(), sizeof trailer.label));

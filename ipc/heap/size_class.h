@@ -18,6 +18,16 @@ class SizeClass {
   static constexpr std::uint64_t kLargestSmall = kExtentBytes / 2;
   static constexpr std::uint32_t kSmallCount = 52;
 
+  /// No process could ever address a larger block. The sums and roundings of sizes up to it do not wrap around.
+  static constexpr std::uint64_t kMost = 1ull << 47;
+
+  /// Throws OutOfSharedMemory where the size is beyond kMost. Whoever adds something to a size of the user's asks
+  /// first.
+  static constexpr void check(std::uint64_t bytes) {
+    if (bytes > kMost) [[unlikely]]
+      refuse(bytes);
+  }
+
   static constexpr bool is_small(std::uint64_t bytes) { return bytes <= kLargestSmall; }
 
   /// Index of the smallest class whose blocks hold `bytes`.
@@ -42,8 +52,9 @@ class SizeClass {
   }
 
   /// Extents of the run for a large block: exact up to 16, then in steps of a 16th, so that a
-  /// freed run fits the next block of about that size.
+  /// freed run fits the next block of about that size. Throws as check().
   static constexpr std::uint64_t run(std::uint64_t bytes) {
+    check(bytes);
     std::uint64_t extents = (bytes + kExtentBytes - 1) / kExtentBytes;
     if (extents <= 16) return extents;
     std::uint64_t step = 1ull << (std::bit_width(extents) - 5);
@@ -51,6 +62,8 @@ class SizeClass {
   }
 
  private:
+  [[noreturn]] static void refuse(std::uint64_t bytes);
+
   /// For each class the largest one of which an extent holds as many: they share its extents, so fewer extents are
   /// partly empty. (From 4 KiB on strides are whole pages, and few fit into an extent in the end.)
   static const std::array<std::uint8_t, kSmallCount> kShared;

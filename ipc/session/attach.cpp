@@ -23,7 +23,7 @@ Fd connect_to(const std::string& name, std::chrono::nanoseconds timeout) {
   for (const std::string& path : RendezvousFolder::candidates()) {
     RendezvousFolder folder = RendezvousFolder::open(path);
     if (!folder) continue;
-    Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    Fd socket = lift(Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)));
     if (!socket) throw SystemError("making a socket", errno);
     auto micros = std::chrono::duration_cast<std::chrono::microseconds>(timeout).count();
     // Zero would be no limit.
@@ -67,6 +67,11 @@ Session& Session::attach(const std::string& name, std::chrono::nanoseconds timeo
         fmt::format("the session '{}' has memory of version {}, this program knows version {}: both have to be "
                     "built with the same shoal",
                     name, reply.heap_version, SessionLayout::kVersion));
+  if (reply.outcome == AttachReply::kNoMemory)
+    throw Error(
+        fmt::format("process {}, which listens under the name '{}', has closed the descriptors of its session: nobody "
+                    "can attach through it any more",
+                    reply.pid, name));
   if (reply.outcome != AttachReply::kWelcome)
     throw Error(
         fmt::format("process {}, which listens under the name '{}', did not understand this one", reply.pid, name));

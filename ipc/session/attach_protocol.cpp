@@ -60,6 +60,8 @@ void answer_attach(int connection, Session::Descriptors session) noexcept {
   ::setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   SHOAL_KILL_POINT("listen.accepted");
   AttachReply reply = reply_to(connection);
+  if (reply.outcome == AttachReply::kWelcome && (session.memory < 0 || session.liveness < 0))
+    reply.outcome = AttachReply::kNoMemory;
   SHOAL_KILL_POINT("listen.before_reply");
   Packet packet(reply);
   if (reply.outcome == AttachReply::kWelcome) {
@@ -92,8 +94,8 @@ AttachAnswer ask_to_attach(int connection, const AttachRequest& request) {
         header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(kDescriptors * sizeof(int))) {
       int descriptors[kDescriptors];
       ::memcpy(descriptors, CMSG_DATA(header), sizeof descriptors);
-      answer.memory = Fd(descriptors[0]);
-      answer.liveness = Fd(descriptors[1]);
+      answer.memory = lift(Fd(descriptors[0]));
+      answer.liveness = lift(Fd(descriptors[1]));
     }
   SHOAL_KILL_POINT("attach.received");
   if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK))
@@ -103,7 +105,7 @@ AttachAnswer ask_to_attach(int connection, const AttachRequest& request) {
   if (got < 0) throw SystemError("attaching to a session", error);
   const AttachReply& reply = answer.reply;
   if (got != sizeof reply || reply.magic != AttachRequest::kMagic ||
-      (reply.outcome == AttachReply::kWelcome && !answer.memory))
+      (reply.outcome == AttachReply::kWelcome && !(answer.memory && answer.liveness)))
     throw Error("what listens there is no session of shoal");
   return answer;
 }

@@ -20,9 +20,10 @@ struct AttachRequest {
 
 static_assert(sizeof(AttachRequest) == 16);
 
-/// With kWelcome come two descriptors: the session's memory and its liveness file.
+/// With kWelcome come two descriptors: the session's memory and its liveness file. kNoMemory: who listens has closed
+/// its own.
 struct AttachReply {
-  enum Outcome : std::uint32_t { kWelcome = 1, kOtherUser = 2, kOtherVersion = 3, kNoRequest = 4 };
+  enum Outcome : std::uint32_t { kWelcome = 1, kOtherUser = 2, kOtherVersion = 3, kNoRequest = 4, kNoMemory = 5 };
 
   std::uint64_t magic = AttachRequest::kMagic;
   std::uint32_t heap_version = 0;  // of the session
@@ -33,8 +34,8 @@ struct AttachReply {
 
 static_assert(sizeof(AttachReply) == 24);
 
-/// Answers one connection. Allocates nothing, takes no lock, throws nothing: it runs in a thread that a fork of the
-/// process may lose at any point.
+/// Answers one connection; by kNoMemory where there are no descriptors to send. Allocates nothing, takes no lock,
+/// throws nothing: it runs in a thread that a fork of the process may lose at any point.
 void answer_attach(int connection, Session::Descriptors session) noexcept;
 
 struct AttachAnswer {

@@ -25,7 +25,6 @@ struct Listener::State {
   std::string name;
   RendezvousFolder folder;
   Fd claim, socket, stop;
-  Session::Descriptors session;
   pthread_t thread{};
   std::atomic<pid_t> thread_id{0};
   bool inherited = false;  // in a forked child
@@ -52,14 +51,14 @@ void* Listener::State::serve(void* self) {
     if (::poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) return nullptr;
     if (waiting[0].revents != 0) return nullptr;
     if (waiting[1].revents == 0) continue;
-    const int connection = ::accept4(state.socket.get(), nullptr, nullptr, SOCK_CLOEXEC);
-    if (connection < 0) {
+    const Fd connection = lift(Fd(::accept4(state.socket.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    if (!connection) {
       // Out of descriptors: whoever connected keeps waiting, and this loop must not spin.
       if (errno != EINTR && errno != ECONNABORTED) ::poll(waiting.data(), 1, 100);
       continue;
     }
-    answer_attach(connection, state.session);
-    ::close(connection);
+    // Looked at now: what the numbers were when listening began may be files of the program's by now.
+    answer_attach(connection.get(), Session::current().descriptors_if_open());
   }
 }
 
@@ -72,12 +71,12 @@ Listener::Listener(const std::string& name) {
     if (other->name == name) throw Error(fmt::format("this process listens under the name '{}' already", name));
   Session& session = Session::current();
   session.self();
-  state_.reset(new State{name, RendezvousFolder::open_or_make(), {}, {}, {}, session.descriptors()});
+  state_.reset(new State{name, RendezvousFolder::open_or_make(), {}, {}, {}});
   State& state = *state_;
   all().reserve(all().size() + 1);
   state.claim = state.folder.claim(name);
   state.socket = state.folder.listen(name);
-  state.stop = Fd(::eventfd(0, EFD_CLOEXEC));
+  state.stop = lift(Fd(::eventfd(0, EFD_CLOEXEC)));
   if (!state.stop) throw SystemError("making an event descriptor", errno);
   // Signals are for the program's own threads.
   sigset_t every, before;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
 #include <shoal/ipc/process_tag.h>
 #include <shoal/ipc/session/liveness.h>
 #include <signal.h>
@@ -10,6 +11,8 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <atomic>
 
 namespace shoal {
 namespace {
@@ -25,36 +28,45 @@ struct flock byte_lock(short type, std::uint32_t slot) {
 
 }  // namespace
 
-LivenessFile LivenessFile::create() {
-  Fd file(::memfd_create("shoal-liveness", MFD_CLOEXEC));
+Fd LivenessFile::make_file() {
+  Fd file = lift(Fd(::memfd_create("shoal-liveness", MFD_CLOEXEC)));
   if (!file) throw SystemError("creating the session's liveness file", errno);
   if (::ftruncate(file.get(), ProcessTag::kSlotCount) != 0) throw SystemError("sizing the liveness file", errno);
-  return LivenessFile(std::move(file));
+  return file;
 }
 
 bool LivenessFile::take(std::uint32_t slot) const {
   struct flock lock = byte_lock(F_WRLCK, slot);
-  if (::fcntl(descriptor_.get(), F_SETLK, &lock) == 0) return true;
+  if (::fcntl(file_.descriptor(), F_SETLK, &lock) == 0) return true;
   if (errno == EACCES || errno == EAGAIN) return false;
   throw SystemError(fmt::format("locking liveness byte {}", slot), errno);
 }
 
 void LivenessFile::give_back(std::uint32_t slot) const {
   struct flock lock = byte_lock(F_UNLCK, slot);
-  ::fcntl(descriptor_.get(), F_SETLK, &lock);
+  ::fcntl(file_.descriptor(), F_SETLK, &lock);
 }
 
 bool LivenessFile::is_taken(std::uint32_t slot) const {
+  if (!file_.is_open()) {
+    static std::atomic<bool> said{false};
+    // relaxed: who is first says it, and nothing else hangs on it.
+    if (!said.exchange(true, std::memory_order_relaxed))
+      log_warning(
+          "this program has closed the session's liveness file, whose descriptor it had not opened: from now on, who "
+          "lives is told by pids alone, and this process can start none by spawn");
+    return false;
+  }
   struct flock lock = byte_lock(F_WRLCK, slot);
   // An error says nothing about the process: call it alive, since a wrong "dead" hands living memory away.
-  return ::fcntl(descriptor_.get(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  return ::fcntl(file_.descriptor(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 std::uint64_t process_start_time(std::int32_t pid) {
   // Raw reads: this runs on the way out of waits, and in signal-time paths of the launchers.
   char path[40], text[1024];
   ::snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  Fd file = lift(Fd(::open(path, O_RDONLY | O_CLOEXEC)));
   if (!file) return 0;
   ssize_t size = ::read(file.get(), text, sizeof text - 1);
   if (size <= 0) return 0;
@@ -84,7 +96,7 @@ bool process_exists(std::int32_t pid, std::uint64_t when) {
   if (std::uint64_t start = process_start_time(pid)) return start <= when;
   // /proc/PID/stat unreadable: gone or zombie, unless it was for want of descriptors or memory.
   return ::access("/proc/self/stat", R_OK) != 0 ||
-         (errno = 0, Fd(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC)).get() < 0);
+         (errno = 0, !lift(Fd(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC))));
 }
 
 }  // namespace shoal

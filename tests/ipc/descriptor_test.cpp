@@ -25,12 +25,6 @@ using shoal::test::Forked;
 
 namespace {
 
-std::pair<Fd, Fd> make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("pipe2", errno);
-  return {Fd(ends[0]), Fd(ends[1])};
-}
-
 void require(bool condition, const char* what) {
   if (!condition) throw Error(what);
 }

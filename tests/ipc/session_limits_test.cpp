@@ -1,6 +1,7 @@
 // The session's address space, and where the limits of the process leave less than usual.
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
+#include <shoal/ipc/heap/read_only.h>
 #include <shoal/ipc/heap/statistics.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
@@ -103,8 +104,28 @@ TEST_CASE("session: where address space is limited, a smaller heap is made") {
   process.write_line(std::to_string(4ull << 30));
   const auto bytes = std::stoull(process.read_line());
   CHECK(process.join() == 0);
-  CHECK(bytes <= 2ull << 30);
-  CHECK(bytes > 200u << 20);
+  CHECK(bytes <= (4ull << 30) / 3);
+  CHECK(bytes > 1ull << 30);
+}
+
+TEST_CASE("body: make a session and its read-only view under RLIMIT_AS", "[.]") {
+  fresh::run([] {
+    limit(RLIMIT_AS, std::stoull(fresh::hear()));
+    Hold block = ReadOnlyView::allocate(100, "a block");
+    block.data()[0] = std::byte(7);
+    if (ReadOnlyView::look_at(block).data[0] != std::byte(7)) throw Error("another block");
+    fresh::say("both");
+  });
+}
+
+TEST_CASE("session: where address space is limited, the heap and its read-only view both fit") {
+  if (kSanitized) return;
+  for (const std::uint64_t bytes : {2ull << 30, 4ull << 30, 40ull << 30}) {
+    FreshProcess process("body: make a session and its read-only view under RLIMIT_AS");
+    process.write_line(std::to_string(bytes));
+    CHECK(process.read_line() == "both");
+    CHECK(process.join() == 0);
+  }
 }
 
 TEST_CASE("session: where address space is too small for any heap, the error says what to raise") {

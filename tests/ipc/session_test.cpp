@@ -107,7 +107,7 @@ TEST_CASE("session: a process that is part of one cannot join another") {
 }
 
 TEST_CASE("session: liveness bytes are exclusive between processes") {
-  LivenessFile file = LivenessFile::create();
+  LivenessFile file(LivenessFile::make_file());
   REQUIRE(file.take(5));
   CHECK_FALSE(file.is_taken(5));  // one's own lock is invisible to oneself
   Forked child([&] {

@@ -1,0 +1,13 @@
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/heap/size_class.h>
+#include <shoal/ipc/session.h>
+
+namespace shoal {
+
+void SizeClass::refuse(std::uint64_t bytes) {
+  const std::uint64_t in_use =
+      Session::exists() ? Session::current().layout().extents_committed.load() * kExtentBytes : 0;
+  throw OutOfSharedMemory(bytes, in_use, kMost, "the address space of a process");
+}
+
+}  // namespace shoal

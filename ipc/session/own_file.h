@@ -1,0 +1,44 @@
+// A file that this process keeps open, told from whatever has its descriptor's number later.
+#pragma once
+
+#include <shoal/ipc/fd.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace shoal {
+
+/// Remembers device and inode of an open file. Programs close descriptors that they have not opened (as daemons do) and
+/// open files of their own, which get the numbers: whoever uses a number that was kept for long asks here first. (A
+/// thread that closes it at that very moment is not noticed.) Owned by the Session; threads: any.
+class OwnFile {
+ public:
+  OwnFile() = default;
+  /// `what` is what errors call it, a literal: "the session's memory".
+  OwnFile(Fd file, const char* what) noexcept;
+  OwnFile(OwnFile&&) noexcept = default;
+  OwnFile& operator=(OwnFile&&) noexcept = default;
+  /// Closes the file, and no other that has the number by now.
+  ~OwnFile();
+
+  /// Whether the number still is this file.
+  bool is_open() const noexcept;
+  /// The number. Throws Error where it is another file's by now, or closed.
+  int descriptor() const;
+  /// The number, or -1.
+  int descriptor_if_open() const noexcept { return is_open() ? file_.get() : -1; }
+  /// Bytes of pages or blocks that the file has; nothing where it is not open any more.
+  std::optional<std::uint64_t> resident_bytes() const noexcept;
+
+  dev_t device() const noexcept { return device_; }
+  ino_t inode() const noexcept { return inode_; }
+
+ private:
+  Fd file_;
+  const char* what_ = "";
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
+}  // namespace shoal
