@@ -43,25 +43,34 @@ const char* Budget::name(Which which) {
       return "the cgroup's memory limit";
     case Which::kMachine:
       return "the machine's available memory";
+    case Which::kCommit:
+      return "the machine's commit limit (vm.overcommit_memory is 2)";
     case Which::kNone:
       break;
   }
   return "no limit";
 }
 
-Budget Budget::now(std::uint64_t committed, std::uint64_t resident, const MemoryLimits& limits) {
+Budget Budget::of_setting() {
+  const char* setting = std::getenv("SHOAL_MEMORY_LIMIT");
+  return setting ? of(parse_bytes(setting, "SHOAL_MEMORY_LIMIT"), Which::kSetting) : of(kNoLimit, Which::kNone);
+}
+
+Budget Budget::of_kernel(std::uint64_t committed, std::uint64_t resident, const MemoryLimits& limits) {
   // What is promised but not written yet is missing from nobody's "left" so far.
-  std::uint64_t promised = committed > resident ? committed - resident : 0;
-  Budget budget{kNoLimit, Which::kNone, name(Which::kNone)};
-  auto tighten = [&](std::uint64_t allowed, Which which) {
-    if (allowed < budget.allowed) budget = {allowed, which, name(which)};
+  const std::uint64_t promised = committed > resident ? committed - resident : 0;
+  Budget budget = of(kNoLimit, Which::kNone);
+  auto tighten = [&](std::optional<std::uint64_t> left, Which which) {
+    if (left) budget = budget.lower(of(committed + (*left > promised ? *left - promised : 0), which));
   };
-  auto from_left = [&](std::uint64_t left) { return committed + (left > promised ? left - promised : 0); };
-  if (const char* setting = std::getenv("SHOAL_MEMORY_LIMIT"))
-    tighten(parse_bytes(setting, "SHOAL_MEMORY_LIMIT"), Which::kSetting);
-  if (auto left = limits.cgroup_left()) tighten(from_left(*left), Which::kCgroup);
-  if (auto left = limits.machine_left()) tighten(from_left(*left), Which::kMachine);
+  tighten(limits.cgroup_left(), Which::kCgroup);
+  tighten(limits.machine_left(), Which::kMachine);
+  tighten(limits.commit_left(), Which::kCommit);
   return budget;
+}
+
+Budget Budget::now(std::uint64_t committed, std::uint64_t resident, const MemoryLimits& limits) {
+  return of_setting().lower(of_kernel(committed, resident, limits));
 }
 
 }  // namespace shoal

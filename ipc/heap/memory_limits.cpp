@@ -38,6 +38,21 @@ std::optional<std::uint64_t> MemoryLimits::machine_left() const {
   return *kib << 10;
 }
 
+std::optional<std::uint64_t> MemoryLimits::commit_left() const {
+  constexpr std::uint64_t kNever = 2;
+  const std::string vm = root_ + "/proc/sys/vm/", meminfo = root_ + "/proc/meminfo";
+  if (read_number(vm + "overcommit_memory") != kNever) return std::nullopt;
+  const auto limit = read_entry(meminfo, "CommitLimit:"), promised = read_entry(meminfo, "Committed_AS:");
+  if (!limit || !promised) return std::nullopt;
+  // What __vm_enough_memory() of Linux keeps back for root, and of a large process, which any is with the heap mapped,
+  // for others of its user's; and by how much the sum that it compares may be off: 1/256 of memory over all CPUs.
+  const std::uint64_t kept = read_number(vm + "admin_reserve_kbytes").value_or(0) +
+                             read_number(vm + "user_reserve_kbytes").value_or(0) +
+                             read_entry(meminfo, "MemTotal:").value_or(0) / 256;
+  const std::uint64_t taken = *promised + kept;
+  return (*limit - std::min(*limit, taken)) << 10;
+}
+
 std::optional<std::uint64_t> MemoryLimits::cgroup_left() const {
   std::optional<std::uint64_t> least;
   for (const auto& [folder, version_2] : cgroup_folders(root_, "memory")) {

@@ -1,5 +1,6 @@
 #include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/heap/memory_limits.h>
+#include <shoal/ipc/heap/recent_budget.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "tests/support/temporary_folder.h"
 
 using namespace shoal;
+using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 namespace {
@@ -166,6 +168,70 @@ TEST_CASE("budget: the lowest limit counts and is named") {
   CHECK(budget.allowed == 200u << 20);
   CHECK(budget.limit == "SHOAL_MEMORY_LIMIT");
   CHECK(Budget::now(0, 0, kernel.limits()).limit == "the cgroup's memory limit");
+}
+
+TEST_CASE("budget: where the kernel promises no more than it has, that is a limit, with what it keeps back") {
+  FakeKernel kernel;
+  kernel.write("/proc/meminfo",
+               "MemTotal:         256000 kB\nMemAvailable:     400000 kB\nCommitLimit:      300000 kB\n"
+               "Committed_AS:     100000 kB\n");
+  for (const char* lenient : {"0\n", "1\n"}) {
+    kernel.write("/proc/sys/vm/overcommit_memory", lenient);
+    CHECK_FALSE(kernel.limits().commit_left());
+    CHECK(Budget::now(0, 0, kernel.limits()).limit == "the machine's available memory");
+  }
+  kernel.write("/proc/sys/vm/overcommit_memory", "2\n");
+  CHECK(kernel.limits().commit_left() == (200000ull - 1000) << 10);
+  kernel.write("/proc/sys/vm/admin_reserve_kbytes", "8192\n");
+  kernel.write("/proc/sys/vm/user_reserve_kbytes", "131072\n");
+  CHECK(kernel.limits().commit_left() == (200000ull - 1000 - 8192 - 131072) << 10);
+  const Budget budget = Budget::now(30 << 20, 20 << 20, kernel.limits());
+  CHECK(budget.which == Budget::Which::kCommit);
+  CHECK(budget.limit == "the machine's commit limit (vm.overcommit_memory is 2)");
+  CHECK(budget.allowed == (20ull << 20) + *kernel.limits().commit_left());
+  kernel.write("/proc/sys/vm/user_reserve_kbytes", "999999\n");  // more than is left: nothing, and no huge number
+  CHECK(kernel.limits().commit_left() == 0u);
+}
+
+TEST_CASE("budget: what was said a moment ago will do while it is enough, and nothing is refused by it") {
+  FakeKernel kernel;
+  kernel.use_version_2("/job");
+  kernel.group_2("/job", "100000000", "0");
+  RecentBudget recent(kernel.limits());
+  int looks = 0;
+  auto resident = [&] { return ++looks, 0ull; };
+  const auto start = RecentBudget::Clock::now();
+  auto allowed = [&](std::uint64_t committed, std::uint64_t more, std::chrono::nanoseconds later) {
+    return recent.of(committed, more, resident, start + later).allowed;
+  };
+  CHECK(allowed(0, 10'000'000, 0ms) == 100'000'000);
+  REQUIRE(looks == 1);
+  kernel.group_2("/job", "100000000", "60000000");  // pages that came meanwhile, of the heap or of others
+  SECTION("what is committed since counts against it, whoever committed it") {
+    CHECK(allowed(90'000'000, 10'000'000, 1ms) == 100'000'000);
+    CHECK(looks == 1);
+    // One byte too many for the old look: asked anew, 40 MB left, all of them promised.
+    CHECK(allowed(90'000'000, 10'000'001, 1ms) == 90'000'000);
+    CHECK(looks == 2);
+  }
+  SECTION("after its time it is asked anew") {
+    CHECK(allowed(0, 10'000'000, RecentBudget::kGoodFor - 1ns) == 100'000'000);
+    CHECK(looks == 1);
+    CHECK(allowed(0, 10'000'000, RecentBudget::kGoodFor) == 40'000'000);
+    CHECK(looks == 2);
+  }
+  SECTION("a limit that was raised since is found before anything is refused") {
+    kernel.group_2("/job", "300000000", "0");
+    CHECK(allowed(0, 200'000'000, 1ms) == 300'000'000);
+  }
+  SECTION("the setting is looked at each time") {
+    ::setenv("SHOAL_MEMORY_LIMIT", "1M", 1);
+    const Budget budget = recent.of(0, 1, resident, start + 1ms);
+    ::unsetenv("SHOAL_MEMORY_LIMIT");
+    CHECK(budget.which == Budget::Which::kSetting);
+    CHECK(budget.allowed == 1u << 20);
+    CHECK(looks == 1);
+  }
 }
 
 TEST_CASE("budget: sizes are read with and without unit, anything else is named") {
