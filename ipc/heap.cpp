@@ -20,15 +20,14 @@ constexpr std::uint32_t kHeldByParent = ProcessTag(ExtentRecord::kOrphan, 1).wor
 }  // namespace
 
 struct Heap::State {
-  State(std::byte* base, int file) : cache(base, file), file(file) {}
+  explicit State(std::byte* base) : cache(base) {}
 
   BlockCache cache;
-  int file;
   std::unordered_multimap<std::uint64_t, HoldRef> inherited;  // block -> own holds, after a fork; under cache.mutex
   State* parents = nullptr;                                   // in a forked child: what after_fork leaves alone
 };
 
-Heap::Heap(std::byte* base, int file) : memory_(base), state_(std::make_unique<State>(base, file)) {
+Heap::Heap(std::byte* base) : memory_(base), state_(std::make_unique<State>(base)) {
   BlockCache::idle_mark(0);  // a bad SHOAL_KEEP_IDLE is said here, not at some later free
 }
 
@@ -40,7 +39,7 @@ void Heap::after_fork() noexcept {
   // The mutex may be held by a thread that does not exist here, and the caches are the parent's. The
   // old state is leaked, not destroyed: destroying it would free memory under that thread's feet.
   State* old = state_.release();
-  state_ = std::make_unique<State>(memory_.base(), old->file);
+  state_ = std::make_unique<State>(memory_.base());
   state_->parents = old;  // still referred to, so that leak checkers do not ask
 }
 

@@ -67,7 +67,7 @@ std::size_t heap_bytes_in_use();
 /// allocation takes no lock that another process could die with. Threads: any.
 class Heap {
  public:
-  Heap(std::byte* base, int file);
+  explicit Heap(std::byte* base);
   ~Heap();
 
   BlockMemory memory() const noexcept { return memory_; }

@@ -109,7 +109,7 @@ Session::Session(Descriptors descriptors, std::byte* base)
     : base_(base),
       memory_(std::make_unique<OwnFile>(Fd(descriptors.memory), "the session's memory")),
       liveness_(std::make_unique<LivenessFile>(Fd(descriptors.liveness))),
-      heap_(std::make_unique<Heap>(base, descriptors.memory)) {}
+      heap_(std::make_unique<Heap>(base)) {}
 
 Session& Session::install(std::unique_ptr<Session> session) {
   Session* installed = session.release();                 // never destroyed; see the class

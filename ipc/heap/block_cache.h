@@ -24,7 +24,7 @@ struct FreeBlock {
 /// this process dies its extents are taken over or given back; see Heap::reclaim_extents.
 class BlockCache {
  public:
-  BlockCache(std::byte* base, int file) : extents_(base, file) {}
+  explicit BlockCache(std::byte* base) : extents_(base) {}
 
   std::mutex mutex;
   const Extents& extents() const { return extents_; }

@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/heap/extents.h>
 #include <shoal/ipc/heap/memory_node.h>
 #include <shoal/ipc/heap/pages.h>
+#include <shoal/ipc/heap/recent_budget.h>
 #include <shoal/ipc/heap/size_class.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
-#include <sys/stat.h>
+#include <shoal/ipc/session/own_file.h>
 
 #include <string>
 
@@ -96,7 +96,7 @@ std::uint64_t Extents::claim_any(std::uint64_t count, std::uint64_t header_bytes
     for (std::uint64_t k = 0; k < count; ++k) protocol().unclaim(*found + k, ExtentProtocol<Extents>::Pages::kGiveBack);
     throw;
   }
-  prefer_own_memory_node(file_, data(*found), count * kExtentBytes);
+  prefer_own_memory_node(Session::current().memory_file().descriptor_if_open(), data(*found), count * kExtentBytes);
   return *found;
 }
 
@@ -104,7 +104,7 @@ void Extents::check_budget(std::uint64_t more_bytes, std::uint64_t asked) const 
   std::uint64_t idle_pinned = 0;
   for (bool counted = false;; counted = true) {
     const std::uint64_t committed = layout().extents_committed.load() * kExtentBytes + layout().header_bytes.load();
-    const Budget budget = Budget::now(committed, resident());
+    const Budget budget = RecentBudget::of_process().of(committed, more_bytes, [this] { return resident(); });
     layout().allowed_bytes = budget.allowed;
     layout().allowed_by = std::uint32_t(budget.which);
     if (committed + more_bytes <= budget.allowed) return;
@@ -202,8 +202,8 @@ ExtentCount Extents::recount() const {
 }
 
 std::uint64_t Extents::resident() const {
-  struct stat status{};
-  return ::fstat(file_, &status) == 0 ? std::uint64_t(status.st_blocks) * 512 : 0;
+  // Where the program has closed the file: as if all that is committed had its pages.
+  return Session::current().memory_file().resident_bytes().value_or(layout().extents_committed.load() * kExtentBytes);
 }
 
 }  // namespace shoal

@@ -24,7 +24,7 @@ struct ExtentCount {
 /// here are seq_cst: none of it is on the fast path.
 class Extents {
  public:
-  Extents(std::byte* base, int file) : base_(base), file_(file) {}
+  explicit Extents(std::byte* base) : base_(base) {}
 
   SessionLayout& layout() const { return *reinterpret_cast<SessionLayout*>(base_); }
   ProcessRecord& process(std::uint32_t slot) const {
@@ -118,7 +118,6 @@ class Extents {
   std::uint64_t pinned_in(std::uint64_t first, std::uint64_t count) const;
 
   std::byte* base_;
-  int file_;
 };
 
 }  // namespace shoal

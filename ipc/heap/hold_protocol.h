@@ -56,6 +56,7 @@ class HoldProtocol {
     // acquire: type and holds are of this life, or of a later one.
     const std::uint64_t before = head.state.load(std::memory_order_acquire);
     if (BlockHeader::kind(before) != BlockHeader::kLive) return false;
+    SHOAL_KILL_POINT("block.find.seen");
     bool in_chunk = false;
     for_each_hold(block, [&](std::uint32_t index, Word& hold) {
       const std::uint32_t word = hold.load(std::memory_order_acquire);  // acquire: the state is read after it

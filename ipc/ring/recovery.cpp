@@ -51,6 +51,7 @@ void Ring::recover(Heap& heap, BlockOffset block, ProcessTag dead) {
   // they stay its, or are recovered by somebody else.
   if ((Session::current().record(dead.slot()).generation.load() & ProcessTag::kGenerationMask) != dead.generation())
     return;
+  SHOAL_KILL_POINT("ring.recover.found");
   for (const auto& [i, state] : left) {
     if (state.phase() == CellState::kTaken) {
       discard_cell(heap, layout, i, state);
@@ -116,6 +117,7 @@ Ring::Survey Ring::survey(const Heap& heap, BlockOffset block, ProcessTag proces
     if (RingLayout* layout = ring_in(heap, header)) {
       const std::uint32_t capacity =
           std::atomic_ref(layout->capacity).load(std::memory_order_relaxed);  // as in ring_in
+      SHOAL_KILL_POINT("ring.survey.seen");
       for (std::uint32_t i = 0; i < capacity; ++i) {
         CellState state;
         for (const HoldRef& ref : message_holds(heap, layout->cells()[i], state)) survey.message_holds.push_back(ref);

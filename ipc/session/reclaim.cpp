@@ -66,9 +66,13 @@ void tell_others(const BlockMemory& memory, BlockOffset block, const BlockHeader
   } else if (header.type == BlockType::kSemaphore) {
     payload_as<SemaphoreLayout>(memory, block).crashes.fetch_add(1);
   } else if (header.type == BlockType::kEvent) {
-    payload_as<EventLayout>(memory, block).crashes.fetch_add(1);
+    auto& event = payload_as<EventLayout>(memory, block);
+    event.crashes.fetch_add(1);
+    event.changed.notify_all();
   } else if (header.type == BlockType::kCondition) {
-    payload_as<ConditionLayout>(memory, block).crashes.fetch_add(1);
+    auto& condition = payload_as<ConditionLayout>(memory, block);
+    condition.crashes.fetch_add(1);
+    condition.wake_all();
   }
 }
 
@@ -80,6 +84,7 @@ int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, 
   const bool had_handle = std::any_of(holds.begin(), holds.end(), [&](auto& hold) { return hold.word == dead.word(); });
   std::erase_if(holds, [&](auto& hold) { return hold.word == dead.transit_word() && committed.contains(hold.ref); });
   if (holds.empty()) return 0;
+  SHOAL_KILL_POINT("reclaim.holds_found");
   BlockHeader& header = memory.header(block);
   recover(memory, block, header, dead);
   if (crashed && had_handle) tell_others(memory, block, header);
@@ -191,9 +196,11 @@ bool Session::reclaim_dead_holders(BlockOffset block) {
 
 void Session::reclaim_all() {
   for (std::uint32_t slot = 0, end = layout().slots_touched.load(); slot < end; ++slot) {
-    auto state = std::uint32_t(record(slot).state.load());
-    if (state == ProcessRecord::kAlive || state == ProcessRecord::kDead)
-      reclaim(ProcessTag(slot, record(slot).generation.load()));
+    const std::uint64_t state = record(slot).state.load();
+    if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) continue;
+    const ProcessTag tag(slot, record(slot).generation.load());
+    // The state once more: that generation may be of one that is just taking the slot, and would seem dead.
+    if (record(slot).state.load() == state) reclaim(tag);
   }
 }
 

@@ -62,6 +62,8 @@ struct BasicConditionLayout {
   template <class May>
   bool notify_oldest(May&& may);
   void notify_all();
+  /// Has all waiters look up, without a notification: a process that had the condition crashed.
+  void wake_all();
   /// Frees the cells of a dead process; what it was notified of goes to others.
   void recover(ProcessTag dead);
 

@@ -69,6 +69,12 @@ void BasicConditionLayout<World, kMost>::notify_all() {
 }
 
 template <class World, std::uint32_t kMost>
+void BasicConditionLayout<World, kMost>::wake_all() {
+  for (std::uint32_t i = 0, end = used.load(); i < end; ++i)
+    if (waiters[i].word.load() != 0) World::Futex::wake(waiters[i].word, 1);
+}
+
+template <class World, std::uint32_t kMost>
 void BasicConditionLayout<World, kMost>::recover(ProcessTag dead) {
   const std::uint32_t mine = World::self().word() | Waiter::kNotified;
   for (std::uint32_t i = 0, end = used.load(); i < end; ++i) {

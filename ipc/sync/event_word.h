@@ -9,8 +9,9 @@
 
 namespace shoal {
 
-/// How long a sleeper sleeps at most before it looks whether those it waits for are alive. Also what
-/// heals a wake-up that was lost because the process that should have passed it on was killed.
+/// How long a sleeper sleeps at first before it looks up: it looks after the dead, or at those who do
+/// (liveness_watch.h). Also what heals a wake-up that was lost because the process that should have passed it on was
+/// killed.
 constexpr std::chrono::milliseconds kLivenessSlice{100};
 
 /// The kernel's futex; a model checker brings another (tests/model).
