@@ -83,7 +83,7 @@ struct GradientReducer::State {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   NamedTensors parameters;
   std::vector<at::Tensor> buffers;
-  std::unique_ptr<c10d::Reducer> reducer;
+  LoggedReducer reducer;
   bool syncs = true;
   bool synced_last_time = true;
 };

@@ -1,4 +1,5 @@
 #include <shoal/workers/train/reducer_factory.h>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <type_traits>
@@ -16,9 +17,9 @@ constexpr bool takes = std::is_constructible_v<Reducer, std::vector<at::Tensor>,
 
 /// A template, so that only the branch that fits is compiled.
 template <class Reducer>
-std::unique_ptr<Reducer> make(ReducerArguments&& a) {
+std::shared_ptr<Reducer> make(ReducerArguments&& a) {
   auto with = [&](auto... more) {
-    return std::make_unique<Reducer>(std::move(a.parameters), std::move(a.bucket_indices), std::move(a.process_group),
+    return std::make_shared<Reducer>(std::move(a.parameters), std::move(a.bucket_indices), std::move(a.process_group),
                                      std::vector<bool>(), a.bucket_bytes, a.find_unused_parameters,
                                      a.gradient_as_bucket_view, std::move(a.parameter_names), a.first_bucket_bytes,
                                      std::move(more)...);
@@ -35,8 +36,12 @@ std::unique_ptr<Reducer> make(ReducerArguments&& a) {
 
 }  // namespace
 
-std::unique_ptr<c10d::Reducer> make_reducer(ReducerArguments arguments) {
-  return make<c10d::Reducer>(std::move(arguments));
+LoggedReducer make_reducer(ReducerArguments arguments) {
+  LoggedReducer made;
+  made.reducer = make<c10d::Reducer>(std::move(arguments));
+  made.logger = std::make_shared<c10d::Logger>(made.reducer);
+  made.reducer->set_logger(made.logger);
+  return made;
 }
 
 }  // namespace shoal

@@ -13,6 +13,7 @@
 
 namespace c10d {
 class ProcessGroup;
+class Logger;
 class Reducer;
 }  // namespace c10d
 
@@ -30,7 +31,15 @@ struct ReducerArguments {
   std::unordered_map<std::size_t, std::string> parameter_names;
 };
 
+/// A Reducer and its Logger, without which it crashes as soon as the set of unused parameters changes: libtorch asks
+/// there for a logger that only its Python side gives. The logger keeps the Reducer, so it goes first.
+struct LoggedReducer {
+  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+  c10d::Reducer* operator->() const { return reducer.get(); }
+};
+
 /// The only place that knows how the constructor's parameters changed: libtorch 2.11 to 2.13.
-std::unique_ptr<c10d::Reducer> make_reducer(ReducerArguments arguments);
+LoggedReducer make_reducer(ReducerArguments arguments);
 
 }  // namespace shoal
