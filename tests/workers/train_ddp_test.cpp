@@ -235,7 +235,41 @@ at::Tensor running_mean(int rank, ShmGroup group) {
   return own;
 }
 
+/// Rank 0 evaluates alone between a forward pass under no_sync() and the next step.
+std::string evaluate_after_no_sync(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(0);
+  auto net = std::make_shared<NormImpl>();
+  DistributedDataParallel<NormImpl> ddp(net, process_group);
+  auto step = [&](int number) { std::get<0>(ddp.forward(input_of(rank, number))).pow(2).mean().backward(); };
+  for (int number = 0; number < 6; number += 2) {
+    net->zero_grad();
+    {
+      auto local = ddp.no_sync();
+      step(number);
+    }
+    if (rank == 0) {
+      torch::NoGradGuard no_grad;
+      net->eval();
+      ddp.forward(input_of(rank, number));
+      net->train();
+    }
+    step(number + 1);
+    at::Tensor smallest = net->last->weight.grad().clone(), largest = smallest.clone();
+    std::vector<at::Tensor> low{smallest}, high{largest};
+    process_group->allreduce(low, {.reduceOp = c10d::ReduceOp::MIN})->wait();
+    process_group->allreduce(high, {.reduceOp = c10d::ReduceOp::MAX})->wait();
+    require(torch::equal(low[0], high[0]), "the ranks have other gradients");
+  }
+  return "went through";
+}
+
 }  // namespace
+
+TEST_CASE("DDP: one rank may evaluate alone after a forward pass under no_sync") {
+  for (auto& said : spawn({.nprocs = 2}, evaluate_after_no_sync, ShmGroup(2))) CHECK(said == "went through");
+}
 
 TEST_CASE("DDP: no_sync accumulates locally, and the next pass reduces the sum") {
   CHECK(spawn({.nprocs = 2}, accumulate, ShmGroup(2)) == std::vector<bool>{true, true});

@@ -147,8 +147,10 @@ void GradientReducer::before_forward() {
 
 void GradientReducer::after_forward(const std::vector<at::Tensor>& outputs) {
   State& s = *state_;
+  // A pass without gradients is one rank's own business: what comes next is as if it had not been.
+  if (!at::GradMode::is_enabled()) return;
   s.synced_last_time = s.syncs;
-  if (s.syncs && at::GradMode::is_enabled()) s.reducer->prepare_for_backward(outputs);
+  if (s.syncs) s.reducer->prepare_for_backward(outputs);
 }
 
 bool GradientReducer::wants_outputs() const { return state_->options.find_unused_parameters; }
