@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/event.h>
+#include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/group_layout.h>
@@ -84,8 +86,8 @@ std::string disagree(int rank, ShmGroup group, int about) {
 }  // namespace
 
 TEST_CASE("group: ranks that call different things are all told who called what, and can go on") {
-  const std::vector<std::string> odd_calls{"broadcast(4000 bytes, root 0)", "all_reduce(2000 bytes, sum of Float)",
-                                           "all_reduce(4000 bytes, sum of Int)", "broadcast(4000 bytes, root 1)"};
+  const std::vector<std::string> odd_calls{
+      "broadcast(4000 bytes, root 0)",     "all_reduce(2000 bytes, sum of Float)", "all_reduce(4000 bytes, sum of Int)", "broadcast(4000 bytes, root 1)"};
   for (int about = 0; about < 4; ++about) {
     auto complaints = spawn({.nprocs = 3}, disagree, ShmGroup(3), about);
     for (const std::string& complaint : complaints)
@@ -130,6 +132,69 @@ TEST_CASE("group: a rank that leaves is named to those that wait for it") {
 TEST_CASE("group: waiting for a rank that never comes ends with the timeout") {
   auto said = spawn({.nprocs = 2}, wait_in_vain, ShmGroup(2));
   CHECK_THAT(said[0], ContainsSubstring("barrier: not all ranks came within"));
+}
+
+namespace {
+
+/// Rank 0 gives up waiting for rank 2; rank 1 comes when it has, and rank 2 when rank 1 knows.
+std::string come_late(int rank, ShmGroup group, std::vector<Event> told) {
+  Communicator ranks = group.join(rank);
+  ranks.barrier();
+  if (rank != 0) told[std::size_t(rank) - 1].wait();
+  std::string said = "went through";
+  for (int i = 0; i < 2; ++i) {
+    // Long enough for every machine: that it is not waited out is seen by what is said.
+    ranks.set_timeout(rank == 0 ? std::chrono::milliseconds(50) : std::chrono::seconds(20));
+    try {
+      ranks.barrier();
+    } catch (const TimeoutError& error) {
+      if (i == 1 && said != error.what()) return "the second call said something else";
+      said = error.what();
+    }
+  }
+  told[std::size_t(rank)].set();
+  told.back().wait();  // nobody leaves before all have seen that rank 0 gave up, not that it left
+  return said;
+}
+
+std::string give_up_and_leave(int rank, ShmGroup group, Event left) {
+  {
+    Communicator ranks = group.join(rank);
+    ranks.barrier();
+    if (rank == 1) left.wait();
+    ranks.set_timeout(rank == 0 ? std::chrono::milliseconds(50) : std::chrono::seconds(20));
+    try {
+      ranks.barrier();
+    } catch (const Error& error) {
+      if (rank == 1) return error.what();
+    }
+  }
+  left.set();
+  return "left";
+}
+
+}  // namespace
+
+TEST_CASE("group: a rank that gave up has broken the group: who comes later is told so at once") {
+  std::vector<Event> told(3);
+  ShmGroup group(3);
+  std::vector<Process<std::string>> processes;
+  for (int rank = 0; rank < 3; ++rank) {
+    processes.emplace_back(ProcessOptions{.name = fmt::format("rank{}", rank)}, come_late, rank, group, told);
+    processes.back().start();
+  }
+  for (auto& process : processes) {
+    std::string said = process.result();
+    if (&process == &processes[0])
+      CHECK_THAT(said, ContainsSubstring("barrier: not all ranks came within 50 ms: ranks 1, 2 are missing"));
+    else
+      CHECK_THAT(said, ContainsSubstring(fmt::format("barrier: rank 0 (process {}) gave up", processes[0].pid())));
+  }
+}
+
+TEST_CASE("group: that a rank gave up is known when it is gone, too") {
+  auto said = spawn({.nprocs = 2}, give_up_and_leave, ShmGroup(2), Event());
+  CHECK_THAT(said[1], ContainsSubstring("barrier: rank 0 (process ") && ContainsSubstring("gave up"));
 }
 
 TEST_CASE("group: a forked copy of a rank can do nothing, also not leave") {

@@ -28,7 +28,8 @@ struct Region {
 /// Movable; used by one thread at a time; not usable in a forked child. When a rank dies or leaves
 /// (destroys its Communicator) while others are in a collective or start one, they get PeerDied that
 /// names it within a second, from that call and every later one; what was to be filled has any content
-/// then. TimeoutError breaks the group likewise. docs/collectives.md has the algorithms.
+/// then. TimeoutError breaks the group likewise: all others get one too, that names the rank which gave up, from the
+/// collective in which it did or, where that was just done, from the next. docs/collectives.md has the algorithms.
 class Communicator {
  public:
   Communicator(Communicator&&) noexcept;

@@ -46,14 +46,15 @@ static_assert(sizeof(Announcement) == 64);
 ///  I1 what a rank wrote before its R1 of round k can be read from A1 of round k on;
 ///  I2 it may be overwritten once everybody's R1 of the round in which the others read it was seen.
 struct RankLayout {
-  enum State : std::uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2 };
+  /// kGaveUp is final: a rank that has waited too long breaks the group for all, also when it leaves later.
+  enum State : std::uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2, kGaveUp = 3 };
   static constexpr std::int32_t kNoCulprit = -1;
 
   alignas(64) std::atomic<std::uint32_t> round;  // wraps
   EventWord event;                               // notified after `round` and `state` change
   std::atomic<std::uint32_t> tag;                // ProcessTag of the process that joined as this rank
   std::atomic<std::uint32_t> state;
-  std::atomic<std::int32_t> culprit;  // the rank whose death made this one leave
+  std::atomic<std::int32_t> culprit;  // the rank whose death made this one leave, or that it gave up waiting for
   std::atomic<std::int32_t> pid;
   /// By parity of the round: an announcement made before round k is read during round k+1 at the latest.
   alignas(64) Announcement announcements[2];

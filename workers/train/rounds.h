@@ -1,18 +1,21 @@
 // The rounds of a group: announcing, waiting for all ranks, and noticing that one is dead.
 #pragma once
 
+#include <shoal/ipc/deadline.h>
 #include <shoal/workers/train/group_layout.h>
 
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <optional>
 
 namespace shoal {
 
 /// One rank's view of the group's rounds (see RankLayout). Owned by its Communicator and used by one
 /// thread at a time. When a rank dies or leaves, every wait that depends on it ends with PeerDied
 /// within two liveness slices, and from then on every call throws the same: what the ranks have of an
-/// unfinished collective differs, so there is no going on.
+/// unfinished collective differs, so there is no going on. A rank that has waited too long breaks the group
+/// likewise: it gets TimeoutError, and so do all others, which name it.
 class Rounds {
  public:
   /// Joins as this rank. Throws std::invalid_argument where somebody has before.
@@ -50,8 +53,11 @@ class Rounds {
   /// Throws if a rank that has not ended its part of the last signalled round never will.
   void check_peers(const char* what);
   RankLayout& mine() { return layout_.rank(rank_); }
+  /// Throws if a rank has given up, whether it ended its part or not.
+  void check_nobody_gave_up(const char* what);
   bool has_arrived(RankLayout& peer) const;
-  void wait_for(RankLayout& peer, const char* what);
+  void wait_for(RankLayout& peer, const char* what, std::optional<Deadline>& deadline);
+  void give_up(const char* what);
   [[noreturn]] void fail(std::exception_ptr error, int culprit);
 
   GroupLayout& layout_;
