@@ -12,10 +12,10 @@ namespace shoal {
 /// others through staging memory.
 ///
 /// Supported: allreduce (one tensor or coalesced; all c10d::ReduceOps but PREMUL_SUM), reduce, broadcast,
-/// allgather, gather, reduce_scatter, scatter, their one-buffer and coalesced forms, and barrier. Sparse
-/// tensors, point-to-point and all-to-all are refused by name. A call returns when it is done, so its Work
-/// is complete: on a machine where every CPU has a rank, another thread could overlap nothing.
-/// Errors are thrown by the call: PeerDied, TimeoutError, std::invalid_argument; see Communicator. Any
+/// allgather, gather, reduce_scatter, scatter, their one-buffer and coalesced forms, barrier, and splitGroup, which all
+/// ranks call at the same time (split.h). Sparse tensors, point-to-point and all-to-all are refused by name. A call
+/// returns when it is done, so its Work is complete: on a machine where every CPU has a rank, another thread could
+/// overlap nothing. Errors are thrown by the call: PeerDied, TimeoutError, std::invalid_argument; see Communicator. Any
 /// thread may call it; calls take turns.
 /// Ranks that `shoal run` or another launcher has started make their group by launched_ranks.h.
 c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ShmGroup& group, int rank);

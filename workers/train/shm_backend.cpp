@@ -5,6 +5,7 @@
 #include <shoal/tensors/storage.h>
 #include <shoal/workers/train/finished_work.h>
 #include <shoal/workers/train/shm_backend.h>
+#include <shoal/workers/train/split.h>
 
 #include <stdexcept>
 
@@ -98,6 +99,16 @@ ShmBackend::ShmBackend(Communicator communicator)
 void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
   std::lock_guard lock(mutex_);
   timeout_ = timeout;
+}
+
+c10::intrusive_ptr<ShmBackend> ShmBackend::split_off(const std::vector<int>& ranks,
+                                                     std::optional<std::chrono::milliseconds> timeout) {
+  auto turn = start(std::chrono::milliseconds(0));
+  auto part = shoal::split(communicator_, ranks);
+  if (!part) return {};
+  auto backend = c10::make_intrusive<ShmBackend>(std::move(*part));
+  backend->setTimeout(timeout.value_or(timeout_));
+  return backend;
 }
 
 std::unique_lock<std::mutex> ShmBackend::start(std::chrono::milliseconds timeout) {

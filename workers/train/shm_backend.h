@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ class ShmBackend final : public c10d::Backend {
 
   const std::string getBackendName() const override { return "shm"; }
   void setTimeout(std::chrono::milliseconds timeout) override;
+  /// This rank's part of a new group of these ranks (split.h), null where it is no member. Its timeout is this one's
+  /// unless another is given.
+  c10::intrusive_ptr<ShmBackend> split_off(const std::vector<int>& ranks,
+                                           std::optional<std::chrono::milliseconds> timeout);
 
   Work allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   Work allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
