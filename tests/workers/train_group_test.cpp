@@ -57,6 +57,20 @@ TEST_CASE("group: arguments that fit no rank are refused before anything is sent
 
 namespace {
 
+/// What moves bytes, told whose they are.
+void move_typed(Communicator& ranks, Region region, int about, ScalarType type) {
+  std::vector<std::byte> place(region.bytes * 3);
+  std::vector<std::byte*> outputs;
+  for (std::size_t i = 0; i < 3; ++i) outputs.push_back(place.data() + i * region.bytes);
+  if (about == 4) ranks.broadcast(region, 0, type);
+  if (about == 5) ranks.all_gather(region, outputs, type);
+  if (about == 6) ranks.gather(region, ranks.rank() == 0 ? outputs : std::vector<std::byte*>(), 0, type);
+  if (about == 7) {
+    const Region parts = ranks.rank() == 0 ? Region{place.data(), place.size(), nullptr} : Region{};
+    ranks.scatter(parts, region.data, region.bytes, 0, type);
+  }
+}
+
 std::string disagree(int rank, ShmGroup group, int about) {
   Communicator ranks = group.join(rank);
   std::vector<float> data(1000, 1);
@@ -72,6 +86,8 @@ std::string disagree(int rank, ShmGroup group, int about) {
       ranks.all_reduce(region, odd ? ScalarType::Int : ScalarType::Float, ReduceOp::sum);
     else if (about == 3)
       ranks.broadcast(region, odd ? 1 : 0);
+    else if (about >= 4)
+      move_typed(ranks, region, about, odd ? ScalarType::Int : ScalarType::Float);
     else
       ranks.all_reduce(region, ScalarType::Float, ReduceOp::sum);
   } catch (const std::invalid_argument& error) {
@@ -87,8 +103,10 @@ std::string disagree(int rank, ShmGroup group, int about) {
 
 TEST_CASE("group: ranks that call different things are all told who called what, and can go on") {
   const std::vector<std::string> odd_calls{
-      "broadcast(4000 bytes, root 0)",     "all_reduce(2000 bytes, sum of Float)", "all_reduce(4000 bytes, sum of Int)", "broadcast(4000 bytes, root 1)"};
-  for (int about = 0; about < 4; ++about) {
+      "broadcast(4000 bytes, root 0)",     "all_reduce(2000 bytes, sum of Float)", "all_reduce(4000 bytes, sum of Int)",
+      "broadcast(4000 bytes, root 1)",     "broadcast(4000 bytes of Int, root 0)", "all_gather(4000 bytes of Int)",
+      "gather(4000 bytes of Int, root 0)", "scatter(12000 bytes of Int, root 0)"};
+  for (int about = 0; about < int(odd_calls.size()); ++about) {
     auto complaints = spawn({.nprocs = 3}, disagree, ShmGroup(3), about);
     for (const std::string& complaint : complaints)
       CHECK_THAT(complaint, ContainsSubstring(odd_calls[std::size_t(about)]));

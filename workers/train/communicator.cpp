@@ -29,8 +29,11 @@ constexpr const char* kNames[] = {"all_reduce", "broadcast", "all_gather", "redu
 std::string describe(const Announcement& announced) {
   std::string text = std::uint32_t(announced.what) < std::size(kNames) ? kNames[int(announced.what)] : "?";
   text += fmt::format("({} bytes", announced.bytes);
+  const auto type = c10::ScalarType(announced.type);
   if (announced.op <= std::uint32_t(ReduceOp::bit_xor))
-    text += fmt::format(", {} of {}", name_of(ReduceOp(announced.op)), c10::toString(c10::ScalarType(announced.type)));
+    text += fmt::format(", {} of {}", name_of(ReduceOp(announced.op)), c10::toString(type));
+  else if (announced.type < std::uint32_t(c10::ScalarType::Undefined))
+    text += fmt::format(" of {}", c10::toString(type));
   if (announced.root >= 0) text += fmt::format(", root {}", announced.root);
   return text + ")";
 }
@@ -307,11 +310,11 @@ void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int ro
   if (way == State::Way::in_place) s.end_in_place("reduce");
 }
 
-void Communicator::broadcast(Region data, int root) {
+void Communicator::broadcast(Region data, int root, Type type) {
   const TraceSpan span("broadcast", data.bytes);
   State& s = *state_;
   s.check_root("broadcast", root);
-  auto way = s.begin({Collective::broadcast, kNone, kNone, root, data.bytes, 0, 0, 0, {}}, data);
+  auto way = s.begin({Collective::broadcast, std::uint32_t(type), kNone, root, data.bytes, 0, 0, 0, {}}, data);
   if (way == State::Way::staged) {
     s.through_stages(
         "broadcast", data.bytes, s.layout.chunk_bytes,
@@ -327,17 +330,17 @@ void Communicator::broadcast(Region data, int root) {
   if (way == State::Way::in_place) s.end_in_place("broadcast");
 }
 
-void Communicator::all_gather(Region input, std::span<std::byte* const> outputs) {
+void Communicator::all_gather(Region input, std::span<std::byte* const> outputs, Type type) {
   const TraceSpan span("all_gather", input.bytes);
   state_->check_outputs("all_gather", outputs.size());
-  state_->collect({Collective::all_gather, kNone, kNone, -1, input.bytes, 0, 0, 0, {}}, input, outputs);
+  state_->collect({Collective::all_gather, std::uint32_t(type), kNone, -1, input.bytes, 0, 0, 0, {}}, input, outputs);
 }
 
-void Communicator::gather(Region input, std::span<std::byte* const> outputs, int root) {
+void Communicator::gather(Region input, std::span<std::byte* const> outputs, int root, Type type) {
   const TraceSpan span("gather", input.bytes);
   state_->check_root("gather", root);
   if (rank() == root) state_->check_outputs("gather", outputs.size());
-  state_->collect({Collective::gather, kNone, kNone, root, input.bytes, 0, 0, 0, {}}, input,
+  state_->collect({Collective::gather, std::uint32_t(type), kNone, root, input.bytes, 0, 0, 0, {}}, input,
                   rank() == root ? outputs : std::span<std::byte* const>());
 }
 
@@ -393,7 +396,7 @@ void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarTy
   if (way == State::Way::in_place) s.end_in_place("reduce_scatter");
 }
 
-void Communicator::scatter(Region input, std::byte* output, std::size_t part_bytes, int root) {
+void Communicator::scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type) {
   const TraceSpan span("scatter", part_bytes);
   State& s = *state_;
   s.check_root("scatter", root);
@@ -401,7 +404,7 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
   if (s.me == root && input.bytes != part_bytes * world)
     throw std::invalid_argument(
         fmt::format("scatter: {} bytes are not {} parts of {} bytes", input.bytes, world, part_bytes));
-  auto way = s.begin({Collective::scatter, kNone, kNone, root, part_bytes * world, 0, 0, 0, {}}, input);
+  auto way = s.begin({Collective::scatter, std::uint32_t(type), kNone, root, part_bytes * world, 0, 0, 0, {}}, input);
   if (way == State::Way::staged) {
     const std::size_t step = s.layout.chunk_bytes / world / kLine * kLine;
     s.through_stages(

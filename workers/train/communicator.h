@@ -45,16 +45,18 @@ class Communicator {
   void all_reduce(Region data, c10::ScalarType type, ReduceOp op);
   /// root's data = the reduction of all ranks' data; the others' data is left alone.
   void reduce(Region data, c10::ScalarType type, ReduceOp op, int root);
+  // What follows moves bytes: a `type` that is given is only compared, as the sizes are.
+  using Type = c10::ScalarType;
   /// data = root's data.
-  void broadcast(Region data, int root);
+  void broadcast(Region data, int root, Type type = Type::Undefined);
   /// outputs[r] = rank r's input, of input.bytes each.
-  void all_gather(Region input, std::span<std::byte* const> outputs);
+  void all_gather(Region input, std::span<std::byte* const> outputs, Type type = Type::Undefined);
   /// The same on root only, where there are `outputs`.
-  void gather(Region input, std::span<std::byte* const> outputs, int root);
+  void gather(Region input, std::span<std::byte* const> outputs, int root, Type type = Type::Undefined);
   /// `input` is world_size parts of `part_bytes`; output = the reduction of all ranks' part of this rank.
   void reduce_scatter(Region input, std::byte* output, c10::ScalarType type, ReduceOp op);
   /// output = root's part of this rank; only root needs an input, of world_size times part_bytes.
-  void scatter(Region input, std::byte* output, std::size_t part_bytes, int root);
+  void scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type = Type::Undefined);
   /// Returns when all ranks have called it.
   void barrier();
 

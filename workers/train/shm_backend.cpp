@@ -153,7 +153,7 @@ ShmBackend::Work ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions&
 ShmBackend::Work ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   auto turn = start(options.timeout);
   Bytes bytes(only(tensors, "broadcast"), "broadcast");
-  communicator_.broadcast(bytes.region(), int(options.rootRank));
+  communicator_.broadcast(bytes.region(), int(options.rootRank), tensors[0].scalar_type());
   if (options.rootRank != getRank()) bytes.write_back();
   return done(c10d::OpType::BROADCAST, tensors);
 }
@@ -166,7 +166,7 @@ void ShmBackend::all_gather_one(const Tensors& outputs, const at::Tensor& input)
     check_like(output, input, "allgather");
     data.push_back(targets.emplace_back(output, "allgather").data());
   }
-  communicator_.all_gather(source.region(), data);
+  communicator_.all_gather(source.region(), data, input.scalar_type());
   for (Bytes& target : targets) target.write_back();
 }
 
@@ -225,7 +225,7 @@ ShmBackend::Work ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inpu
       check_like(output, input, "gather");
       data.push_back(targets.emplace_back(output, "gather").data());
     }
-  communicator_.gather(source.region(), data, int(options.rootRank));
+  communicator_.gather(source.region(), data, int(options.rootRank), input.scalar_type());
   for (Bytes& target : targets) target.write_back();
   return done(c10d::OpType::GATHER, flatten(outputs));
 }
@@ -288,7 +288,8 @@ ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inp
     whole = at::cat(rows);
   }
   Bytes source(whole, "scatter");
-  communicator_.scatter(source.region(), target.data(), output.nbytes(), int(options.rootRank));
+  communicator_.scatter(source.region(), target.data(), output.nbytes(), int(options.rootRank),
+                        output.scalar_type());
   target.write_back();
   return done(c10d::OpType::SCATTER, outputs);
 }
