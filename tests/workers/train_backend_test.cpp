@@ -119,6 +119,11 @@ std::vector<std::string> refusals(int rank, ShmGroup group) {
   refuse([&] { backend->_allgather_base(short_output, one[0]); });
   std::vector<Tensors> wrong_type{{torch::zeros({4}, at::kLong)}};
   refuse([&] { backend->allgather(wrong_type, one); });
+  // Arguments that c10d has and a rank with one tensor has no use for.
+  refuse([&] { process_group->broadcast(one, {.rootTensor = 1}); });
+  refuse([&] { process_group->reduce(one, {.rootTensor = -1}); });
+  Tensors mixed{torch::ones(2), torch::ones(2, at::kDouble)};
+  refuse([&] { process_group->allreduce_coalesced(mixed); });
   // The group is as it was.
   process_group->allreduce(one)->wait();
   said.push_back(fmt::format("{}", one[0].sum().item<float>()));
@@ -133,7 +138,7 @@ TEST_CASE("backend shm: every operation does through c10d what it says, for tens
 
 TEST_CASE("backend shm: what it cannot do is refused by name, and it can be used on") {
   auto said = spawn({.nprocs = 1}, refusals, ShmGroup(1))[0];
-  REQUIRE(said.size() == 9);
+  REQUIRE(said.size() == 12);
   CHECK_THAT(said[0], ContainsSubstring("allreduce of a Sparse tensor") && ContainsSubstring("to_dense()"));
   CHECK_THAT(said[1], ContainsSubstring("no allreduce of sparse tensors"));
   CHECK_THAT(said[2], ContainsSubstring("allreduce of 2 tensors at once"));
@@ -142,5 +147,38 @@ TEST_CASE("backend shm: what it cannot do is refused by name, and it can be used
   CHECK_THAT(said[5], ContainsSubstring("Backend shm does not support send"));
   CHECK_THAT(said[6], ContainsSubstring("1 times 4 Float, this one has 3"));
   CHECK_THAT(said[7], ContainsSubstring("an output of 4 Long for an input of 4 Float"));
-  CHECK(said[8] == "4");
+  CHECK_THAT(said[8], ContainsSubstring("broadcast: root tensor 1: a rank has one, number 0"));
+  CHECK_THAT(said[9], ContainsSubstring("reduce: root tensor -1: a rank has one, number 0"));
+  CHECK_THAT(said[10], ContainsSubstring("allreduce_coalesced of Float and Double: all tensors have to have one type"));
+  CHECK(said[11] == "4");
+}
+
+namespace {
+
+/// Two ranks, of which rank 1 gives what only root has, or tensors of another type.
+std::string misuse(int rank, ShmGroup group, int about) {
+  auto process_group = init_process_group(group, rank);
+  const at::Tensor value = torch::ones({6}, about == 2 && rank == 1 ? at::kInt : at::kFloat);
+  Tensors own{value};
+  std::vector<Tensors> lists{{value.clone(), value.clone()}};
+  try {
+    if (about == 0 && rank == 1) process_group->gather(lists, own, {.rootRank = 0});
+    if (about == 1 && rank == 1) process_group->scatter(own, lists, {.rootRank = 0});
+    if (about == 2) process_group->allgather(lists, own);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("backend shm: what only root gives is refused on other ranks, and types that differ on all") {
+  CHECK_THAT(spawn({.nprocs = 2}, misuse, ShmGroup(2), 0)[1],
+             ContainsSubstring("gather: outputs on a rank that is not root 0") && ContainsSubstring("empty list"));
+  CHECK_THAT(spawn({.nprocs = 2}, misuse, ShmGroup(2), 1)[1],
+             ContainsSubstring("scatter: inputs on a rank that is not root 0"));
+  for (auto& said : spawn({.nprocs = 2}, misuse, ShmGroup(2), 2))
+    CHECK_THAT(said,
+               ContainsSubstring("all_gather(24 bytes of Float)") && ContainsSubstring("all_gather(24 bytes of Int)"));
 }

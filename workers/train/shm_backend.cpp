@@ -81,6 +81,20 @@ void check_like(const at::Tensor& output, const at::Tensor& input, const char* w
                                             c10::toString(input.scalar_type())));
 }
 
+/// c10d's lists have one tensor a rank here, so there is no other that could be the root's.
+void check_root_tensor(std::int64_t root_tensor, const char* what) {
+  if (root_tensor != 0)
+    throw std::invalid_argument(fmt::format("{}: root tensor {}: a rank has one, number 0", what, root_tensor));
+}
+
+/// What only root gives: silently ignored elsewhere, a wrong root would look like success.
+template <class T>
+void check_only_on_root(const std::vector<T>& list, const char* what, const char* name, std::int64_t root) {
+  if (!list.empty())
+    throw std::invalid_argument(fmt::format(
+        "{}: {} on a rank that is not root {}, which alone has them: give an empty list", what, name, root));
+}
+
 c10::intrusive_ptr<c10d::Work> done(c10d::OpType type, const std::vector<at::Tensor>& outputs) {
   return c10::make_intrusive<FinishedWork>(type, outputs);
 }
@@ -131,6 +145,11 @@ ShmBackend::Work ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOp
 
 ShmBackend::Work ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   auto turn = start(options.timeout);
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined() && tensors[0].defined() && tensor.scalar_type() != tensors[0].scalar_type())
+      throw std::invalid_argument(fmt::format("allreduce_coalesced of {} and {}: all tensors have to have one type",
+                                              c10::toString(tensors[0].scalar_type()),
+                                              c10::toString(tensor.scalar_type())));
   for (at::Tensor& tensor : tensors) all_reduce_one(tensor, options.reduceOp);
   return done(c10d::OpType::ALLREDUCE_COALESCED, tensors);
 }
@@ -144,6 +163,7 @@ ShmBackend::Work ShmBackend::allreduce_sparse(Tensors&, const c10d::AllreduceOpt
 ShmBackend::Work ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   auto turn = start(options.timeout);
   at::Tensor& tensor = only(tensors, "reduce");
+  check_root_tensor(options.rootTensor, "reduce");
   Bytes bytes(tensor, "reduce");
   communicator_.reduce(bytes.region(), tensor.scalar_type(), reduce_op(options.reduceOp), int(options.rootRank));
   if (options.rootRank == getRank()) bytes.write_back();
@@ -153,6 +173,7 @@ ShmBackend::Work ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions&
 ShmBackend::Work ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   auto turn = start(options.timeout);
   Bytes bytes(only(tensors, "broadcast"), "broadcast");
+  check_root_tensor(options.rootTensor, "broadcast");
   communicator_.broadcast(bytes.region(), int(options.rootRank), tensors[0].scalar_type());
   if (options.rootRank != getRank()) bytes.write_back();
   return done(c10d::OpType::BROADCAST, tensors);
@@ -225,6 +246,8 @@ ShmBackend::Work ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inpu
       check_like(output, input, "gather");
       data.push_back(targets.emplace_back(output, "gather").data());
     }
+  else
+    check_only_on_root(outputs, "gather", "outputs", options.rootRank);
   communicator_.gather(source.region(), data, int(options.rootRank), input.scalar_type());
   for (Bytes& target : targets) target.write_back();
   return done(c10d::OpType::GATHER, flatten(outputs));
@@ -286,10 +309,11 @@ ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inp
     if (int(rows.size()) != getSize())
       throw std::invalid_argument(fmt::format("scatter: {} inputs in a group of {} ranks", rows.size(), getSize()));
     whole = at::cat(rows);
+  } else {
+    check_only_on_root(inputs, "scatter", "inputs", options.rootRank);
   }
   Bytes source(whole, "scatter");
-  communicator_.scatter(source.region(), target.data(), output.nbytes(), int(options.rootRank),
-                        output.scalar_type());
+  communicator_.scatter(source.region(), target.data(), output.nbytes(), int(options.rootRank), output.scalar_type());
   target.write_back();
   return done(c10d::OpType::SCATTER, outputs);
 }
