@@ -56,4 +56,6 @@
 #include <shoal/workers/train/launched_ranks.h>
 #include <shoal/workers/train/process_group.h>
 #include <shoal/workers/train/shm_group.h>
+#include <shoal/workers/train/split.h>
+#include <shoal/workers/train/tensor_collectives.h>
 #include <shoal/workers/transforms/transforms.h>

@@ -2,46 +2,15 @@
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <shoal/tensors/storage.h>
 #include <shoal/workers/train/finished_work.h>
 #include <shoal/workers/train/shm_backend.h>
 #include <shoal/workers/train/split.h>
+#include <shoal/workers/train/tensor_bytes.h>
 
 #include <stdexcept>
 
 namespace shoal {
 namespace {
-
-/// A tensor's elements as contiguous bytes: the tensor's own memory, or a copy where that is not contiguous.
-class Bytes {
- public:
-  Bytes(const at::Tensor& tensor, const char* what) : tensor_(tensor) {
-    if (!tensor.defined()) throw std::invalid_argument(fmt::format("{} of an undefined tensor", what));
-    if (tensor.layout() != c10::kStrided)
-      throw std::invalid_argument(fmt::format(
-          "{} of a {} tensor: backend shm takes strided ones; call to_dense() first", what, c10::str(tensor.layout())));
-    if (!tensor.device().is_cpu())
-      throw std::invalid_argument(
-          fmt::format("{} of a tensor on {}: backend shm takes CPU tensors", what, tensor.device().str()));
-    plain_ = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
-    dense_ = plain_ ? tensor : tensor.detach().resolve_conj().resolve_neg().contiguous();
-  }
-
-  Region region() const {
-    auto* data = static_cast<std::byte*>(dense_.data_ptr());
-    return Region{data, dense_.nbytes(), dense_.nbytes() != 0 ? shared_hold(dense_) : nullptr};
-  }
-  std::byte* data() const { return region().data; }
-  /// Brings what was written back to the tensor.
-  void write_back() {
-    if (!plain_) tensor_.detach().copy_(dense_);
-  }
-
- private:
-  at::Tensor tensor_;
-  at::Tensor dense_;
-  bool plain_;
-};
 
 ReduceOp reduce_op(const c10d::ReduceOp& op) {
   switch (op.op_) {
@@ -132,7 +101,7 @@ std::unique_lock<std::mutex> ShmBackend::start(std::chrono::milliseconds timeout
 }
 
 void ShmBackend::all_reduce_one(at::Tensor& tensor, const c10d::ReduceOp& op) {
-  Bytes bytes(tensor, "allreduce");
+  TensorBytes bytes(tensor, "allreduce");
   communicator_.all_reduce(bytes.region(), tensor.scalar_type(), reduce_op(op));
   bytes.write_back();
 }
@@ -164,7 +133,7 @@ ShmBackend::Work ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions&
   auto turn = start(options.timeout);
   at::Tensor& tensor = only(tensors, "reduce");
   check_root_tensor(options.rootTensor, "reduce");
-  Bytes bytes(tensor, "reduce");
+  TensorBytes bytes(tensor, "reduce");
   communicator_.reduce(bytes.region(), tensor.scalar_type(), reduce_op(options.reduceOp), int(options.rootRank));
   if (options.rootRank == getRank()) bytes.write_back();
   return done(c10d::OpType::REDUCE, tensors);
@@ -172,7 +141,7 @@ ShmBackend::Work ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions&
 
 ShmBackend::Work ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   auto turn = start(options.timeout);
-  Bytes bytes(only(tensors, "broadcast"), "broadcast");
+  TensorBytes bytes(only(tensors, "broadcast"), "broadcast");
   check_root_tensor(options.rootTensor, "broadcast");
   communicator_.broadcast(bytes.region(), int(options.rootRank), tensors[0].scalar_type());
   if (options.rootRank != getRank()) bytes.write_back();
@@ -180,15 +149,15 @@ ShmBackend::Work ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOp
 }
 
 void ShmBackend::all_gather_one(const Tensors& outputs, const at::Tensor& input) {
-  Bytes source(input, "allgather");
-  std::vector<Bytes> targets;
+  TensorBytes source(input, "allgather");
+  std::vector<TensorBytes> targets;
   std::vector<std::byte*> data;
   for (const at::Tensor& output : outputs) {
     check_like(output, input, "allgather");
     data.push_back(targets.emplace_back(output, "allgather").data());
   }
   communicator_.all_gather(source.region(), data, input.scalar_type());
-  for (Bytes& target : targets) target.write_back();
+  for (TensorBytes& target : targets) target.write_back();
 }
 
 /// The parts of `whole` for the ranks, each as large as `part`.
@@ -238,8 +207,8 @@ ShmBackend::Work ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inpu
                                     const c10d::GatherOptions& options) {
   auto turn = start(options.timeout);
   const at::Tensor& input = only(inputs, "gather");
-  Bytes source(input, "gather");
-  std::vector<Bytes> targets;
+  TensorBytes source(input, "gather");
+  std::vector<TensorBytes> targets;
   std::vector<std::byte*> data;
   if (options.rootRank == getRank())
     for (const at::Tensor& output : only(outputs, "gather")) {
@@ -249,13 +218,13 @@ ShmBackend::Work ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inpu
   else
     check_only_on_root(outputs, "gather", "outputs", options.rootRank);
   communicator_.gather(source.region(), data, int(options.rootRank), input.scalar_type());
-  for (Bytes& target : targets) target.write_back();
+  for (TensorBytes& target : targets) target.write_back();
   return done(c10d::OpType::GATHER, flatten(outputs));
 }
 
 void ShmBackend::reduce_scatter_one(at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) {
-  Bytes source(input, "reduce_scatter");
-  Bytes target(output, "reduce_scatter");
+  TensorBytes source(input, "reduce_scatter");
+  TensorBytes target(output, "reduce_scatter");
   communicator_.reduce_scatter(source.region(), target.data(), output.scalar_type(), reduce_op(op));
   target.write_back();
 }
@@ -298,7 +267,7 @@ ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inp
                                      const c10d::ScatterOptions& options) {
   auto turn = start(options.timeout);
   at::Tensor& output = only(outputs, "scatter");
-  Bytes target(output, "scatter");
+  TensorBytes target(output, "scatter");
   at::Tensor whole = at::empty_like(output);  // stays as it is where this rank is not root
   if (options.rootRank == getRank()) {
     Tensors rows;
@@ -312,7 +281,7 @@ ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inp
   } else {
     check_only_on_root(inputs, "scatter", "inputs", options.rootRank);
   }
-  Bytes source(whole, "scatter");
+  TensorBytes source(whole, "scatter");
   communicator_.scatter(source.region(), target.data(), output.nbytes(), int(options.rootRank), output.scalar_type());
   target.write_back();
   return done(c10d::OpType::SCATTER, outputs);
