@@ -75,10 +75,14 @@ struct Communicator::State {
     announced,  // it lies in the stages of the round that announced it
     in_place,   // everybody's lies in the heap: to be read, and perhaps written, where it is
     staged,     // chunk by chunk through the stages
+    apart,  // staged, from copies: what ranks are to change overlaps, and none may change it before all have read it
   };
 
   Way begin(Announcement announcement, const Region& shown);
+  /// Ends a round and waits for it.
+  void meet(const char* what);
   void end_in_place(const char* what);
+  bool data_overlaps() const;
   void check_root(const char* what, int root) const;
   void check_outputs(const char* what, std::size_t outputs) const;
 
@@ -87,13 +91,22 @@ struct Communicator::State {
     bool from_root = announcement.what == Collective::broadcast || announcement.what == Collective::scatter;
     return !from_root || announcement.root == rank;
   }
+  /// Whether the collective changes the data that it is given.
+  static bool changes_data(Collective what) {
+    return what == Collective::all_reduce || what == Collective::reduce || what == Collective::broadcast;
+  }
   /// Where rank's shown data starts, for Way::announced and Way::in_place. Null where it shows none.
   std::byte* shown_by(int rank, Way way, const Region& own);
   void find_sources(Way way, const Region& own);
 
   template <class Fill, class Consume>
   void through_stages(const char* what, std::size_t total, std::size_t step, Fill fill, Consume consume);
+  template <class Staged>
+  void do_apart(const char* what, const Region& data, bool changes, Staged staged);
+  void all_reduce_staged(const Region& data, const ReduceKernel& kernel);
   void all_reduce_staged_in_parts(const Region& data, const ReduceKernel& kernel);
+  void reduce_staged(const Region& data, const ReduceKernel& kernel, int root);
+  void broadcast_staged(const Region& data, int root);
   void collect(const Announcement& announcement, const Region& input, std::span<std::byte* const> outputs);
 
   std::shared_ptr<ShmGroup::Parts> parts;
@@ -129,20 +142,20 @@ void Communicator::set_timeout(std::chrono::nanoseconds timeout) { state_->round
 Communicator::State::Way Communicator::State::begin(Announcement announcement, const Region& shown) {
   const char* what = kNames[int(announcement.what)];
   rounds.check_usable();
-  const bool small = announcement.bytes <= kSmallBytes;
+  const bool small = announcement.bytes <= kSmallBytes, tiny = announcement.bytes <= kTinyBytes;
   announcement.buffer = Announcement::kPrivate;
-  if (shows(announcement, me)) {
-    if (announcement.bytes > kTinyBytes && shown.hold && world > 1) {
-      announcement.buffer = buffers.show(*shown.hold);
-      announcement.offset = std::uint64_t(shown.data - shown.hold->data());
-    } else if (small) {
-      copy_bytes(layout.stage(me, rounds.next_stage()), shown.data, shown.bytes);
-    }
+  if (!tiny && shown.hold) {
+    announcement.offset = std::uint64_t(shown.data - shown.hold->data());
+    if (changes_data(announcement.what)) announcement.block = shown.hold->block().value;
+  }
+  if (shows(announcement, me) && !tiny && shown.hold && world > 1) {
+    announcement.buffer = buffers.show(*shown.hold);
+  } else if (shows(announcement, me) && small) {
+    copy_bytes(layout.stage(me, rounds.next_stage()), shown.data, shown.bytes);
   }
   announcement.letters = buffers.letters_sent();
   rounds.own_announcement() = announcement;
-  rounds.signal();
-  rounds.wait(what);
+  meet(what);
 
   bool some_private = false, some_in_heap = false;
   int other_mind = -1;
@@ -152,18 +165,44 @@ Communicator::State::Way Communicator::State::begin(Announcement announcement, c
     if (!same(theirs, announcement)) other_mind = rank;
     if (shows(theirs, rank)) (theirs.buffer == Announcement::kPrivate ? some_private : some_in_heap) = true;
   }
+  Way way = Way::staged;
+  if (small && !some_in_heap)
+    way = Way::announced;
+  else if (other_mind < 0 && data_overlaps())
+    way = Way::apart;
+  else if (!some_private || world == 1)
+    way = Way::in_place;
   if (other_mind >= 0)
     throw std::invalid_argument(fmt::format(
         "rank {} called {} where rank {} called {}: all ranks have to call the same collectives in the same order", me,
         describe(announcement), other_mind, describe(rounds.announcement(other_mind))));
-  if (small && !some_in_heap) return Way::announced;
-  return !some_private || world == 1 ? Way::in_place : Way::staged;
+  return way;
+}
+
+/// Whether what two ranks are to change overlaps, but is not the same: the same is changed by all alike.
+bool Communicator::State::data_overlaps() const {
+  for (int a = 0; a < world; ++a) {
+    const Announcement& first = rounds.announcement(a);
+    if (first.block == 0) continue;
+    for (int b = a + 1; b < world; ++b) {
+      const Announcement& second = rounds.announcement(b);
+      if (second.block != first.block || second.offset == first.offset) continue;
+      const std::uint64_t distance =
+          second.offset > first.offset ? second.offset - first.offset : first.offset - second.offset;
+      if (distance < first.bytes) return true;
+    }
+  }
+  return false;
+}
+
+void Communicator::State::meet(const char* what) {
+  rounds.signal();
+  rounds.wait(what);
 }
 
 /// Nobody may change or free its data before all are done with it.
 void Communicator::State::end_in_place(const char* what) {
-  rounds.signal();
-  rounds.wait(what);
+  meet(what);
 }
 
 std::byte* Communicator::State::shown_by(int rank, Way way, const Region& own) {
@@ -197,6 +236,33 @@ void Communicator::State::through_stages(const char* what, std::size_t total, st
   }
 }
 
+/// Does the collective on a copy of this rank's data. All have theirs before anybody changes anything; and where
+/// `changes` says that a rank has a result to bring back, it does so in its turn: what overlaps is left as the last one
+/// wrote it.
+template <class Staged>
+void Communicator::State::do_apart(const char* what, const Region& data, bool changes, Staged staged) {
+  std::vector<std::byte> copy(data.data, data.data + data.bytes);
+  meet(what);
+  staged(Region{copy.data(), copy.size(), nullptr});
+  for (int rank = 0; rank < world; ++rank) {
+    if (rank == me && changes) copy_bytes(data.data, copy.data(), copy.size());
+    meet(what);
+  }
+}
+
+void Communicator::State::all_reduce_staged(const Region& data, const ReduceKernel& kernel) {
+  if (world > 2) return all_reduce_staged_in_parts(data, kernel);
+  through_stages(
+      "all_reduce", data.bytes, layout.chunk_bytes,
+      [&](std::size_t begin, std::size_t bytes, std::byte* stage) { copy_bytes(stage, data.data + begin, bytes); },
+      [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
+        // Its own data is still there: only the other's has to come from the other CPU.
+        std::byte* own = data.data + begin;
+        for (int rank = 0; rank < 2; ++rank) sources[std::size_t(rank)] = rank == me ? own : layout.stage(rank, stage);
+        kernel(sources, std::span(&own, 1), bytes / kernel.element_size());
+      });
+}
+
 /// For three ranks and more: each rank reduces its part of a chunk and all copy the parts, so the work for
 /// a byte does not grow with the number of ranks. In every step a rank fills chunk t, reduces its part of
 /// chunk t-1 in its own stage, and copies out chunk t-2.
@@ -228,6 +294,29 @@ void Communicator::State::all_reduce_staged_in_parts(const Region& data, const R
   }
 }
 
+void Communicator::State::reduce_staged(const Region& data, const ReduceKernel& kernel, int root) {
+  through_stages(
+      "reduce", data.bytes, layout.chunk_bytes,
+      [&](std::size_t begin, std::size_t bytes, std::byte* stage) { copy_bytes(stage, data.data + begin, bytes); },
+      [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
+        if (me != root) return;
+        for (int rank = 0; rank < world; ++rank) sources[std::size_t(rank)] = layout.stage(rank, stage);
+        std::byte* result = data.data + begin;
+        kernel(sources, std::span(&result, 1), bytes / kernel.element_size());
+      });
+}
+
+void Communicator::State::broadcast_staged(const Region& data, int root) {
+  through_stages(
+      "broadcast", data.bytes, layout.chunk_bytes,
+      [&](std::size_t begin, std::size_t bytes, std::byte* stage) {
+        if (me == root) copy_bytes(stage, data.data + begin, bytes);
+      },
+      [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
+        if (me != root) copy_bytes(data.data + begin, layout.stage(root, stage), bytes);
+      });
+}
+
 void Communicator::State::check_root(const char* what, int root) const {
   if (root < 0 || root >= world)
     throw std::invalid_argument(fmt::format("{}: root {} in a group of {} ranks", what, root, world));
@@ -248,8 +337,8 @@ void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
   if (data.bytes % size != 0)
     throw std::invalid_argument(
         fmt::format("all_reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
-  auto way =
-      s.begin({Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes, 0, 0, 0, {}}, data);
+  auto way = s.begin(
+      {Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes, 0, 0, 0, 0, {}}, data);
   if (way == State::Way::announced) {
     s.find_sources(way, data);
     kernel(s.sources, std::span(&data.data, 1), data.bytes / size);
@@ -265,19 +354,10 @@ void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
     kernel(s.sources, s.destinations, part.size / size);
     SHOAL_KILL_POINT("group.in_place.after");
     s.end_in_place("all_reduce");
-  } else if (s.world == 2) {
-    s.through_stages(
-        "all_reduce", data.bytes, s.layout.chunk_bytes,
-        [&](std::size_t begin, std::size_t bytes, std::byte* stage) { copy_bytes(stage, data.data + begin, bytes); },
-        [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
-          // Its own data is still there: only the other's has to come from the other CPU.
-          std::byte* own = data.data + begin;
-          for (int rank = 0; rank < 2; ++rank)
-            s.sources[std::size_t(rank)] = rank == s.me ? own : s.layout.stage(rank, stage);
-          kernel(s.sources, std::span(&own, 1), bytes / size);
-        });
+  } else if (way == State::Way::apart) {
+    s.do_apart("all_reduce", data, true, [&](const Region& copy) { s.all_reduce_staged(copy, kernel); });
   } else {
-    s.all_reduce_staged_in_parts(data, kernel);
+    s.all_reduce_staged(data, kernel);
   }
 }
 
@@ -290,19 +370,11 @@ void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int ro
   if (data.bytes % size != 0)
     throw std::invalid_argument(
         fmt::format("reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
-  auto way = s.begin({Collective::reduce, std::uint32_t(type), std::uint32_t(op), root, data.bytes, 0, 0, 0, {}}, data);
-  if (way == State::Way::staged) {
-    s.through_stages(
-        "reduce", data.bytes, s.layout.chunk_bytes,
-        [&](std::size_t begin, std::size_t bytes, std::byte* stage) { copy_bytes(stage, data.data + begin, bytes); },
-        [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
-          if (s.me != root) return;
-          for (int rank = 0; rank < s.world; ++rank) s.sources[std::size_t(rank)] = s.layout.stage(rank, stage);
-          std::byte* result = data.data + begin;
-          kernel(s.sources, std::span(&result, 1), bytes / size);
-        });
-    return;
-  }
+  auto way =
+      s.begin({Collective::reduce, std::uint32_t(type), std::uint32_t(op), root, data.bytes, 0, 0, 0, 0, {}}, data);
+  if (way == State::Way::apart)
+    return s.do_apart("reduce", data, s.me == root, [&](const Region& copy) { s.reduce_staged(copy, kernel, root); });
+  if (way == State::Way::staged) return s.reduce_staged(data, kernel, root);
   if (s.me == root) {
     s.find_sources(way, data);
     kernel(s.sources, std::span(&data.data, 1), data.bytes / size);
@@ -314,18 +386,10 @@ void Communicator::broadcast(Region data, int root, Type type) {
   const TraceSpan span("broadcast", data.bytes);
   State& s = *state_;
   s.check_root("broadcast", root);
-  auto way = s.begin({Collective::broadcast, std::uint32_t(type), kNone, root, data.bytes, 0, 0, 0, {}}, data);
-  if (way == State::Way::staged) {
-    s.through_stages(
-        "broadcast", data.bytes, s.layout.chunk_bytes,
-        [&](std::size_t begin, std::size_t bytes, std::byte* stage) {
-          if (s.me == root) copy_bytes(stage, data.data + begin, bytes);
-        },
-        [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
-          if (s.me != root) copy_bytes(data.data + begin, s.layout.stage(root, stage), bytes);
-        });
-    return;
-  }
+  auto way = s.begin({Collective::broadcast, std::uint32_t(type), kNone, root, data.bytes, 0, 0, 0, 0, {}}, data);
+  if (way == State::Way::apart)
+    return s.do_apart("broadcast", data, s.me != root, [&](const Region& copy) { s.broadcast_staged(copy, root); });
+  if (way == State::Way::staged) return s.broadcast_staged(data, root);
   if (s.me != root) copy_bytes(data.data, s.shown_by(root, way, data), data.bytes);
   if (way == State::Way::in_place) s.end_in_place("broadcast");
 }
@@ -333,14 +397,15 @@ void Communicator::broadcast(Region data, int root, Type type) {
 void Communicator::all_gather(Region input, std::span<std::byte* const> outputs, Type type) {
   const TraceSpan span("all_gather", input.bytes);
   state_->check_outputs("all_gather", outputs.size());
-  state_->collect({Collective::all_gather, std::uint32_t(type), kNone, -1, input.bytes, 0, 0, 0, {}}, input, outputs);
+  state_->collect({Collective::all_gather, std::uint32_t(type), kNone, -1, input.bytes, 0, 0, 0, 0, {}}, input,
+                  outputs);
 }
 
 void Communicator::gather(Region input, std::span<std::byte* const> outputs, int root, Type type) {
   const TraceSpan span("gather", input.bytes);
   state_->check_root("gather", root);
   if (rank() == root) state_->check_outputs("gather", outputs.size());
-  state_->collect({Collective::gather, std::uint32_t(type), kNone, root, input.bytes, 0, 0, 0, {}}, input,
+  state_->collect({Collective::gather, std::uint32_t(type), kNone, root, input.bytes, 0, 0, 0, 0, {}}, input,
                   rank() == root ? outputs : std::span<std::byte* const>());
 }
 
@@ -371,8 +436,8 @@ void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarTy
   if (input.bytes % (size * world) != 0)
     throw std::invalid_argument(fmt::format("reduce_scatter: {} bytes are not {} equal parts of whole {}", input.bytes,
                                             world, c10::toString(type)));
-  auto way = s.begin({Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes, 0, 0, 0, {}},
-                     input);
+  auto way = s.begin(
+      {Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes, 0, 0, 0, 0, {}}, input);
   if (way == State::Way::staged) {
     // A stage holds a piece of every part, so that all ranks have work in every round.
     const std::size_t step = s.layout.chunk_bytes / world / kLine * kLine;
@@ -404,7 +469,8 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
   if (s.me == root && input.bytes != part_bytes * world)
     throw std::invalid_argument(
         fmt::format("scatter: {} bytes are not {} parts of {} bytes", input.bytes, world, part_bytes));
-  auto way = s.begin({Collective::scatter, std::uint32_t(type), kNone, root, part_bytes * world, 0, 0, 0, {}}, input);
+  auto way =
+      s.begin({Collective::scatter, std::uint32_t(type), kNone, root, part_bytes * world, 0, 0, 0, 0, {}}, input);
   if (way == State::Way::staged) {
     const std::size_t step = s.layout.chunk_bytes / world / kLine * kLine;
     s.through_stages(
@@ -424,7 +490,7 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
 
 void Communicator::barrier() {
   const TraceSpan span("barrier");
-  state_->begin({Collective::barrier, kNone, kNone, -1, 0, 0, 0, 0, {}}, {});
+  state_->begin({Collective::barrier, kNone, kNone, -1, 0, 0, 0, 0, 0, {}}, {});
 }
 
 }  // namespace shoal

@@ -30,10 +30,11 @@ struct Announcement {
   std::uint32_t op;    // ReduceOp; all ones for none
   std::int32_t root;   // -1 for none
   std::uint64_t bytes;
-  std::uint64_t offset;   // of the data in its buffer
+  std::uint64_t offset;   // of the data in its buffer, and in its block
   std::uint32_t buffer;   // which of this rank's registered buffers (see PeerBuffers)
   std::uint32_t letters;  // letters about its buffers that this rank has sent to each other one
-  std::uint64_t reserved[3];
+  std::uint64_t block;    // of the heap, that the data lies in which the collective changes; 0 where there is none
+  std::uint64_t reserved[2];
 };
 
 static_assert(sizeof(Announcement) == 64);
@@ -69,7 +70,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 ///   | GroupLayout | RankLayout per rank | staging: three chunks per rank |
 struct GroupLayout {
   static constexpr std::uint32_t kMagic = 0x6b6e6172;  // "rank"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr int kStages = 3;
   static constexpr std::uint32_t kLargestWorld = 256;
 
