@@ -187,6 +187,33 @@ TEST_CASE("communicator: tensors that are gone are not kept by the other ranks")
 
 namespace {
 
+/// Heap bytes when both ranks have let go of a large tensor that was broadcast, and of one that was reduced often; the
+/// ranks take turns, so that both see the same.
+std::vector<std::size_t> let_go(int rank, ShmGroup group) {
+  constexpr std::int64_t kLarge = 4 << 20;
+  Communicator ranks = join(group, rank);
+  std::vector<std::size_t> seen;
+  auto look = [&] {
+    ranks.barrier();
+    seen.push_back(heap_bytes_in_use());
+    ranks.barrier();
+  };
+  {
+    Data sent(torch::full({kLarge}, rank, at::kInt), rank, Place::everywhere);
+    ranks.broadcast(sent.region(), 0);
+    require(sent.tensor.eq(0).all().item<bool>(), "the broadcast is wrong");
+  }
+  look();
+  {
+    Data often(torch::full({kLarge}, rank, at::kInt), rank, Place::everywhere);
+    for (int i = 0; i < 5; ++i) ranks.all_reduce(often.region(), at::kInt, ReduceOp::max);
+    look();
+  }
+  ranks.barrier();  // here the ranks find that it is gone, and say so
+  look();
+  return seen;
+}
+
 int one_tensor_for_all(int rank, ShmGroup group, at::Tensor shared) {
   Communicator ranks = join(group, rank);
   Region region{static_cast<std::byte*>(shared.data_ptr()), shared.nbytes(), shared_hold(shared)};
@@ -195,6 +222,14 @@ int one_tensor_for_all(int rank, ShmGroup group, at::Tensor shared) {
 }
 
 }  // namespace
+
+TEST_CASE("communicator: a tensor that was shown once is kept by nobody, and others until the next barrier") {
+  for (auto& seen : spawn({.nprocs = 2}, let_go, ShmGroup(2))) {
+    CHECK(seen[0] < (4u << 20));   // 32 MiB were broadcast
+    CHECK(seen[1] > (32u << 20));  // and now as many are there
+    CHECK(seen[2] < (4u << 20));
+  }
+}
 
 TEST_CASE("communicator: one shared tensor may be everybody's: it counts once a rank") {
   at::Tensor shared = torch::ones({100'000});

@@ -19,5 +19,5 @@ TEST_CASE("group layout: docs/collectives.md shows the structures as they are, o
   CHECK(documented("collectives.md", "Announcement") ==
         Fields{FIELD(Announcement, what), FIELD(Announcement, type), FIELD(Announcement, op), FIELD(Announcement, root),
                FIELD(Announcement, bytes), FIELD(Announcement, offset), FIELD(Announcement, buffer),
-               FIELD(Announcement, letters), FIELD(Announcement, block)});
+               FIELD(Announcement, letters), FIELD(Announcement, block), FIELD(Announcement, once)});
 }

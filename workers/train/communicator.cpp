@@ -10,6 +10,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace shoal {
@@ -83,6 +84,7 @@ struct Communicator::State {
   void meet(const char* what);
   void end_in_place(const char* what);
   bool data_overlaps() const;
+  void drop_buffers_of_once();
   void check_root(const char* what, int root) const;
   void check_outputs(const char* what, std::size_t outputs) const;
 
@@ -117,6 +119,7 @@ struct Communicator::State {
   int world;
   std::vector<const std::byte*> sources;  // one a rank; kept, so that a collective allocates nothing
   std::vector<std::byte*> destinations;
+  std::vector<std::pair<int, std::uint32_t>> shown_once;  // rank and slot, of the collective that is going on
 };
 
 Communicator ShmGroup::join(int rank) const {
@@ -149,9 +152,13 @@ Communicator::State::Way Communicator::State::begin(Announcement announcement, c
     if (changes_data(announcement.what)) announcement.block = shown.hold->block().value;
   }
   if (shows(announcement, me) && !tiny && shown.hold && world > 1) {
-    announcement.buffer = buffers.show(*shown.hold);
-  } else if (shows(announcement, me) && small) {
-    copy_bytes(layout.stage(me, rounds.next_stage()), shown.data, shown.bytes);
+    const PeerBuffers::Place place = buffers.show(*shown.hold);
+    announcement.buffer = place.slot;
+    announcement.once = place.once;
+  } else {
+    // A barrier is nobody's innermost loop: it finds all that was let go of.
+    if (world > 1) buffers.look_after(announcement.what == Collective::barrier ? PeerBuffers::kSlots : 1);
+    if (shows(announcement, me) && small) copy_bytes(layout.stage(me, rounds.next_stage()), shown.data, shown.bytes);
   }
   announcement.letters = buffers.letters_sent();
   rounds.own_announcement() = announcement;
@@ -162,6 +169,7 @@ Communicator::State::Way Communicator::State::begin(Announcement announcement, c
   for (int rank = 0; rank < world; ++rank) {
     const Announcement& theirs = rounds.announcement(rank);
     if (rank != me) buffers.read_letters(rank, theirs.letters);
+    if (theirs.once != 0) shown_once.emplace_back(rank, theirs.buffer);
     if (!same(theirs, announcement)) other_mind = rank;
     if (shows(theirs, rank)) (theirs.buffer == Announcement::kPrivate ? some_private : some_in_heap) = true;
   }
@@ -172,6 +180,7 @@ Communicator::State::Way Communicator::State::begin(Announcement announcement, c
     way = Way::apart;
   else if (!some_private || world == 1)
     way = Way::in_place;
+  if (way != Way::in_place || other_mind >= 0) drop_buffers_of_once();
   if (other_mind >= 0)
     throw std::invalid_argument(fmt::format(
         "rank {} called {} where rank {} called {}: all ranks have to call the same collectives in the same order", me,
@@ -203,6 +212,12 @@ void Communicator::State::meet(const char* what) {
 /// Nobody may change or free its data before all are done with it.
 void Communicator::State::end_in_place(const char* what) {
   meet(what);
+  drop_buffers_of_once();
+}
+
+void Communicator::State::drop_buffers_of_once() {
+  for (auto [rank, slot] : shown_once) buffers.drop(rank, slot);
+  shown_once.clear();
 }
 
 std::byte* Communicator::State::shown_by(int rank, Way way, const Region& own) {
@@ -338,7 +353,7 @@ void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
     throw std::invalid_argument(
         fmt::format("all_reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
   auto way = s.begin(
-      {Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes, 0, 0, 0, 0, {}}, data);
+      {Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes, 0, 0, 0, 0, 0, {}}, data);
   if (way == State::Way::announced) {
     s.find_sources(way, data);
     kernel(s.sources, std::span(&data.data, 1), data.bytes / size);
@@ -371,7 +386,7 @@ void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int ro
     throw std::invalid_argument(
         fmt::format("reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
   auto way =
-      s.begin({Collective::reduce, std::uint32_t(type), std::uint32_t(op), root, data.bytes, 0, 0, 0, 0, {}}, data);
+      s.begin({Collective::reduce, std::uint32_t(type), std::uint32_t(op), root, data.bytes, 0, 0, 0, 0, 0, {}}, data);
   if (way == State::Way::apart)
     return s.do_apart("reduce", data, s.me == root, [&](const Region& copy) { s.reduce_staged(copy, kernel, root); });
   if (way == State::Way::staged) return s.reduce_staged(data, kernel, root);
@@ -386,7 +401,7 @@ void Communicator::broadcast(Region data, int root, Type type) {
   const TraceSpan span("broadcast", data.bytes);
   State& s = *state_;
   s.check_root("broadcast", root);
-  auto way = s.begin({Collective::broadcast, std::uint32_t(type), kNone, root, data.bytes, 0, 0, 0, 0, {}}, data);
+  auto way = s.begin({Collective::broadcast, std::uint32_t(type), kNone, root, data.bytes, 0, 0, 0, 0, 0, {}}, data);
   if (way == State::Way::apart)
     return s.do_apart("broadcast", data, s.me != root, [&](const Region& copy) { s.broadcast_staged(copy, root); });
   if (way == State::Way::staged) return s.broadcast_staged(data, root);
@@ -397,7 +412,7 @@ void Communicator::broadcast(Region data, int root, Type type) {
 void Communicator::all_gather(Region input, std::span<std::byte* const> outputs, Type type) {
   const TraceSpan span("all_gather", input.bytes);
   state_->check_outputs("all_gather", outputs.size());
-  state_->collect({Collective::all_gather, std::uint32_t(type), kNone, -1, input.bytes, 0, 0, 0, 0, {}}, input,
+  state_->collect({Collective::all_gather, std::uint32_t(type), kNone, -1, input.bytes, 0, 0, 0, 0, 0, {}}, input,
                   outputs);
 }
 
@@ -405,7 +420,7 @@ void Communicator::gather(Region input, std::span<std::byte* const> outputs, int
   const TraceSpan span("gather", input.bytes);
   state_->check_root("gather", root);
   if (rank() == root) state_->check_outputs("gather", outputs.size());
-  state_->collect({Collective::gather, std::uint32_t(type), kNone, root, input.bytes, 0, 0, 0, 0, {}}, input,
+  state_->collect({Collective::gather, std::uint32_t(type), kNone, root, input.bytes, 0, 0, 0, 0, 0, {}}, input,
                   rank() == root ? outputs : std::span<std::byte* const>());
 }
 
@@ -437,7 +452,7 @@ void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarTy
     throw std::invalid_argument(fmt::format("reduce_scatter: {} bytes are not {} equal parts of whole {}", input.bytes,
                                             world, c10::toString(type)));
   auto way = s.begin(
-      {Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes, 0, 0, 0, 0, {}}, input);
+      {Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes, 0, 0, 0, 0, 0, {}}, input);
   if (way == State::Way::staged) {
     // A stage holds a piece of every part, so that all ranks have work in every round.
     const std::size_t step = s.layout.chunk_bytes / world / kLine * kLine;
@@ -470,7 +485,7 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
     throw std::invalid_argument(
         fmt::format("scatter: {} bytes are not {} parts of {} bytes", input.bytes, world, part_bytes));
   auto way =
-      s.begin({Collective::scatter, std::uint32_t(type), kNone, root, part_bytes * world, 0, 0, 0, 0, {}}, input);
+      s.begin({Collective::scatter, std::uint32_t(type), kNone, root, part_bytes * world, 0, 0, 0, 0, 0, {}}, input);
   if (way == State::Way::staged) {
     const std::size_t step = s.layout.chunk_bytes / world / kLine * kLine;
     s.through_stages(
@@ -490,7 +505,7 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
 
 void Communicator::barrier() {
   const TraceSpan span("barrier");
-  state_->begin({Collective::barrier, kNone, kNone, -1, 0, 0, 0, 0, 0, {}}, {});
+  state_->begin({Collective::barrier, kNone, kNone, -1, 0, 0, 0, 0, 0, 0, {}}, {});
 }
 
 }  // namespace shoal

@@ -43,16 +43,23 @@ bool is_held_by_self(BlockOffset block) {
 PeerBuffers::PeerBuffers(Rounds& rounds, std::vector<Ring>& inboxes)
     : rounds_(rounds), inboxes_(inboxes), seen_(std::size_t(rounds.world_size())), letters_read_(seen_.size()) {}
 
-std::uint32_t PeerBuffers::show(const Hold& hold) {
+PeerBuffers::Place PeerBuffers::show(const Hold& hold) {
   ++uses_;
   auto found = std::find_if(shown_.begin(), shown_.end(), [&](const Shown& s) { return s.block == hold.block(); });
-  std::uint64_t emptied = 0;
   if (found != shown_.end()) {
     found->last_use = uses_;
-    if (std::uint32_t slot = next_to_check_; is_unused(slot)) send(emptied = 1ull << slot, kSlots, nullptr);
-    next_to_check_ = (next_to_check_ + 1) % kSlots;
-    return std::uint32_t(found - shown_.begin());
+    look_after(1);
+    return {std::uint32_t(found - shown_.begin()), false};
   }
+  auto before = std::find(shown_before_.begin(), shown_before_.end(), hold.block());
+  const bool once = before == shown_before_.end();
+  if (once) {
+    shown_before_[next_before_] = hold.block();
+    next_before_ = (next_before_ + 1) % kSlots;
+  } else {
+    *before = {};
+  }
+  std::uint64_t emptied = 0;
   for (std::uint32_t slot = 0; slot < kSlots; ++slot)
     if (is_unused(slot)) emptied |= 1ull << slot;
   // The slot that was not used for longest; an empty one counts as never used.
@@ -62,7 +69,23 @@ std::uint32_t PeerBuffers::show(const Hold& hold) {
     if (age(slot) < age(oldest)) oldest = slot;
   send(emptied, oldest, &hold);
   shown_[oldest] = Shown{hold.block(), uses_};
-  return oldest;
+  return {oldest, once};
+}
+
+void PeerBuffers::look_after(std::uint32_t slots) {
+  std::uint64_t emptied = 0;
+  for (; slots != 0; --slots) {
+    if (is_unused(next_to_check_)) emptied |= 1ull << next_to_check_;
+    next_to_check_ = (next_to_check_ + 1) % kSlots;
+  }
+  if (emptied != 0) send(emptied, kSlots, nullptr);
+}
+
+void PeerBuffers::drop(int rank, std::uint32_t slot) {
+  if (rank == rounds_.rank())
+    shown_[slot] = Shown{};
+  else if (auto& slots = seen_[std::size_t(rank)]; slot < slots.size())
+    slots[slot] = Seen{};
 }
 
 bool PeerBuffers::is_unused(std::uint32_t slot) const {

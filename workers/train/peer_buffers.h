@@ -21,7 +21,8 @@ class Rounds;
 /// now on and which block is in which (the letter holds it). The others keep exactly what they were
 /// told, so owner and others always agree, and a slot cannot mean a newer block at the same place: as
 /// long as a block is in a slot, the others' holds keep it from being freed. What its owner has let go
-/// of is dropped here too, one look at one slot per call.
+/// of is dropped here too, one look at one slot per call. A block that comes for the first time is shown for one
+/// collective only, after which all forget it without a letter: most never come again, and may be large.
 ///
 /// Letters go through rings, whose messages survive or vanish with their sender as a whole. A rank reads
 /// its letters whenever announcements say that there are some; it sends at most one a collective, so
@@ -33,8 +34,18 @@ class PeerBuffers {
 
   PeerBuffers(Rounds& rounds, std::vector<Ring>& inboxes);
 
-  /// The slot in which the others find this block from now on; sends letters where it is new.
-  std::uint32_t show(const Hold& hold);
+  /// Where the others find a block from now on: in this slot, until drop() if it is there once.
+  struct Place {
+    std::uint32_t slot;
+    bool once;
+  };
+  /// Sends letters where the block is in no slot.
+  Place show(const Hold& hold);
+  /// Looks at this many slots for blocks that this process has let go of, in turn; sends letters where there are some.
+  /// Instead of show(): either sends one letter at most.
+  void look_after(std::uint32_t slots);
+  /// Empties the slot of a block that this rank, or another, has shown once. All ranks do, when all are done with it.
+  void drop(int rank, std::uint32_t slot);
   /// Letters sent to each other rank so far: to be announced.
   std::uint32_t letters_sent() const { return letters_sent_; }
 
@@ -62,6 +73,9 @@ class PeerBuffers {
   Rounds& rounds_;
   std::vector<Ring>& inboxes_;
   std::vector<Shown> shown_{kSlots};
+  std::vector<BlockOffset> shown_before_{
+      kSlots};  // the last ones that were shown once; where one is now may be another
+  std::uint32_t next_before_ = 0;
   std::uint32_t letters_sent_ = 0;
   std::uint64_t uses_ = 0;
   std::uint32_t next_to_check_ = 0;
