@@ -81,3 +81,88 @@ TEST_CASE("DDP: the set of unused parameters may change from step to step, and f
   for (bool ranks_differ : {false, true})
     for (auto& said : spawn({.nprocs = 2}, change_the_set, ShmGroup(2), ranks_differ)) CHECK(said == "went through");
 }
+
+namespace {
+
+/// What forward() may return: an aggregate with an optional, in a container.
+struct Heads {
+  at::Tensor scores;
+  std::optional<at::Tensor> more;
+  int number = 0;
+};
+
+struct StructImpl : TwoPathsImpl {
+  std::vector<Heads> forward(const at::Tensor& x, bool with_more) {
+    std::vector<Heads> heads(1);
+    heads[0].scores = first(x);
+    if (with_more) heads[0].more = second(x);
+    return heads;
+  }
+};
+TORCH_MODULE(Struct);
+
+std::string return_a_struct(int rank, ShmGroup group, bool use_more) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(0);
+  Struct net;
+  DistributedDataParallel<Struct> ddp(DistributedDataParallelOptions{.find_unused_parameters = true}, net,
+                                      process_group);
+  for (int step = 0; step < 4; ++step) {
+    net->zero_grad();
+    const bool with_more = step % 2 == 0;
+    auto heads = ddp.forward(input_of(rank, step), with_more);
+    at::Tensor loss = heads[0].scores.pow(2).mean();
+    if (with_more && use_more) loss = loss + heads[0].more->pow(2).mean();
+    loss.backward();
+    require(net->first->weight.grad().defined(), fmt::format("{}: no gradient of what the loss uses", step));
+    require(net->second->weight.grad().defined() == (with_more && use_more),
+            fmt::format("{}: gradient or none of what the loss may not use", step));
+    // Also in place: results are nobody else's memory.
+    heads[0].scores.detach().zero_();
+  }
+  return "went through";
+}
+
+/// A result that hides its tensors.
+class Opaque {
+ public:
+  explicit Opaque(at::Tensor hidden) : hidden_(std::move(hidden)) {}
+  at::Tensor get() const { return hidden_; }
+
+ private:
+  at::Tensor hidden_;
+};
+
+struct OpaqueNetImpl : TwoPathsImpl {
+  Opaque forward(const at::Tensor& x) { return Opaque(first(x) + second(x)); }
+};
+TORCH_MODULE(OpaqueNet);
+
+std::string return_what_hides_tensors(int rank, ShmGroup group, bool find) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  OpaqueNet net;
+  DistributedDataParallel<OpaqueNet> ddp(DistributedDataParallelOptions{.find_unused_parameters = find}, net,
+                                         process_group);
+  try {
+    ddp.forward(input_of(rank, 0)).get().sum().backward();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("DDP: results of forward() may be structs with optionals, of which the loss need not use all") {
+  for (bool use_more : {true, false})
+    for (auto& said : spawn({.nprocs = 2}, return_a_struct, ShmGroup(2), use_more)) CHECK(said == "went through");
+}
+
+TEST_CASE("DDP: a result in which no tensors are found is refused where they are needed") {
+  CHECK_THAT(spawn({.nprocs = 1}, return_what_hides_tensors, ShmGroup(1), true)[0],
+             ContainsSubstring("forward() returns") && ContainsSubstring("Opaque") &&
+                 ContainsSubstring("in which no tensors can be found"));
+  CHECK(spawn({.nprocs = 1}, return_what_hides_tensors, ShmGroup(1), false)[0] == "went through");
+}

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <shoal/workers/train/forward_result.h>
 #include <shoal/workers/train/gradient_reducer.h>
 #include <shoal/workers/train/process_group.h>
 
 #include <memory>
-#include <tuple>
-#include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -28,17 +28,6 @@ struct Owner<Module> {
   using type = Module;
 };
 
-/// The tensors in what a forward() returns.
-template <class T>
-void collect(const T& value, std::vector<at::Tensor>& tensors) {
-  if constexpr (std::is_convertible_v<const T&, const at::Tensor&>)
-    tensors.push_back(value);
-  else if constexpr (requires { value.begin(); })
-    for (const auto& element : value) collect(element, tensors);
-  else if constexpr (requires { std::tuple_size<T>::value; })
-    std::apply([&](const auto&... parts) { (collect(parts, tensors), ...); }, value);
-}
-
 }  // namespace ddp_detail
 
 /// The module as one of several replicas, as torch.nn.parallel.DistributedDataParallel. `Module` is the
@@ -52,6 +41,9 @@ void collect(const T& value, std::vector<at::Tensor>& tensors) {
 /// GradientReducer for what happens when a rank dies. The module is shared with the caller; optimizers
 /// take module.parameters() as ever. Without gradients enabled, forward() is the module's own and talks to
 /// nobody, so one rank may evaluate alone.
+///
+/// With find_unused_parameters forward() may return tensors and aggregates, containers, tuples and optionals of such;
+/// for anything else it throws std::invalid_argument. What it returns are then copies of the module's results.
 template <class Module>
 class DistributedDataParallel {
  public:
@@ -67,8 +59,13 @@ class DistributedDataParallel {
   auto forward(Args&&... args) {
     reducer_->before_forward();
     auto result = module_->forward(std::forward<Args>(args)...);
-    std::vector<at::Tensor> outputs;
-    if (reducer_->wants_outputs()) ddp_detail::collect(result, outputs);
+    std::vector<at::Tensor*> outputs;
+    if (reducer_->wants_outputs()) {
+      if constexpr (ddp_detail::can_be_searched<decltype(result)>())
+        loading::for_each_tensor(result, [&](at::Tensor& tensor) { outputs.push_back(&tensor); });
+      else
+        GradientReducer::refuse_result(typeid(result));
+    }
     reducer_->after_forward(outputs);
     return result;
   }

@@ -1,6 +1,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <shoal/ipc/error.h>
@@ -8,6 +9,7 @@
 #include <shoal/workers/train/gradient_reducer.h>
 #include <shoal/workers/train/module_check.h>
 #include <shoal/workers/train/reducer_factory.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/module.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -75,6 +77,20 @@ std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
   for (const auto& [name, tensor] : named) tensors.push_back(tensor);
   return tensors;
 }
+
+/// Between the module's results and the loss: its backward pass runs when any of them got a gradient, and gives the
+/// others an undefined one, which goes on to the parameters behind them. So the Reducer hears of every parameter.
+/// Copies, as torch has them: a result that is a view of several could not be changed in place.
+struct PassOn : torch::autograd::Function<PassOn> {
+  using Tensors = torch::autograd::variable_list;
+  static Tensors forward(torch::autograd::AutogradContext* context, at::TensorList results) {
+    context->set_materialize_grads(false);
+    Tensors copies;
+    for (const at::Tensor& result : results) copies.push_back(result.clone());
+    return copies;
+  }
+  static Tensors backward(torch::autograd::AutogradContext*, const Tensors& gradients) { return gradients; }
+};
 
 }  // namespace
 
@@ -145,12 +161,31 @@ void GradientReducer::before_forward() {
   if (s.options.broadcast_buffers && s.synced_last_time) broadcast(s.process_group, s.buffers);
 }
 
-void GradientReducer::after_forward(const std::vector<at::Tensor>& outputs) {
+void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   State& s = *state_;
   // A pass without gradients is one rank's own business: what comes next is as if it had not been.
   if (!at::GradMode::is_enabled()) return;
   s.synced_last_time = s.syncs;
-  if (s.syncs) s.reducer->prepare_for_backward(outputs);
+  if (!s.syncs) return;
+  std::vector<at::Tensor> results;
+  for (const at::Tensor* output : outputs) results.push_back(*output);
+  s.reducer->prepare_for_backward(results);
+  // What no gradient goes through stays as it is: a parameter that was returned, an index.
+  std::vector<at::Tensor*> passed;
+  for (at::Tensor* output : outputs)
+    if (output->grad_fn()) passed.push_back(output);
+  if (passed.empty()) return;
+  results.clear();
+  for (const at::Tensor* output : passed) results.push_back(*output);
+  results = PassOn::apply(at::TensorList(results));  // a vector is not looked into
+  for (std::size_t i = 0; i < passed.size(); ++i) *passed[i] = results[i];
+}
+
+void GradientReducer::refuse_result(const std::type_info& type) {
+  throw std::invalid_argument(
+      fmt::format("forward() returns {}, in which no tensors can be found, as find_unused_parameters needs: return "
+                  "tensors, or aggregates, containers, tuples or optionals of such",
+                  c10::demangle(type.name())));
 }
 
 bool GradientReducer::wants_outputs() const { return state_->options.find_unused_parameters; }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <typeinfo>
 #include <vector>
 
 namespace c10d {
@@ -47,8 +48,11 @@ class GradientReducer {
 
   /// Throws Error where the last backward pass did not reach every parameter.
   void before_forward();
-  /// `outputs`: where the walk for unused parameters starts.
-  void after_forward(const std::vector<at::Tensor>& outputs);
+  /// `outputs`: where the walk for unused parameters starts. They are replaced: gradients of those that the loss does
+  /// not use are known to be none then.
+  void after_forward(const std::vector<at::Tensor*>& outputs);
+  /// Says that no tensors can be found in a result of this type.
+  [[noreturn]] static void refuse_result(const std::type_info& type);
 
   bool wants_outputs() const;
   bool syncs() const;
