@@ -10,6 +10,7 @@
 #include <shoal/workers/train/module_check.h>
 #include <shoal/workers/train/reducer_factory.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/nn/module.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -95,6 +96,11 @@ struct PassOn : torch::autograd::Function<PassOn> {
 }  // namespace
 
 struct GradientReducer::State {
+  void make_reducer_anew();
+  void watch_gradients();
+  void gradient_came(std::size_t parameter, const at::Tensor& gradient);
+  void start_anew();
+
   DistributedDataParallelOptions options;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   NamedTensors parameters;
@@ -102,6 +108,11 @@ struct GradientReducer::State {
   LoggedReducer reducer;
   bool syncs = true;
   bool synced_last_time = true;
+  std::vector<unsigned> hooks;  // by parameter
+  bool in_backward = false;     // or in what goes before it; also after one of these has ended by an exception
+  ~State() {
+    for (std::size_t i = 0; i < hooks.size(); ++i) parameters[i].second.remove_hook(hooks[i]);
+  }
 };
 
 GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, torch::nn::Module& module,
@@ -123,22 +134,59 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
   for (const at::Tensor& buffer : module.buffers())
     if (buffer.defined()) s.buffers.push_back(buffer);
 
-  ReducerArguments arguments{.parameters = tensors_of(s.parameters),
+  s.make_reducer_anew();
+  s.watch_gradients();
+}
+
+void GradientReducer::State::make_reducer_anew() {
+  ReducerArguments arguments{.parameters = tensors_of(parameters),
                              .bucket_indices = {},
-                             .process_group = s.process_group,
+                             .process_group = process_group,
                              .bucket_bytes = options.bucket_bytes,
                              .first_bucket_bytes = options.first_bucket_bytes,
                              .find_unused_parameters = options.find_unused_parameters,
                              .gradient_as_bucket_view = options.gradient_as_bucket_view,
                              .parameter_names = {}};
-  for (std::size_t i = 0; i < s.parameters.size(); ++i) arguments.parameter_names[i] = s.parameters[i].first;
+  for (std::size_t i = 0; i < parameters.size(); ++i) arguments.parameter_names[i] = parameters[i].first;
   // A first guess, in the reverse order of use; after the first backward pass the Reducer knows better.
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
       arguments.parameters, {std::size_t(options.first_bucket_bytes), std::size_t(options.bucket_bytes)});
   std::reverse(buckets.begin(), buckets.end());
   arguments.bucket_indices = std::move(buckets);
   BucketScope scope;
-  s.reducer = make_reducer(std::move(arguments));
+  reducer = {};  // its hooks go before the next one's come
+  reducer = make_reducer(std::move(arguments));
+}
+
+/// The Reducer says neither which gradient is sparse nor, when the next pass begins, whether the last one came to its
+/// end.
+void GradientReducer::State::watch_gradients() {
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    hooks.push_back(
+        parameters[i].second.register_hook([this, i](const at::Tensor& gradient) { gradient_came(i, gradient); }));
+}
+
+void GradientReducer::State::gradient_came(std::size_t parameter, const at::Tensor& gradient) {
+  if (!syncs) return;
+  if (!in_backward) {
+    in_backward = true;
+    // Callbacks of a backward pass run at its end, and only if it has no error.
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { in_backward = false; });
+  }
+  if (gradient.defined() && gradient.layout() != c10::kStrided)
+    throw std::invalid_argument(
+        fmt::format("the gradient of {} is {}: DistributedDataParallel reduces strided ones. Make it dense, for "
+                    "example by EmbeddingOptions(...).sparse(false)",
+                    parameters[parameter].first, c10::str(gradient.layout())));
+}
+
+/// After a backward pass that an exception ended. The Reducer waits for gradients that will not come, and has no way
+/// back; and another rank may have come further. So all have to be here: a barrier goes with nothing else that a rank
+/// could be in.
+void GradientReducer::State::start_anew() {
+  process_group->barrier()->wait();
+  make_reducer_anew();
+  in_backward = false;
 }
 
 GradientReducer::~GradientReducer() = default;
@@ -146,19 +194,23 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::before_forward() {
   State& s = *state_;
   if (!at::GradMode::is_enabled()) return;
+  if (s.in_backward) s.start_anew();
   if (s.syncs) s.reducer->prepare_for_forward();
+  s.in_backward = true;  // another rank may be starting anew: where a collective says so, this one has to as well
   try {
     BucketScope scope;
     s.reducer->rebuild_buckets();
   } catch (const c10::Error& error) {
     std::string names = names_without_gradient(error.what_without_backtrace(), s.parameters);
     if (names.empty()) throw;
+    s.in_backward = false;
     throw Error(
         fmt::format("the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, "
                     "or set DistributedDataParallelOptions::find_unused_parameters",
                     names));
   }
   if (s.options.broadcast_buffers && s.synced_last_time) broadcast(s.process_group, s.buffers);
+  s.in_backward = false;
 }
 
 void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {

@@ -36,7 +36,8 @@ struct DistributedDataParallelOptions {
 /// and every backward pass leaves the mean of all ranks' gradients, through libtorch's own c10d::Reducer.
 /// Buckets are born in the shared heap, so the backend "shm" reduces them in place. Owned by a
 /// DistributedDataParallel; used by the thread that trains. When another rank dies, the collective that
-/// meets it throws PeerDied, from the constructor, before_forward() or backward().
+/// meets it throws PeerDied, from the constructor, before_forward() or backward(). Sparse gradients are refused:
+/// backward() throws std::invalid_argument that names the parameter.
 class GradientReducer {
  public:
   /// Collective. std::invalid_argument, on all ranks, where their modules differ: it names the parameter.
@@ -46,7 +47,9 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  /// Throws Error where the last backward pass did not reach every parameter.
+  /// Throws Error where the last backward pass did not reach every parameter. Where it ended by an exception, all ranks
+  /// start anew together: a rank for which it did not gets std::invalid_argument from the collective that it is in, or
+  /// comes to next, and then does the same at its next call.
   void before_forward();
   /// `outputs`: where the walk for unused parameters starts. They are replaced: gradients of those that the loss does
   /// not use are known to be none then.
