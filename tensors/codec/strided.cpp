@@ -42,8 +42,7 @@ Kept keep(c10::intrusive_ptr<c10::StorageImpl> storage) {
               [](void* kept) { c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(kept)); });
 }
 
-/// A private storage that goes as a whole: a view of at least half of it, so that others of the message that
-/// share it go on sharing it, and expanded tensors do not grow.
+/// A private storage that goes as a whole, once a message: its views of the message go on sharing it.
 std::uint32_t add_storage(Encoder& encoder, const at::Tensor& tensor) {
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   if (auto added = encoder.find_added(storage)) return *added;
@@ -55,7 +54,11 @@ std::uint32_t add_storage(Encoder& encoder, const at::Tensor& tensor) {
   return handle;
 }
 
-bool goes_as_a_whole(const at::Tensor& tensor) {
+/// A private tensor's storage goes as a whole where the message has it already, which costs nothing, and for a view of
+/// at least half of it: so expanded tensors do not grow, and a small view of a large storage moves its own elements
+/// only.
+bool goes_as_a_whole(Encoder& encoder, const at::Tensor& tensor) {
+  if (encoder.find_added(tensor.storage().unsafeGetStorageImpl())) return true;
   const std::size_t bytes = tensor.storage().nbytes();
   return bytes != 0 && bytes <= 2 * std::size_t(tensor.numel()) * tensor.element_size();
 }
@@ -152,7 +155,7 @@ void encode_strided(Encoder& encoder, const at::Tensor& given, Header header) {
     header.offset = tensor.storage_offset();
     flag_views();
     contiguous = tensor.is_contiguous();
-  } else if (goes_as_a_whole(given)) {
+  } else if (goes_as_a_whole(encoder, given)) {
     header.handle = add_storage(encoder, given);
     header.offset = tensor.storage_offset();
     flag_views();

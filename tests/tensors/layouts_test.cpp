@@ -177,6 +177,23 @@ TEST_CASE("layouts: private tensors of one message that share a storage share it
   CHECK(whole[5].item<int>() == 5);  // the sender's is another one
 }
 
+TEST_CASE("layouts: a small view of a private tensor that is in the message before it stays a view of it") {
+  at::Tensor whole = at::arange(100).view({10, 10});
+  auto got = through_queue(std::vector<at::Tensor>{whole, whole[2], whole.select(1, 3), whole[4][4]});
+  for (std::size_t i = 1; i < got.size(); ++i) {
+    INFO("view " << i);
+    CHECK(got[i].storage().unsafeGetStorageImpl() == got[0].storage().unsafeGetStorageImpl());
+  }
+  got[0].fill_(7);
+  CHECK(at::equal(got[1], at::full({10}, 7)));
+  CHECK(at::equal(got[2], at::full({10}, 7)));
+  CHECK(got[3].item<int>() == 7);
+  // What comes before has gone as its own elements already.
+  got = through_queue(std::vector<at::Tensor>{whole[2], whole});
+  CHECK(got[0].storage().nbytes() == 10 * sizeof(std::int64_t));
+  CHECK(at::equal(got[1], whole));
+}
+
 TEST_CASE("layouts: a small view of a large private tensor moves its own bytes, an expanded one does not grow") {
   const std::size_t before = heap_bytes_in_use();
   at::Tensor large = at::zeros({1000, 1000});
