@@ -1,5 +1,4 @@
-#include <ATen/ops/arange.h>
-#include <ATen/ops/equal.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/runtime/spawn.h>
