@@ -9,6 +9,7 @@ namespace shoal {
 
 // For reclaim, which knows the layout alone.
 template void BasicConditionLayout<RealWorld, 1021>::recover(ProcessTag);
+template void BasicConditionLayout<RealWorld, 1021>::wake_all();
 
 bool Condition::wait_until(Deadline deadline) {
   check_lock("wait");
