@@ -21,9 +21,9 @@ Bytes interleaved(const at::Tensor& image) {
   return {first, first + pixels.numel()};
 }
 
-}  // namespace
+enum class Scans { one, progressive };
 
-Bytes jpeg_of(const at::Tensor& image, int quality, JpegColor color) {
+Bytes write_jpeg(const at::Tensor& image, int quality, JpegColor color, Scans scans) {
   jpeg_error_mgr errors;
   jpeg_compress_struct info;
   info.err = jpeg_std_error(&errors);
@@ -37,6 +37,7 @@ Bytes jpeg_of(const at::Tensor& image, int quality, JpegColor color) {
   info.in_color_space = color == JpegColor::grey ? JCS_GRAYSCALE : color == JpegColor::cmyk ? JCS_CMYK : JCS_RGB;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, quality, TRUE);
+  if (scans == Scans::progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
   Bytes pixels = interleaved(image);
   const std::size_t row = std::size_t(image.size(0) * image.size(2));
@@ -50,6 +51,13 @@ Bytes jpeg_of(const at::Tensor& image, int quality, JpegColor color) {
   std::free(out);
   return bytes;
 }
+
+}  // namespace
+
+Bytes jpeg_of(const at::Tensor& image, int quality, JpegColor color) {
+  return write_jpeg(image, quality, color, Scans::one);
+}
+Bytes progressive_jpeg_of(const at::Tensor& image) { return write_jpeg(image, 95, JpegColor::rgb, Scans::progressive); }
 
 at::Tensor pixels_by_libjpeg(const Bytes& jpeg) {
   jpeg_error_mgr errors;
@@ -68,6 +76,15 @@ at::Tensor pixels_by_libjpeg(const Bytes& jpeg) {
   jpeg_finish_decompress(&info);
   jpeg_destroy_decompress(&info);
   return pixels.permute({2, 0, 1}).contiguous();
+}
+
+std::uint32_t crc32_of(std::span<const std::uint8_t> bytes) {
+  std::uint32_t crc = ~0U;
+  for (const std::uint8_t byte : bytes) {
+    crc ^= byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1U ^ ((crc & 1U) != 0 ? 0xedb88320U : 0U);
+  }
+  return ~crc;
 }
 
 Bytes png_of(const at::Tensor& image, PngKind kind) {

@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/stack.h>
+#include <shoal/workers/data/sample_warnings.h>
 #include <shoal/workers/datasets/dataset_error.h>
 #include <shoal/workers/images/decode.h>
 #include <tests/support/catch.h>
@@ -145,6 +146,80 @@ TEST_CASE("decode: damage never ends the process") {
     }
   }
   CHECK(refused > 300);  // a PNG has checksums; a JPEG has none
+}
+
+TEST_CASE("decode: what PIL takes comes with a warning, and is refused with strict: no end marker, no IEND") {
+  const at::Tensor image = smooth_image(40, 40);
+  for (const auto& [whole, end] : {std::pair(jpeg_of(image), 2), std::pair(jpeg_of(image), 1),
+                                   std::pair(png_of(image), 12), std::pair(png_of(image), 5)}) {
+    const auto cut = std::span(whole).first(whole.size() - std::size_t(end));
+    shoal::SampleWarnings warnings;
+    CHECK(decode_image(cut, "x").equal(decode_image(whole, "x")));
+    const auto texts = warnings.take();
+    REQUIRE(texts.size() == 1);
+    CHECK_THAT(texts[0], Catch::StartsWith("x: this "));
+    CHECK_THROWS_AS(decode_image(cut, "x", {.strict = true}), DatasetError);
+    CHECK_NOTHROW(decode_image(whole, "x", {.strict = true}));
+  }
+}
+
+TEST_CASE("decode: a progressive JPEG without its end is cut short: nobody knows which scans are missing") {
+  const Bytes whole = progressive_jpeg_of(smooth_image(40, 40));
+  CHECK_NOTHROW(decode_image(whole, "x", {.strict = true}));
+  for (std::size_t size = 0; size + 1 < whole.size(); size += size + 16 < whole.size() ? 5 : 1)
+    CHECK_THROWS_AS(decode_image(std::span(whole).first(size), "cut"), DatasetError);
+}
+
+TEST_CASE("decode: strict refuses every JPEG that libjpeg warns of, and the others give no warning") {
+  const Bytes whole = jpeg_of(at::randint(0, 256, {3, 32, 32}, at::TensorOptions(at::kByte)));
+  std::uint32_t random = 1;
+  int warned = 0;
+  for (int round = 0; round < 300; ++round) {
+    Bytes damaged = whole;
+    for (int k = 0; k < 8; ++k) {
+      random = random * 1664525 + 1013904223;
+      damaged[700 + random % (damaged.size() - 702)] = std::uint8_t(random >> 24U);
+    }
+    shoal::SampleWarnings warnings;
+    bool decoded = true;
+    try {
+      decode_image(damaged, "x");
+    } catch (const DatasetError&) {
+      decoded = false;
+    }
+    const bool has_warned = !warnings.take().empty();
+    bool refused = false;
+    try {
+      decode_image(damaged, "x", {.strict = true});
+    } catch (const DatasetError&) {
+      refused = true;
+    }
+    CHECK(refused == (has_warned || !decoded));
+    CHECK(warnings.take().empty());
+    warned += has_warned ? 1 : 0;
+  }
+  CHECK(warned > 100);
+}
+
+TEST_CASE("decode: a picture of too many pixels is refused by its header, before there is memory for it") {
+  Bytes bomb = png_of(smooth_image(1, 1));
+  const auto put = [&](std::size_t at, std::uint32_t value) {
+    for (std::size_t i = 0; i < 4; ++i) bomb[at + i] = std::uint8_t(value >> (24 - 8 * i));
+  };
+  put(16, 30000);
+  put(20, 30000);
+  put(29, crc32_of(std::span(bomb).subspan(12, 17)));
+  CHECK_THROWS_WITH(
+      decode_image(bomb, "bomb.png"),
+      Catch::Contains("bomb.png: this picture has 30000 x 30000 pixels") && Catch::Contains("max_pixels = 178956970"));
+  CHECK_THROWS_AS(shoal::decoded_size(bomb, "bomb.png"), DatasetError);
+  CHECK(shoal::decoded_size(bomb, "bomb.png", {.max_pixels = 0}) == ImageSize{30000, 30000});
+  const at::Tensor image = smooth_image(10, 20);
+  for (const Bytes& bytes : {jpeg_of(image), png_of(image)}) {
+    CHECK_NOTHROW(decode_image(bytes, "x", {.max_pixels = 200}));
+    CHECK_THROWS_WITH(decode_image(bytes, "x", {.max_pixels = 199}), Catch::Contains("20 x 10 pixels"));
+    CHECK_THROWS_AS(decode_image(bytes, "x", {.at_least = {1, 1}, .max_pixels = 199}), DatasetError);  // however small
+  }
 }
 
 TEST_CASE("decode: threads decode at the same time") {

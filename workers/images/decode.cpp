@@ -31,12 +31,20 @@ Kind kind_of(std::span<const std::uint8_t> bytes, const std::string& name) {
 
 }  // namespace
 
+void check_pixels(const ImageSize& size, const std::string& name, const DecodeOptions& options) {
+  // 32 bits each: the product has its place.
+  if (options.max_pixels == 0 || size.height * size.width <= options.max_pixels) return;
+  throw DatasetError(
+      fmt::format("{}: this picture has {} x {} pixels by its header, more than DecodeOptions::max_pixels = {}", name,
+                  size.width, size.height, options.max_pixels));
+}
+
 at::Tensor decode_image(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
-  return kind_of(bytes, name) == Kind::jpeg ? jpeg::decode(bytes, name, options) : png::decode(bytes, name);
+  return kind_of(bytes, name) == Kind::jpeg ? jpeg::decode(bytes, name, options) : png::decode(bytes, name, options);
 }
 
 ImageSize decoded_size(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
-  return kind_of(bytes, name) == Kind::jpeg ? jpeg::size(bytes, name, options) : png::size(bytes, name);
+  return kind_of(bytes, name) == Kind::jpeg ? jpeg::size(bytes, name, options) : png::size(bytes, name, options);
 }
 
 at::Tensor read_image(const std::filesystem::path& path, const DecodeOptions& options) {

@@ -1,3 +1,4 @@
+#include <shoal/workers/data/sample_warnings.h>
 #include <shoal/workers/datasets/dataset_error.h>
 #include <shoal/workers/images/planes.h>
 #include <shoal/workers/images/png.h>
@@ -14,11 +15,14 @@
 namespace shoal::png {
 namespace {
 
+constexpr std::size_t kChunkHeader = 8;  // libpng reads it in one piece
+
 // One reader, owned by one decode. libpng reports by a callback that must not return; as in jpeg.cpp it jumps, out of
 // functions without objects of their own, and all state is in here.
 class Reader {
  public:
-  Reader(std::span<const std::uint8_t> bytes, const std::string& name) : left_(bytes), name_(name) {
+  Reader(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options)
+      : left_(bytes), name_(name), options_(options) {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, on_error, [](png_structp, png_const_charp) {});
     info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
     if (info_ == nullptr) {
@@ -33,6 +37,7 @@ class Reader {
 
   ImageSize read_header() {
     if (!try_header()) report();
+    check_pixels({height_, width_}, name_, options_);
     return {height_, width_};
   }
 
@@ -44,6 +49,11 @@ class Reader {
     rows_.resize(planes.height);
     for (std::size_t y = 0; y < planes.height; ++y) rows_[y] = pixels_.data() + y * row_bytes;
     if (!try_pixels()) report();
+    if (!try_end()) {
+      // All rows are there with their checksum. What follows may be missing, as PIL sees it.
+      if (options_.strict || !between_chunks_) report();
+      warn_of_sample(fmt::format("{}: this PNG has no end: {}", name_, text_));
+    }
     for (std::size_t y = 0; y < planes.height; ++y) planes.put_row(y, rows_[y], channels);
   }
 
@@ -52,7 +62,10 @@ class Reader {
     if (setjmp(back_) != 0) return false;  // NOLINT(cert-err52-cpp): see Reader
     png_set_read_fn(png_, this, [](png_structp png, png_bytep out, std::size_t size) {
       auto& reader = *static_cast<Reader*>(png_get_io_ptr(png));
-      if (size > reader.left_.size()) png_error(png, "the file is cut short");
+      if (size > reader.left_.size()) {
+        reader.between_chunks_ = size == kChunkHeader;
+        png_error(png, "the file is cut short");
+      }
       std::memcpy(out, reader.left_.data(), size);
       reader.left_ = reader.left_.subspan(size);
     });
@@ -72,7 +85,12 @@ class Reader {
   bool try_pixels() {
     if (setjmp(back_) != 0) return false;  // NOLINT(cert-err52-cpp)
     png_read_image(png_, rows_.data());
-    png_read_end(png_, nullptr);  // the checksums
+    return true;
+  }
+
+  bool try_end() {
+    if (setjmp(back_) != 0) return false;  // NOLINT(cert-err52-cpp)
+    png_read_end(png_, nullptr);           // the checksums
     return true;
   }
 
@@ -88,6 +106,8 @@ class Reader {
 
   std::span<const std::uint8_t> left_;
   const std::string& name_;
+  const DecodeOptions& options_;
+  bool between_chunks_ = false;  // the file ends there
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   std::jmp_buf back_;
@@ -99,16 +119,16 @@ class Reader {
 
 }  // namespace
 
-at::Tensor decode(std::span<const std::uint8_t> bytes, const std::string& name) {
-  Reader reader(bytes, name);
+at::Tensor decode(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
+  Reader reader(bytes, name, options);
   const ImageSize size = reader.read_header();
   at::Tensor image = at::empty({3, size.height, size.width}, at::TensorOptions(at::kByte));
   reader.read_pixels({image.mutable_data_ptr<std::uint8_t>(), std::size_t(size.height), std::size_t(size.width)});
   return image;
 }
 
-ImageSize size(std::span<const std::uint8_t> bytes, const std::string& name) {
-  return Reader(bytes, name).read_header();
+ImageSize size(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
+  return Reader(bytes, name, options).read_header();
 }
 
 }  // namespace shoal::png

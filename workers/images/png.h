@@ -5,7 +5,7 @@
 
 namespace shoal::png {
 
-at::Tensor decode(std::span<const std::uint8_t> bytes, const std::string& name);
-ImageSize size(std::span<const std::uint8_t> bytes, const std::string& name);
+at::Tensor decode(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options);
+ImageSize size(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options);
 
 }  // namespace shoal::png
