@@ -78,7 +78,7 @@ ImageFolder image_folder(const fs::path& root, const DecodeOptions& decode) {
 Example ImageFolder::get(std::int64_t index) const {
   check_dataset_index(index, size());
   try {
-    return {read_image(paths[index], decode), targets.select(0, index)};
+    return {read_image(paths[index], decode), targets.select(0, index).clone()};
   } catch (const DatasetError& error) {
     throw DatasetError(fmt::format("sample {}: {}", index, error.what()));
   }

@@ -40,9 +40,10 @@ RamDataset ram_dataset(const std::vector<std::filesystem::path>& files, const Ra
 
 Example RamDataset::get(std::int64_t index) const {
   check_dataset_index(index, size());
-  const at::Tensor target = targets.select(0, index);
+  // Copies, both: what a loop does to its samples is not to be in the next epoch's.
+  const at::Tensor target = targets.select(0, index).clone();
   if (cache) {
-    if (auto kept = cache->find(index)) return {*kept, target};
+    if (auto kept = cache->find(index)) return {kept->clone(), target};
   }
   at::Tensor picture;
   try {

@@ -34,7 +34,8 @@ struct RamDataset {
   std::optional<DecodedCache> cache;
 
   [[nodiscard]] std::int64_t size() const { return targets.size(0); }
-  /// Throws DatasetError that names the file and its index. With a cache, the picture is a view of it.
+  /// Throws DatasetError that names the file and its index. The example is the caller's: with a
+  /// cache, a copy out of it.
   [[nodiscard]] Example get(std::int64_t index) const;
 };
 
