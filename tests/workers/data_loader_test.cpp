@@ -219,14 +219,15 @@ TEST_CASE("DataLoader: a state of a few bytes goes on with the samples not seen,
   const int workers = GENERATE(0, 2);
   DataLoader loader({.batch_size = 4, .shuffle = true, .num_workers = workers, .seed = 8}, Numbers{50});
   one_epoch(loader);
-  CHECK(loader.state_dict() == shoal::LoaderState{8, 1, 0, 50});
+  const shoal::LoaderState at_end{8, 1, 0, 50, 0, 0, 1, "shuffled with seed 8"};
+  CHECK(loader.state_dict() == at_end);
   std::vector<std::vector<std::int64_t>> seen;
   for (const at::Tensor& batch : loader) {
     seen.push_back(first_column(batch));
     if (seen.size() == 5) break;
   }
   const shoal::LoaderState state = loader.state_dict();
-  CHECK(state == shoal::LoaderState{8, 1, 20, 50});
+  CHECK(state == shoal::LoaderState{8, 1, 20, 50, 0, 0, 1, "shuffled with seed 8"});
   CHECK(shoal::LoaderState::from_string(state.to_string()) == state);
   CHECK(state.to_string().size() < 1024);
   for (const int others : {0, 1, 3}) {
@@ -238,7 +239,7 @@ TEST_CASE("DataLoader: a state of a few bytes goes on with the samples not seen,
     DataLoader reference({.batch_size = 4, .shuffle = true, .seed = 8}, Numbers{50});
     reference.set_epoch(1);
     CHECK(whole == one_epoch(reference));
-    CHECK(other.state_dict() == shoal::LoaderState{8, 2, 0, 50});
+    CHECK(other.state_dict() == shoal::LoaderState{8, 2, 0, 50, 0, 0, 2, "shuffled with seed 8"});
   }
 }
 
@@ -419,17 +420,20 @@ TEST_CASE("DataLoader: from outside its queues have names, and its workers hold 
     CHECK(std::any_of(view.queues.begin(), view.queues.end(), [&](const auto& queue) { return queue.name == name; }));
 }
 
-TEST_CASE("DataLoader: profile() runs the batches it is told, and its parts are within the whole") {
+TEST_CASE("DataLoader: profile() warms up, measures the batches it is told, also over several epochs") {
   const int workers = GENERATE(0, 2);
   DataLoader loader({.batch_size = 4, .num_workers = workers}, Numbers{100});
   int steps = 0;
   const shoal::LoaderProfile profile = loader.profile(10, [&](at::Tensor&) { ++steps; });
-  CHECK(steps == 10);
+  CHECK(steps == 10 + (workers == 0 ? 2 : 4));
   CHECK(profile.batches == 10);
   CHECK(profile.dataset > 0);
   CHECK(profile.wait + profile.step <= profile.total);
   CHECK_THAT(profile.to_string(), ContainsSubstring("bottleneck: "));
-  CHECK(loader.profile(1000).batches == 25);
+  CHECK(loader.profile(60).batches == 60);
+  CHECK(loader.state_dict().epoch == 3);
+  DataLoader nothing({.batch_size = 101, .drop_last = true}, Numbers{100});
+  CHECK(nothing.profile(3).batches == 0);
 }
 
 TEST_CASE("DataLoader: what limits a loop is the slower side") {
@@ -441,6 +445,11 @@ TEST_CASE("DataLoader: what limits a loop is the slower side") {
   profile.step = 0.001;
   shoal::loading::conclude(profile);
   CHECK(profile.bottleneck() == "workers");
+  // What workers could do on CPUs of their own is no matter where the loop waits for them.
+  shoal::LoaderProfile waits{.batches = 1, .workers = 8, .dataset = 0.03, .wait = 0.08, .step = 0.02};
+  shoal::loading::conclude(waits);
+  CHECK(waits.batches_of_workers > waits.batches_of_loop);
+  CHECK(waits.bottleneck() == "workers");
   shoal::WorkerSuggestion suggestion{{{0, 10}, {1, 95}, {2, 100}}, 0};
   shoal::loading::conclude(suggestion);
   CHECK(suggestion.recommended == 1);

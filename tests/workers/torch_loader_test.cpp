@@ -156,6 +156,29 @@ TEST_CASE("torch: without batches (batch_size = None there, Unbatched here) samp
   CHECK(all == counting(3));
 }
 
+/// Gives what it keeps: a view, and the whole.
+struct Keeping {
+  at::Tensor table;
+  std::int64_t size() const { return table.size(0); }
+  std::pair<at::Tensor, at::Tensor> get(std::int64_t index) const { return {table[index], table}; }
+};
+
+TEST_CASE("Unbatched: a batch is the loop's own: what is done to it in place is not in the next epoch's") {
+  const int workers = GENERATE(0, 2);
+  const at::Tensor table = at::arange(1, 5).reshape({4, 1});
+  DataLoader loader({.num_workers = workers}, Keeping{table}, shoal::Unbatched{});
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::int64_t next = 1;
+    for (auto& [row, whole] : loader) {
+      CHECK(row.item<std::int64_t>() == next++);
+      CHECK(whole.sum().item<std::int64_t>() == 10);
+      row.mul_(10);
+      whole.zero_();
+    }
+  }
+  CHECK(table.sum().item<std::int64_t>() == 10);
+}
+
 TEST_CASE("torch: without batches there is no batch_size, no drop_last, and a batch sampler gives one at a time") {
   CHECK_THROWS_WITH(DataLoader({.batch_size = 4}, Ready{5}, shoal::Unbatched{}),
                     ContainsSubstring("batch_size is 4") && ContainsSubstring("leave it 1"));

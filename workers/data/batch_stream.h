@@ -35,7 +35,7 @@ void note_death(LoaderReport& report, const ProcessFailed& death);
 /// What next() says of the loop, for what is thrown too.
 struct Taken {
   std::int64_t done = 0;  // batches of the pass that are over, in order, with this one
-  std::vector<SampleFault> faults;
+  BatchNotes notes;
 };
 
 /// Batches that workers make ahead. A pass that is left takes back what no worker has begun. Belongs to the loader, one
@@ -76,7 +76,7 @@ class BatchStream {
     if (job->error()) raise(job->error(), job->task());
     prefetch_.delivered(job->bytes());
     MadeBatch<Batch> made = std::move(job->made());
-    taken.faults = std::move(made.faults);
+    taken.notes = std::move(made.notes);
     if (const auto* failure = std::get_if<LoaderFailure>(&made.outcome))
       raise(*failure, job->answered_by, options_.start_method, job->task().batch);
     return made;

@@ -19,6 +19,7 @@
 #include <shoal/tensors/cuda/pinned.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/data/batch_stream.h>
+#include <shoal/workers/data/continuing.h>
 #include <shoal/workers/data/copied_ahead.h>
 #include <shoal/workers/data/cpu_profile.h>
 #include <shoal/workers/data/loader_memory.h>
@@ -71,8 +72,8 @@ using OrderOf = decltype(make_order(std::declval<const DataLoaderOptions&>(), st
 ///
 /// One thread of one process uses a loader, one loop at a time: begin() ends the loop before. A loop may be left at any
 /// place. An exception in a worker is thrown by the loop where the batch would have come (LoaderWorkerRaised), and the
-/// loop can go on; a worker that dies is replaced and its batch made by another (LoaderWorkerDied if that dies too, and
-/// so on). When the loader's process dies, its workers are gone with it.
+/// loop can go on, a range-for by continuing(); a worker that dies is replaced and its batch made by another
+/// (LoaderWorkerDied if that dies too, and so on). When the loader's process dies, its workers are gone with it.
 template <LoadableDataset Dataset, class Collate = DefaultCollate>
 class DataLoader {
  public:
@@ -88,6 +89,9 @@ class DataLoader {
                    std::optional(loading::AnyBatchSampler(std::move(batch_sampler))), std::move(collate)) {}
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
+
+  template <class Loader, class OnFailure>
+  friend class Continuing;
 
   /// One loop over the loader. Its end leaves the epoch, whatever is left of it.
   class Iterator {
@@ -121,17 +125,21 @@ class DataLoader {
     std::uint64_t pass_;
   };
 
-  /// Begins an epoch, or goes on with one that load_state_dict said, and waits for its first batch.
+  /// Begins an epoch, or goes on with one that load_state_dict said, and waits for its first batch. Where that one
+  /// fails its exception comes from here, and the next begin() goes on behind it in the same epoch.
   Iterator begin() {
     refuse_capture();
+    if (first_has_failed_) {
+      ++pass_;
+      return begun();
+    }
     leave();
     ++pass_;
     const LoaderState from = resume_.value_or(beginning_of(next_epoch_));
     resume_.reset();
-    if (order_.is_own()) {
-      order_.set_epoch(from.epoch);
-      ++next_epoch_;
-    }
+    order_.set_epoch(from.order_epoch);
+    next_epoch_ = from.epoch + 1;
+    began_at_ = from;
     pass_plan_ = order_.pass(from, pass_);
     done_ = 0;
     over_ = false;
@@ -142,12 +150,10 @@ class DataLoader {
     } catch (...) {  // the first loop, which knows its device only now: the next one is this epoch
       leave();
       resume_ = from;
-      if (order_.is_own()) --next_epoch_;
+      next_epoch_ = from.epoch;
       throw;
     }
-    Iterator iterator(*this);
-    advance(pass_);
-    return iterator;
+    return begun();
   }
   std::default_sentinel_t end() const { return {}; }
 
@@ -155,11 +161,25 @@ class DataLoader {
   /// it has, or that deals them out itself.
   std::int64_t size() const { return order_.batches(); }
 
-  /// Which epoch the next loop is; workers that run are told too. A loader that shuffles counts its loops by itself; a
-  /// sampler that was given stays at the epoch that it was last told, as in torch.
+  /// An epoch's batches without those that fail: on_failure(exception) is called where one would have come, and the
+  /// loop goes on behind it. What it throws leaves the loop.
+  ///
+  ///     for (auto& batch : loader.continuing([](const std::exception& error) { std::puts(error.what()); })) ...
+  ///
+  /// What concerns more than a batch (PoolStopped) is thrown as ever, and the failure of the hundredth batch in a row.
+  template <std::invocable<const std::exception&> OnFailure>
+  Continuing<DataLoader, OnFailure> continuing(OnFailure on_failure) {
+    return {*this, std::move(on_failure)};
+  }
+
+  /// Which epoch the next loop is; workers that run are told too. A loader counts its loops by itself: what is drawn in
+  /// samples follows from that number, and so does the sampler's order, but that of a sampler that is shared with other
+  /// ranks (DistributedSampler), which stays at the epoch that was set last, as in torch.
   void set_epoch(std::int64_t epoch) {
     order_.set_epoch(epoch);
-    if (resume_ && resume_->epoch != epoch) resume_.reset();
+    const auto is_other = [&](const LoaderState& state) { return state.epoch != epoch || state.order_epoch != epoch; };
+    if (resume_ && is_other(*resume_)) resume_.reset();
+    if (first_has_failed_ && is_other(began_at_)) leave();
     if (over_) pass_plan_.reset();
     next_epoch_ = epoch;
   }
@@ -177,9 +197,11 @@ class DataLoader {
     order_.check(state);
     leave();
     pass_plan_.reset();
-    order_.set_epoch(state.epoch);
-    next_epoch_ = state.epoch;
     resume_ = state;
+    if (state.order_epoch < 0) resume_->order_epoch = state.epoch;
+    if (state.order.empty()) resume_->order = order_.description();
+    order_.set_epoch(resume_->order_epoch);
+    next_epoch_ = state.epoch;
   }
 
   const DataLoaderOptions& options() const { return options_; }
@@ -203,39 +225,30 @@ class DataLoader {
     return memory;
   }
 
-  /// Runs at most `batches` of a new epoch, each through step(batch), and says where the time goes. With a trace, also
-  /// what libtorch does in this thread meanwhile: throws before the first batch where its file cannot be written.
+  /// Runs `batches` batches, each through step(batch), and says where the time goes: over as many new epochs as that
+  /// takes, after some more that are not measured, until each worker has made two. With a trace, also what libtorch
+  /// does in this thread meanwhile: throws before the first batch where its file cannot be written.
   template <class Step>
   LoaderProfile profile(std::int64_t batches, Step&& step, const ProfileOptions& profile_options = {}) {
     LoaderProfile profile{.workers = options_.num_workers};
-    std::int64_t wait = 0, stepping = 0, total = 0;
-    made_in_ = {};
+    if (!profile_options.trace.empty()) CpuProfile{profile_options.trace};  // throws where it cannot be written
+    const CopiesMeasured copies(*this);
+    std::optional<Iterator> at;
+    run(at, 2 * std::max(1, options_.num_workers), step);
     std::optional<CpuProfile> trace;
     if (!profile_options.trace.empty()) trace.emplace(profile_options.trace);
-    const CopiesMeasured copies(*this);
-    {
-      const loading::Stopwatch all(total);
-      const auto waiting = [&](auto&& get) -> decltype(auto) {
-        const loading::Stopwatch watch(wait);
-        return get();
-      };
-      for (auto it = waiting([&] { return begin(); }); it != end() && profile.batches < batches;) {
-        ++profile.batches;
-        {
-          RECORD_USER_SCOPE("step");
-          const loading::Stopwatch watch(stepping);
-          step(*it);
-        }
-        if (profile.batches < batches) waiting([&]() -> decltype(auto) { return ++it; });
-      }
-    }
+    made_in_ = {};
+    const std::int64_t copied_before = copies.nanoseconds();
+    const LoopTimes times = run(at, batches, step);
+    at.reset();
+    profile.batches = times.batches;
     const double each = 1e-9 / static_cast<double>(std::max<std::int64_t>(1, profile.batches));
     profile.dataset = static_cast<double>(made_in_.dataset) * each;
     profile.collate = static_cast<double>(made_in_.collate) * each;
-    profile.wait = static_cast<double>(wait) * each;
-    profile.copy = static_cast<double>(copies.nanoseconds()) * each;
-    profile.step = static_cast<double>(stepping) * each;
-    profile.total = static_cast<double>(total) * each;
+    profile.wait = static_cast<double>(times.wait) * each;
+    profile.copy = static_cast<double>(copies.nanoseconds() - copied_before) * each;
+    profile.step = static_cast<double>(times.step) * each;
+    profile.total = static_cast<double>(times.total) * each;
     loading::conclude(profile);
     if (trace) trace->write();
     return profile;
@@ -254,7 +267,6 @@ class DataLoader {
       DataLoaderOptions options = options_;
       options.num_workers = workers;
       DataLoader loader(options, dataset_, order_, collate_);
-      loader.profile(std::min<std::int64_t>(batches, 2 * std::max(1, workers)), step);  // starts the workers
       const LoaderProfile profile = loader.profile(batches, step);
       suggestion.measured.push_back({workers, profile.total > 0 ? 1 / profile.total : 0});
     }
@@ -281,7 +293,35 @@ class DataLoader {
       : options_(options), dataset_(dataset), collate_(collate), order_(order) {}
 
   [[nodiscard]] LoaderState beginning_of(std::int64_t epoch) const {
-    return {options_.seed, epoch, 0, order_.dataset_size()};
+    return {.seed = options_.seed,
+            .epoch = epoch,
+            .dataset_size = order_.dataset_size(),
+            .order_epoch = order_.order_epoch(epoch),
+            .order = order_.description()};
+  }
+
+  struct LoopTimes {
+    std::int64_t batches = 0, wait = 0, step = 0, total = 0;  // nanoseconds
+  };
+  /// Takes `batches` more from where `at` is, and from the epochs that follow; none of an epoch without batches.
+  template <class Step>
+  LoopTimes run(std::optional<Iterator>& at, std::int64_t batches, Step& step) {
+    LoopTimes times;
+    const loading::Stopwatch all(times.total);
+    while (times.batches < batches) {
+      {
+        const loading::Stopwatch watch(times.wait);
+        if (at) ++*at;
+        if (at && *at == end()) at.reset();
+        if (!at) at.emplace(begin());
+      }
+      if (*at == end()) break;
+      ++times.batches;
+      RECORD_USER_SCOPE("step");
+      const loading::Stopwatch watch(times.step);
+      step(**at);
+    }
+    return times;
   }
 
   // Made at the first use, so that a loader that is never looped over starts and moves nothing.
@@ -322,7 +362,23 @@ class DataLoader {
     if (on_device_) on_device_->copies().refuse_capture();
   }
 
+  /// The iterator at the first batch of the pass that is left. One that failed is passed over by the next begin().
+  Iterator begun() {
+    first_has_failed_ = false;
+    try {
+      advance(pass_);
+    } catch (...) {
+      if (batch_has_failed_)
+        first_has_failed_ = true;
+      else
+        leave();
+      throw;
+    }
+    return Iterator(*this);
+  }
+
   void advance(std::uint64_t pass) {
+    batch_has_failed_ = false;
     loading::check_pass(pass, pass_);
     refuse_capture();
     RECORD_USER_SCOPE("wait for batch");
@@ -341,11 +397,14 @@ class DataLoader {
     std::optional<loading::MadeBatch<Batch>> made;
     try {
       made = on_device_ ? on_device_->next(*stream_, taken) : stream_->next(taken);
+    } catch (const PoolStopped&) {
+      throw;
     } catch (...) {  // a batch that fails is done, too
-      note(taken.done, taken.faults);
+      batch_has_failed_ = taken.done != done_;
+      note(taken);
       throw;
     }
-    note(taken.done, taken.faults);
+    note(taken);
     if (!made) return false;
     made_in_.dataset += made->times.dataset;
     made_in_.collate += made->times.collate;
@@ -357,9 +416,9 @@ class DataLoader {
     return true;
   }
 
-  void note(std::int64_t done, std::vector<SampleFault>& faults) {
-    done_ = done;
-    for (SampleFault& fault : faults) report_->faults.push_back(std::move(fault));
+  void note(const loading::Taken& taken) {
+    done_ = taken.done;
+    loading::append(*report_, taken.notes);
   }
 
   /// Without workers. What the data set throws is thrown as it is.
@@ -367,16 +426,16 @@ class DataLoader {
     RECORD_USER_SCOPE("make batch");
     const auto task = pass_plan_->task(done_);
     if (!task) return false;
-    done_ = task->batch + 1;
     if (!maker_) maker_.emplace(dataset_, collate_, loading::FaultPolicy{options_.on_error, options_.max_retries});
     std::optional<Batch> batch;
     try {
       batch = maker_->make(*task);
     } catch (...) {
-      note(done_, maker_->faults());
+      batch_has_failed_ = true;
+      note({task->batch + 1, maker_->take_notes()});
       throw;
     }
-    note(done_, maker_->faults());
+    note({task->batch + 1, maker_->take_notes()});
     if (maker_->at_end()) pass_plan_->end_stream(*task);
     made_in_.dataset += maker_->times().dataset;
     made_in_.collate += maker_->times().collate;
@@ -416,6 +475,7 @@ class DataLoader {
   };
 
   void leave() {
+    first_has_failed_ = false;
     current_.reset();
     maker_.reset();  // and with it the streams of an iterable data set
     if (on_device_) on_device_->leave();
@@ -434,6 +494,9 @@ class DataLoader {
   std::shared_ptr<loading::LoaderPass> pass_plan_;  // of this loop, or the last one
   std::int64_t done_ = 0;                           // batches of it
   bool over_ = true;
+  bool batch_has_failed_ = false;  // in the last advance(): the loop can go on behind it
+  bool first_has_failed_ = false;  // the epoch has begun, but begin() had no batch to return
+  LoaderState began_at_;           // this loop
   std::optional<loading::MakerOf<loading::NoScope, Dataset, Collate>> maker_;  // without workers
   std::optional<Batch> current_;
   bool device_is_chosen_ = false, measures_copies_ = false;

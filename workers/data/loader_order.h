@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,10 +23,16 @@ struct AnyBatchSampler {
     auto held = std::make_shared<S>(std::move(sampler));
     batches = [held] { return held->batches(); };
     set_epoch = [held](std::int64_t epoch) { held->set_epoch(epoch); };
+    waits_for_epoch = sampling::waits_for_epoch(*held);
+    epoch = sampling::epoch_of(*held);
+    description = sampling::description_of(*held);
   }
 
   std::function<std::vector<std::vector<std::int64_t>>()> batches;
   std::function<void(std::int64_t)> set_epoch;
+  bool waits_for_epoch = false;
+  std::int64_t epoch = 0;  // that it came with
+  std::string description;
 };
 
 /// The sampler or batch sampler that a loader was given, or the one that its options ask for. A place in an epoch is a
@@ -36,9 +43,12 @@ class LoaderOrder {
   LoaderOrder(const DataLoaderOptions& options, std::int64_t dataset_size, std::optional<AnySampler> sampler,
               std::optional<AnyBatchSampler> batch_sampler);
 
-  /// It counts its epochs by itself: it was made of the options.
-  [[nodiscard]] bool is_own() const { return own_; }
+  /// Which epoch the sampler is at in the loader's loop number `epoch`: that one, or what set_epoch() said last where
+  /// it waits for it (a DistributedSampler).
+  [[nodiscard]] std::int64_t order_epoch(std::int64_t epoch) const { return waits_ ? epoch_ : epoch; }
   void set_epoch(std::int64_t epoch);
+  /// What the order follows from besides the epoch.
+  [[nodiscard]] const std::string& description() const { return description_; }
   /// Throws std::invalid_argument for a state that this loader cannot go on from.
   void check(const LoaderState& state) const;
   /// What is left of the epoch that set_epoch() said, from the state's place on.
@@ -49,7 +59,10 @@ class LoaderOrder {
 
  private:
   std::int64_t dataset_size_, batch_size_;
-  bool drop_last_, own_;
+  bool drop_last_;
+  bool waits_ = false;
+  std::int64_t epoch_ = 0;
+  std::string description_;
   std::optional<AnySampler> sampler_;
   std::optional<AnyBatchSampler> batch_sampler_;
 };

@@ -18,6 +18,7 @@ LoaderState IndexPass::state(std::int64_t batches, bool over) const {
   LoaderState state = from_;
   if (over || batches == plan_.size()) {
     ++state.epoch;
+    if (!unit_.waits_for_epoch) state.order_epoch = state.epoch;
     state.place = 0;
   } else {
     state.place += unit_.batches ? batches : plan_.samples(batches) * unit_.replicas;
@@ -60,7 +61,7 @@ int StreamPass::seat(const LoaderTask& task, int workers) const {
 LoaderState StreamPass::state(std::int64_t batches, bool over) const {
   LoaderState state = from_;
   if (over) {
-    ++state.epoch;
+    state.order_epoch = ++state.epoch;
     state.place = 0;
   } else {
     state.place += batches * share_.num_replicas * share_.batch_size;

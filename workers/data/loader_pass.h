@@ -34,6 +34,7 @@ class IndexPass final : public LoaderPass {
   struct Unit {
     bool batches = false;
     std::int64_t replicas = 1;
+    bool waits_for_epoch = false;  // the next loop has the same order
   };
   IndexPass(EpochPlan plan, const LoaderState& from, Unit unit);
 

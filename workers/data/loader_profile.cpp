@@ -9,7 +9,8 @@ namespace shoal {
 std::string LoaderProfile::bottleneck() const {
   const double loop_or_workers = std::min(batches_of_workers, batches_of_loop);
   if (batches_of_copies > 0 && batches_of_copies < loop_or_workers) return "copies";
-  return batches_of_workers < batches_of_loop ? "workers" : "loop";
+  // A loop that mostly waits waits for them, whatever they could do on CPUs of their own.
+  return batches_of_workers < batches_of_loop || wait > step ? "workers" : "loop";
 }
 
 std::string LoaderProfile::to_string() const {

@@ -1,6 +1,7 @@
 // What went wrong in a data loader without ending its loops.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,14 @@ struct LoaderReport {
   std::vector<SampleFault> faults;
   /// How workers died that were replaced.
   std::vector<std::string> deaths;
+  /// How often data sets warned of a sample that they could read all the same (sample_warnings.h), and what they said
+  /// the first 1000 times.
+  std::int64_t warning_count = 0;
+  std::vector<SampleWarning> warnings;
 };
+
+namespace loading {
+void append(LoaderReport& report, const BatchNotes& notes);
+}  // namespace loading
 
 }  // namespace shoal

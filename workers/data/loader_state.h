@@ -11,12 +11,19 @@ namespace shoal {
 /// ranks should stay what it was, so that the batches of all ranks together stay what they would have been.
 struct LoaderState {
   std::uint64_t seed = 0;
+  /// Counts the loader's loops, and says what is drawn in samples.
   std::int64_t epoch = 0;
   /// Samples of that epoch that all ranks together have seen; batches where a batch sampler cuts them.
   std::int64_t place = 0;
   std::int64_t dataset_size = 0;  // 0: an iterable data set that does not say
   /// Within an epoch of an iterable data set: the streams that it began as, and the batch size.
   std::int64_t shards = 0, batch_size = 0;
+  /// The epoch that the sampler is at: `epoch`, or the one that set_epoch() said last where it waits for that
+  /// (DistributedSampler). -1: `epoch`.
+  std::int64_t order_epoch = -1;
+  /// What says the order, as the sampler describes itself. Within an epoch a loader goes on in the same order only.
+  /// Empty: any.
+  std::string order = {};
 
   bool operator==(const LoaderState&) const = default;
 

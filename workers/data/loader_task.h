@@ -29,7 +29,22 @@ struct SampleFault {
   bool operator==(const SampleFault&) const = default;
 };
 
+/// A sample that was read, and that its data set warned of: a damaged picture.
+struct SampleWarning {
+  std::int64_t batch = 0;   // of the epoch
+  std::int64_t index = -1;  // -1: of a batch that was read at once
+  std::string text;
+
+  bool operator==(const SampleWarning&) const = default;
+};
+
 namespace loading {
+
+/// What is to be said of a batch, whether it came or failed.
+struct BatchNotes {
+  std::vector<SampleFault> faults;
+  std::vector<SampleWarning> warnings;
+};
 
 /// Places in a row of a stream of an iterable data set.
 struct StreamPart {
@@ -61,7 +76,7 @@ struct LoaderTimes {
 /// Answers one LoaderTask. Neither failure nor batch: all its samples were skipped, or an iterable data set has ended.
 template <class Batch>
 struct MadeBatch {
-  std::vector<SampleFault> faults;
+  BatchNotes notes;
   std::variant<std::monostate, LoaderFailure, Batch> outcome;
   LoaderTimes times;
   bool at_end = false;  // of an iterable data set: the stream has nothing after this batch

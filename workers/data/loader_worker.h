@@ -72,7 +72,7 @@ class LoaderJob final : public pooling::Job {
     } catch (...) {
       made.outcome = LoaderFailure{maker.at_fault(), take_current_exception()};
     }
-    made.faults = std::move(maker.faults());
+    made.notes = maker.take_notes();
     made.times = maker.times();
     made.at_end = maker.at_end();
     encode(result, made);

@@ -20,7 +20,9 @@
 #include <shoal/workers/data/dataset.h>
 #include <shoal/workers/data/loader_task.h>
 #include <shoal/workers/data/sample_random.h>
+#include <shoal/workers/data/sample_warnings.h>
 #include <shoal/workers/data/seeded_generator.h>
+#include <shoal/workers/data/tensors_in.h>
 #include <shoal/workers/datasets/placed_stream.h>
 
 namespace shoal {
@@ -34,14 +36,20 @@ struct DefaultCollate {
 };
 
 /// As a loader's collate function: its samples come as they are, without batches, as with torch's batch_size = None.
-/// For data sets whose samples are batches. Not together with batch_size or drop_last.
+/// For data sets whose samples are batches. Not together with batch_size or drop_last. Tensors that the data set keeps,
+/// too (its own, or views of them), come as copies: what a loop does to a batch is not to be in the next epoch's.
 struct Unbatched {
   template <class Sample>
   Sample operator()(std::vector<Sample> samples) const {
     if (samples.size() != 1)
       throw std::invalid_argument("Unbatched: a batch of " + std::to_string(samples.size()) +
                                   " samples; a batch sampler has to give one index at a time here");
-    return std::move(samples.front());
+    Sample sample = std::move(samples.front());
+    loading::for_each_tensor(sample, [](at::Tensor& tensor) {
+      const bool is_kept = tensor.use_count() > 1 || (tensor.has_storage() && tensor.storage().use_count() > 1);
+      if (is_kept) tensor = tensor.clone();
+    });
+    return sample;
   }
 };
 
@@ -103,20 +111,30 @@ class BatchMaker {
     task_ = &task;
     at_fault_ = -1;
     times_ = {};
-    faults_.clear();
+    notes_ = {};
     const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
+    SampleWarnings warnings;
+    warnings_ = &warnings;
     const SeededGenerator seeded(sample_key(task.indices.empty() ? 0 : task.indices.front()),
                                  kGeneratorAfterwards<Scope>);
-    if constexpr (kReadsBatches<Dataset, Collate>)
-      return read_batch();
-    else
-      return read_samples();
+    try {
+      std::optional<Batch> batch;
+      if constexpr (kReadsBatches<Dataset, Collate>)
+        batch = read_batch();
+      else
+        batch = read_samples();
+      note_warnings();
+      return batch;
+    } catch (...) {
+      note_warnings();
+      throw;
+    }
   }
 
   [[nodiscard]] std::int64_t at_fault() const { return at_fault_; }
   [[nodiscard]] bool at_end() const { return false; }
   [[nodiscard]] const LoaderTimes& times() const { return times_; }
-  std::vector<SampleFault>& faults() { return faults_; }
+  BatchNotes take_notes() { return std::exchange(notes_, {}); }
 
  private:
   std::optional<Batch> read_samples() {
@@ -174,11 +192,16 @@ class BatchMaker {
           if (gives_up) throw;
           SampleFault fault{task_->batch, from, policy_.on_error, -1, type_name(error), describe(error)};
           if (policy_.on_error == OnError::replace) fault.replacement = from = other_than(index, attempt);
-          faults_.push_back(std::move(fault));
+          notes_.faults.push_back(std::move(fault));
           if (policy_.on_error == OnError::skip) break;
         }
     }
+    note_warnings();
     at_fault_ = -1;
+  }
+
+  void note_warnings() {
+    for (std::string& text : warnings_->take()) notes_.warnings.push_back({task_->batch, at_fault_, std::move(text)});
   }
 
   [[nodiscard]] std::int64_t other_than(std::int64_t index, int attempt) const {
@@ -196,7 +219,8 @@ class BatchMaker {
   const LoaderTask* task_ = nullptr;
   std::int64_t at_fault_ = -1;
   LoaderTimes times_;
-  std::vector<SampleFault> faults_;
+  SampleWarnings* warnings_ = nullptr;  // of the batch
+  BatchNotes notes_;
 };
 
 struct NoScope {};

@@ -36,22 +36,30 @@ class StreamBatchMaker {
     at_fault_ = -1;
     at_end_ = false;
     times_ = {};
-    faults_.clear();
+    notes_ = {};
     const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
     if (std::exchange(pass_, task.pass) != task.pass) streams_.clear();
     const SeededGenerator seeded(sample_key(number_of(task.part.first)), kGeneratorAfterwards<Scope>);
-    Samples samples = read();
-    if (samples.empty()) return std::nullopt;
-    const Stopwatch watch(times_.collate);
-    [[maybe_unused]] const Scope scope;
-    return collate_(std::move(samples));
+    SampleWarnings warnings;
+    warnings_ = &warnings;
+    try {
+      Samples samples = read();
+      note_warnings();
+      if (samples.empty()) return std::nullopt;
+      const Stopwatch watch(times_.collate);
+      [[maybe_unused]] const Scope scope;
+      return collate_(std::move(samples));
+    } catch (...) {
+      note_warnings();
+      throw;
+    }
   }
 
   [[nodiscard]] std::int64_t at_fault() const { return at_fault_; }
   /// The stream has nothing behind the batch that was made last.
   [[nodiscard]] bool at_end() const { return at_end_; }
   [[nodiscard]] const LoaderTimes& times() const { return times_; }
-  std::vector<SampleFault>& faults() { return faults_; }
+  BatchNotes take_notes() { return std::exchange(notes_, {}); }
 
  private:
   Samples read() {
@@ -64,7 +72,9 @@ class StreamBatchMaker {
     samples.reserve(static_cast<std::size_t>(part.count));
     for (std::int64_t place = part.first; place < part.first + part.count && !at_end_; ++place) {
       at_fault_ = number_of(place);
+      warnings_->take();  // of samples that were only passed over
       if (auto sample = read_one(place)) samples.push_back(*std::move(sample));
+      note_warnings();
     }
     at_fault_ = -1;
     if (part.at_least > 0 && (at_end_ || !go_to(part.at_least))) samples.clear();
@@ -83,7 +93,8 @@ class StreamBatchMaker {
         const bool hopeless = ++failures_in_a_row_ >= iterating::kMostFailuresInARow;
         if (policy_.on_error == OnError::raise || hopeless) throw;
         if (policy_.on_error == OnError::retry && attempt == policy_.max_retries) throw;
-        faults_.push_back({task_->batch, number_of(place), policy_.on_error, -1, type_name(error), describe(error)});
+        notes_.faults.push_back(
+            {task_->batch, number_of(place), policy_.on_error, -1, type_name(error), describe(error)});
         if (policy_.on_error == OnError::skip) return std::nullopt;
         streams_.erase(task_->part.shard);  // read again: from a stream that has not passed it
       }
@@ -99,6 +110,10 @@ class StreamBatchMaker {
       throw;
     }
     return !at_end_;
+  }
+
+  void note_warnings() {
+    for (std::string& text : warnings_->take()) notes_.warnings.push_back({task_->batch, at_fault_, std::move(text)});
   }
 
   Stream& stream() {
@@ -121,7 +136,8 @@ class StreamBatchMaker {
   bool at_end_ = false;
   int failures_in_a_row_ = 0;
   LoaderTimes times_;
-  std::vector<SampleFault> faults_;
+  SampleWarnings* warnings_ = nullptr;  // of the batch
+  BatchNotes notes_;
 };
 
 template <class Scope, LoadableDataset Dataset, class Collate>

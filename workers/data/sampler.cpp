@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <memory>
 #include <numeric>
+#include <span>
 #include <stdexcept>
+
+#include <cxxabi.h>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
@@ -52,9 +57,40 @@ std::vector<std::int64_t> permuted(std::int64_t size, std::uint64_t seed, std::i
   return result;
 }
 
+// One name for what gives the same order, so that a state goes on with any number of ranks.
+std::string in_order_description() { return "in order"; }
+std::string shuffled_description(std::uint64_t seed) { return fmt::format("shuffled with seed {}", seed); }
+
+// FNV-1a: tells one list from another.
+template <class T>
+std::uint64_t hash_of(const std::vector<T>& values) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::byte byte : std::as_bytes(std::span(values)))
+    hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+
 std::int64_t divided_rounding_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
+void check_share(const char* sampler, std::int64_t num_replicas, std::int64_t rank) {
+  if (num_replicas < 1) {
+    throw std::invalid_argument(
+        fmt::format("{}: num_replicas is {}; give the number of ranks that share the data set", sampler, num_replicas));
+  }
+  if (rank < 0 || rank >= num_replicas) {
+    throw std::invalid_argument(fmt::format("{}: rank is {}; with num_replicas = {} it has to be 0 to {}", sampler,
+                                            rank, num_replicas, num_replicas - 1));
+  }
+}
+
 }  // namespace
+
+std::string sampling::readable(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 ? name.get() : type.name();
+}
 
 SequentialSampler::SequentialSampler(std::int64_t dataset_size)
     : dataset_size_(checked_size("SequentialSampler", dataset_size)) {}
@@ -62,6 +98,8 @@ SequentialSampler::SequentialSampler(std::int64_t dataset_size)
 void SequentialSampler::set_epoch(std::int64_t epoch) { check_epoch(epoch); }
 
 std::vector<std::int64_t> SequentialSampler::indices() const { return in_order(dataset_size_); }
+
+std::string SequentialSampler::description() const { return in_order_description(); }
 
 RandomSampler::RandomSampler(RandomSamplerOptions options, std::int64_t dataset_size)
     : options_(options), dataset_size_(checked_size("RandomSampler", dataset_size)) {
@@ -94,6 +132,12 @@ std::vector<std::int64_t> RandomSampler::indices() const {
   return result;
 }
 
+std::string RandomSampler::description() const {
+  if (!options_.replacement && options_.num_samples == dataset_size_) return shuffled_description(options_.seed);
+  return fmt::format("{} drawn {} replacement with seed {}", options_.num_samples,
+                     options_.replacement ? "with" : "without", options_.seed);
+}
+
 SubsetRandomSampler::SubsetRandomSampler(RandomSamplerOptions options, std::vector<std::int64_t> subset)
     : seed_(options.seed), subset_(std::move(subset)) {
   if (options.replacement || options.num_samples != 0) {
@@ -112,6 +156,10 @@ std::vector<std::int64_t> SubsetRandomSampler::indices() const {
   std::vector<std::int64_t> result = permuted(size(), seed_, epoch_);
   for (std::int64_t& place : result) place = subset_[static_cast<std::size_t>(place)];
   return result;
+}
+
+std::string SubsetRandomSampler::description() const {
+  return fmt::format("a subset of {} ({:x}) {}", subset_.size(), hash_of(subset_), shuffled_description(seed_));
 }
 
 WeightedRandomSampler::WeightedRandomSampler(WeightedRandomSamplerOptions options, std::vector<double> weights)
@@ -152,18 +200,14 @@ std::vector<std::int64_t> WeightedRandomSampler::indices() const {
   return result;
 }
 
+std::string WeightedRandomSampler::description() const {
+  return fmt::format("{} drawn {} replacement by {} weights ({:x}) with seed {}", options_.num_samples,
+                     options_.replacement ? "with" : "without", weights_.size(), hash_of(weights_), options_.seed);
+}
+
 DistributedSampler::DistributedSampler(DistributedSamplerOptions options, std::int64_t dataset_size)
     : options_(options), dataset_size_(checked_size("DistributedSampler", dataset_size)) {
-  if (options.num_replicas < 1) {
-    throw std::invalid_argument(
-        fmt::format("DistributedSampler: num_replicas is {}; give the number of ranks that share the data set",
-                    options.num_replicas));
-  }
-  if (options.rank < 0 || options.rank >= options.num_replicas) {
-    throw std::invalid_argument(
-        fmt::format("DistributedSampler: rank is {}; with num_replicas = {} it has to be 0 to {}", options.rank,
-                    options.num_replicas, options.num_replicas - 1));
-  }
+  check_share("DistributedSampler", options.num_replicas, options.rank);
   samples_per_rank_ = options.drop_last ? dataset_size_ / options.num_replicas
                                         : divided_rounding_up(dataset_size_, options.num_replicas);
 }
@@ -171,6 +215,10 @@ DistributedSampler::DistributedSampler(DistributedSamplerOptions options, std::i
 void DistributedSampler::set_epoch(std::int64_t epoch) {
   check_epoch(epoch);
   epoch_ = epoch;
+}
+
+std::string DistributedSampler::description() const {
+  return options_.shuffle ? shuffled_description(options_.seed) : in_order_description();
 }
 
 std::vector<std::int64_t> DistributedSampler::indices_from(std::int64_t position) const {
@@ -193,5 +241,25 @@ std::vector<std::int64_t> DistributedSampler::indices_from(std::int64_t position
   }
   return result;
 }
+
+EvaluationSampler::EvaluationSampler(EvaluationSamplerOptions options, std::int64_t dataset_size)
+    : options_(options), dataset_size_(checked_size("EvaluationSampler", dataset_size)) {
+  check_share("EvaluationSampler", options.num_replicas, options.rank);
+}
+
+void EvaluationSampler::set_epoch(std::int64_t epoch) { check_epoch(epoch); }
+
+std::int64_t EvaluationSampler::size() const {
+  return divided_rounding_up(std::max<std::int64_t>(0, dataset_size_ - options_.rank), options_.num_replicas);
+}
+
+std::vector<std::int64_t> EvaluationSampler::indices_from(std::int64_t position) const {
+  std::vector<std::int64_t> result;
+  for (std::int64_t index = position + options_.rank; index < dataset_size_; index += options_.num_replicas)
+    result.push_back(index);
+  return result;
+}
+
+std::string EvaluationSampler::description() const { return in_order_description(); }
 
 }  // namespace shoal

@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -17,13 +18,52 @@ namespace shoal {
 // the epoch; `indices()` are those of the epoch chosen by `set_epoch`, the same ones however often it is asked.
 // Samplers are small values that depend on nothing but their options, the data set's size and the epoch, so that every
 // process that builds one from the same three gets the same order. One process's loader owns its sampler; none is
-// shared.
+// shared. A loader counts its loops and tells its sampler of each, as torch's samplers go on with their generator; one
+// with replicas() shares the epoch with those of other ranks, and stays at the epoch that it was told, as torch's
+// DistributedSampler does. A sampler may have a description() of what its order follows from besides the epoch: a
+// loader goes on from a state of the same description. Without one it is known by its type.
 template <class S>
 concept Sampler = requires(const S& sampler, S& mutable_sampler, std::int64_t epoch) {
   { sampler.size() } -> std::convertible_to<std::int64_t>;
   { sampler.indices() } -> std::convertible_to<std::vector<std::int64_t>>;
   mutable_sampler.set_epoch(epoch);
 };
+
+namespace sampling {
+std::string readable(const std::type_info& type);
+
+/// Whether it stays at the epoch that it was told, and is not told of each loop.
+template <class S>
+bool waits_for_epoch([[maybe_unused]] const S& sampler) {
+  if constexpr (requires { sampler.waits_for_epoch(); })
+    return sampler.waits_for_epoch();
+  else
+    return requires { sampler.replicas(); };
+}
+/// The epoch that it is at: 0 where it does not say.
+template <class S>
+std::int64_t epoch_of([[maybe_unused]] const S& sampler) {
+  if constexpr (requires { sampler.epoch(); })
+    return sampler.epoch();
+  else
+    return 0;
+}
+template <class S>
+std::string description_of([[maybe_unused]] const S& sampler) {
+  if constexpr (requires { sampler.description(); })
+    return sampler.description();
+  else
+    return readable(typeid(S));
+}
+/// How many samplers share an epoch. One without replicas() has it for itself.
+template <class S>
+std::int64_t replicas_of([[maybe_unused]] const S& sampler) {
+  if constexpr (requires { sampler.replicas(); })
+    return sampler.replicas();
+  else
+    return 1;
+}
+}  // namespace sampling
 
 // 0, 1, 2, ... in every epoch.
 class SequentialSampler {
@@ -33,6 +73,7 @@ class SequentialSampler {
   void set_epoch(std::int64_t epoch);
   [[nodiscard]] std::int64_t size() const { return dataset_size_; }
   [[nodiscard]] std::vector<std::int64_t> indices() const;
+  [[nodiscard]] std::string description() const;
 
  private:
   std::int64_t dataset_size_;
@@ -54,6 +95,7 @@ class RandomSampler {
   void set_epoch(std::int64_t epoch);
   [[nodiscard]] std::int64_t size() const { return options_.num_samples; }
   [[nodiscard]] std::vector<std::int64_t> indices() const;
+  [[nodiscard]] std::string description() const;
 
  private:
   RandomSamplerOptions options_;
@@ -69,6 +111,7 @@ class SubsetRandomSampler {
   void set_epoch(std::int64_t epoch);
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(subset_.size()); }
   [[nodiscard]] std::vector<std::int64_t> indices() const;
+  [[nodiscard]] std::string description() const;
 
  private:
   std::uint64_t seed_;
@@ -92,6 +135,7 @@ class WeightedRandomSampler {
   void set_epoch(std::int64_t epoch);
   [[nodiscard]] std::int64_t size() const { return options_.num_samples; }
   [[nodiscard]] std::vector<std::int64_t> indices() const;
+  [[nodiscard]] std::string description() const;
 
  private:
   WeightedRandomSamplerOptions options_;
@@ -122,6 +166,9 @@ class DistributedSampler {
   // Of the samples that all ranks, however many they were, have not seen after the first `position` of the epoch.
   [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const;
   [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }
+  [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  // The same for any number of ranks: a state of some goes on with others.
+  [[nodiscard]] std::string description() const;
   [[nodiscard]] const DistributedSamplerOptions& options() const { return options_; }
 
  private:
@@ -129,6 +176,31 @@ class DistributedSampler {
   std::int64_t dataset_size_;
   std::int64_t samples_per_rank_;
   std::int64_t epoch_ = 0;
+};
+
+struct EvaluationSamplerOptions {
+  std::int64_t num_replicas = 0;  // as DistributedSampler's: both have to be given
+  std::int64_t rank = -1;
+};
+
+// One rank's share of a data set of which every sample counts once: in order, every num_replicas-th from rank on, and
+// none twice or left out. So ranks may get one sample more than others, or none at all: sum up in each rank, and reduce
+// once after the loop, since a collective call in it would wait for ranks that have no more batches.
+class EvaluationSampler {
+ public:
+  EvaluationSampler(EvaluationSamplerOptions options, std::int64_t dataset_size);
+
+  void set_epoch(std::int64_t epoch);
+  [[nodiscard]] std::int64_t size() const;
+  [[nodiscard]] std::vector<std::int64_t> indices() const { return indices_from(0); }
+  // Of the samples that all ranks, however many they were, have not seen after the first `position`.
+  [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const;
+  [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }
+  [[nodiscard]] std::string description() const;
+
+ private:
+  EvaluationSamplerOptions options_;
+  std::int64_t dataset_size_;
 };
 
 // Says which samples make up which batch, in place of sampler, batch size and drop_last. As a sampler, it is a value
@@ -155,6 +227,12 @@ class BatchSampler {
   }
 
   void set_epoch(std::int64_t epoch) { sampler_.set_epoch(epoch); }
+  [[nodiscard]] bool waits_for_epoch() const { return sampling::waits_for_epoch(sampler_); }
+  [[nodiscard]] std::int64_t epoch() const { return sampling::epoch_of(sampler_); }
+  [[nodiscard]] std::string description() const {
+    return "batches of " + std::to_string(options_.batch_size) + (options_.drop_last ? ", whole ones only" : "") +
+           ", 1/" + std::to_string(sampling::replicas_of(sampler_)) + " of " + sampling::description_of(sampler_);
+  }
   /// Batches of an epoch.
   [[nodiscard]] std::int64_t size() const {
     const std::int64_t samples = sampler_.size();
@@ -203,6 +281,9 @@ class AnySampler {
   }
   // How many samplers share an epoch. A sampler without replicas() has it for itself.
   [[nodiscard]] std::int64_t replicas() const { return held_->replicas(); }
+  [[nodiscard]] bool waits_for_epoch() const { return held_->waits_for_epoch(); }
+  [[nodiscard]] std::int64_t epoch() const { return held_->epoch(); }
+  [[nodiscard]] std::string description() const { return held_->description(); }
 
  private:
   struct Interface {
@@ -211,6 +292,9 @@ class AnySampler {
     [[nodiscard]] virtual std::int64_t size() const = 0;
     [[nodiscard]] virtual std::vector<std::int64_t> indices_from(std::int64_t position) const = 0;
     [[nodiscard]] virtual std::int64_t replicas() const = 0;
+    [[nodiscard]] virtual bool waits_for_epoch() const = 0;
+    [[nodiscard]] virtual std::int64_t epoch() const = 0;
+    [[nodiscard]] virtual std::string description() const = 0;
     [[nodiscard]] virtual std::unique_ptr<Interface> clone() const = 0;
   };
 
@@ -228,12 +312,10 @@ class AnySampler {
         return indices;
       }
     }
-    [[nodiscard]] std::int64_t replicas() const override {
-      if constexpr (requires { sampler.replicas(); })
-        return sampler.replicas();
-      else
-        return 1;
-    }
+    [[nodiscard]] std::int64_t replicas() const override { return sampling::replicas_of(sampler); }
+    [[nodiscard]] bool waits_for_epoch() const override { return sampling::waits_for_epoch(sampler); }
+    [[nodiscard]] std::int64_t epoch() const override { return sampling::epoch_of(sampler); }
+    [[nodiscard]] std::string description() const override { return sampling::description_of(sampler); }
     [[nodiscard]] std::unique_ptr<Interface> clone() const override { return std::make_unique<Held>(sampler); }
 
     S sampler;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <shoal/workers/data/loader_options.h>
 #include <shoal/workers/data/loader_order.h>
@@ -23,8 +24,9 @@ class StreamOrder {
   StreamOrder(const DataLoaderOptions& options, Facts dataset, const std::optional<AnySampler>& sampler,
               const std::optional<AnyBatchSampler>& batch_sampler);
 
-  [[nodiscard]] bool is_own() const { return true; }
+  [[nodiscard]] static std::int64_t order_epoch(std::int64_t epoch) { return epoch; }
   void set_epoch(std::int64_t) {}
+  [[nodiscard]] static std::string description() { return "stream"; }
   /// Throws std::invalid_argument for a state that this loader cannot go on from.
   void check(const LoaderState& state) const;
   [[nodiscard]] std::shared_ptr<LoaderPass> pass(const LoaderState& from, std::uint64_t number) const;
