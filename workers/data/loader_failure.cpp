@@ -32,9 +32,9 @@ LoaderWorkerRaised::LoaderWorkerRaised(const ProcessIdentity& worker, std::int64
       failure_(make_failure(worker, failure.raised)) {}
 
 LoaderWorkerDied::LoaderWorkerDied(const loading::LoaderTask& task, const WorkerDied& death)
-    : Error(fmt::format("DataLoader: batch {} ({}) ended {} worker{}, the last one: {}", task.batch,
+    : Error(fmt::format("DataLoader: batch {} ({}) ended {} worker{}, the last one{}: {}", task.batch,
                         describe_samples(task), death.attempts(), death.attempts() == 1 ? "" : "s",
-                        death.failure().what())),
+                        death.timed_out() ? ", which took longer than timeout allows" : "", death.failure().what())),
       batch_(task.batch),
       death_(death) {}
 

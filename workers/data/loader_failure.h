@@ -39,6 +39,8 @@ class LoaderWorkerDied : public Error {
   /// How the last one ended.
   [[nodiscard]] const ProcessFailed& failure() const noexcept { return death_.failure(); }
   [[nodiscard]] int attempts() const noexcept { return death_.attempts(); }
+  /// The last one was ended, since it took longer than DataLoaderOptions::timeout.
+  [[nodiscard]] bool timed_out() const noexcept { return death_.timed_out(); }
 
  private:
   std::int64_t batch_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,8 @@ enum class Order { kOfInput, kOfCompletion };
 
 /// What Pool::imap and imap_unordered return: a range to be passed over once, by one thread. The input is read as
 /// far as `prefetch` chunks ahead and no further, so it may be endless, and no more results than that are kept. An
-/// element that failed throws when its turn comes, and the others can still be had.
+/// element that failed throws when its turn comes, and the others can still be had. What the input throws comes once,
+/// after the results of all elements before, and is the end.
 template <Order kOrder, class F, std::ranges::view View>
 class Imap {
   using Element = std::ranges::range_value_t<View>;
@@ -43,7 +45,6 @@ class Imap {
       : core_(std::move(core)),
         function_(std::move(function)),
         input_(std::make_unique<View>(std::move(input))),
-        next_(std::ranges::begin(*input_)),
         chunk_(options.chunksize),
         ahead_(options.prefetch != 0 ? options.prefetch : 16 * std::size_t(core_->size())) {
     ask_ahead();
@@ -86,14 +87,30 @@ class Imap {
 
  private:
   void ask_ahead() {
-    const auto end = std::ranges::end(*input_);
-    while (asked_.size() < ahead_ && next_ != end) {
-      std::vector<Element> elements;
-      for (; elements.size() < chunk_ && next_ != end; ++next_) elements.push_back(*next_);
+    while (asked_.size() < ahead_ && !ended_) {
+      std::vector<Element> elements = read_chunk();
+      if (elements.empty()) break;
       auto job = std::make_shared<OneJob>(function_, std::move(elements), chunk_);
-      asked_.push_back(job);
-      core_->submit(std::move(job), PoolCore::Awaited::kLater);
+      core_->submit(job, PoolCore::Awaited::kLater);
+      asked_.push_back(std::move(job));
     }
+  }
+
+  /// The input's next elements; fewer, or none, at its end.
+  std::vector<Element> read_chunk() {
+    std::vector<Element> elements;
+    try {
+      if (!next_) next_.emplace(std::ranges::begin(*input_));  // a generator's first step, which may throw
+      for (; elements.size() < chunk_ && *next_ != std::ranges::end(*input_); ++*next_) elements.push_back(**next_);
+      ended_ = elements.size() < chunk_;
+    } catch (...) {
+      end_by(std::current_exception());
+    }
+    return elements;
+  }
+  void end_by(std::exception_ptr error) {
+    ended_ = true;
+    error_ = std::move(error);
   }
 
   std::shared_ptr<OneJob> take_done(Deadline deadline) {
@@ -112,11 +129,18 @@ class Imap {
 
   std::optional<Result> next_until(Deadline deadline) {
     while (taken_ == results_.size()) {
-      if (asked_.empty()) return std::nullopt;
+      if (asked_.empty()) {
+        if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+        return std::nullopt;
+      }
       const std::shared_ptr<OneJob> job = take_done(deadline);
       results_.clear();
       taken_ = 0;
-      ask_ahead();
+      try {
+        ask_ahead();
+      } catch (...) {  // a pool that takes no more: what it has taken still has results
+        end_by(std::current_exception());
+      }
       std::lock_guard lock(core_->mutex());
       if (job->error()) std::rethrow_exception(job->error());
       results_ = job->take_results();
@@ -127,7 +151,9 @@ class Imap {
   std::shared_ptr<PoolCore> core_;
   F function_;
   std::unique_ptr<View> input_;  // does not move when this object does
-  std::ranges::iterator_t<View> next_;
+  std::optional<std::ranges::iterator_t<View>> next_;
+  bool ended_ = false;        // nothing more is read from the input
+  std::exception_ptr error_;  // by which it ended, until it was thrown
   std::size_t chunk_, ahead_;
   std::deque<std::shared_ptr<OneJob>> asked_;
   std::vector<Result> results_;

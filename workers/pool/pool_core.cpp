@@ -24,6 +24,8 @@ using std::chrono::milliseconds;
 
 /// As much work as a worker should have in front of it.
 constexpr double kNanosecondsAhead = 300'000;
+/// The same while nobody waits, so that nobody gives out tasks but the keeper: more than two of its rounds.
+constexpr double kNanosecondsAheadOfKeeper = 25'000'000;
 constexpr std::uint32_t kMostResults = 4096;
 /// How often the dead are looked for while results come in.
 constexpr milliseconds kBetweenLooks{100};
@@ -104,8 +106,13 @@ void PoolCore::start_worker() {
 
 std::vector<int> PoolCore::pids() {
   Lock lock(mutex_);
+  // Whoever leads does so anyway. What a forked copy sees here are its parent's workers.
+  if (owner_ == ::getpid() && !leading_) look_after_workers();
   std::vector<int> result;
-  for (const auto& worker : workers_) result.push_back(worker->process.pid());
+  for (const auto& worker : workers_) {
+    pollfd end{worker->process.sentinel(), POLLIN, 0};
+    if (::poll(&end, 1, 0) == 0) result.push_back(worker->process.pid());
+  }
   return result;
 }
 
@@ -120,6 +127,7 @@ void PoolCore::submit(std::shared_ptr<Job> job, Awaited awaited) {
   jobs_.push_back(std::move(job));
   // A flood of tasks that nobody waits for yet goes on at full speed.
   if (!leading_) take_results();
+  if (missing_) refill();
   give_tasks();
   if (awaited == Awaited::kNow || kept_ || unanswered_ == 0) return;
   kept_ = true;
@@ -127,9 +135,10 @@ void PoolCore::submit(std::shared_ptr<Job> job, Awaited awaited) {
   keep_for(shared_from_this());
 }
 
-std::size_t PoolCore::depth() const {
+std::size_t PoolCore::depth(Until until) const {
   if (nanoseconds_ < 1) return 2;  // nothing is known yet
-  return std::clamp<std::size_t>(std::size_t(kNanosecondsAhead / nanoseconds_), 2, std::size_t(options_.tasks_ahead));
+  const double ahead = until == Until::kNextRound ? kNanosecondsAheadOfKeeper : kNanosecondsAhead;
+  return std::clamp<std::size_t>(std::size_t(ahead / nanoseconds_), 2, std::size_t(options_.tasks_ahead));
 }
 
 /// The one with the fewest tasks; of several the one that has worked last, whose caches are warm and who may not sleep
@@ -156,9 +165,9 @@ PoolCore::Worker* PoolCore::worker_for(const Job& job, std::size_t depth) {
   return comes ? nullptr : free_worker(depth);
 }
 
-void PoolCore::give_tasks() {
+void PoolCore::give_tasks(Until until) {
   tell_of_stop();
-  const std::size_t depth = this->depth();
+  const std::size_t depth = this->depth(until);
   for (auto next = jobs_.begin(); next != jobs_.end();) {
     if (!(*next)->has_next()) {
       next = jobs_.erase(next);
@@ -299,6 +308,8 @@ std::size_t PoolCore::take_back(Worker& worker, std::size_t most, const std::fun
 void PoolCore::end_stuck() {
   const auto now = std::chrono::steady_clock::now();
   for (const auto& worker : workers_) {
+    // Its start and its initializer are no task: the first one begins when they are over.
+    if (worker->ends.progress->ready.load() == 0) worker->busy_since = now;
     if (worker->given.empty() || now - worker->busy_since < options_.task_timeout) continue;
     if (!worker->patience) {
       worker->patience = Deadline::after(kPatience);
@@ -324,6 +335,7 @@ void PoolCore::look_after_workers() {
   looked_ = std::chrono::steady_clock::now();
   tell_of_stop();
   if (options_.task_timeout.count() != 0) end_stuck();
+  if (missing_) refill();
   std::vector<pollfd> ends;
   for (const auto& worker : workers_) ends.push_back({worker->process.sentinel(), POLLIN, 0});
   if (::poll(ends.data(), nfds_t(ends.size()), 0) <= 0) return;
@@ -356,7 +368,7 @@ void PoolCore::bury(Worker& worker) {
   const std::uint64_t running = worker.ends.progress->running.load(std::memory_order_acquire);
   for (const Given& given : worker.given) {
     if (failure && given.number == running) {
-      lose(given, failure);
+      lose(given, failure, worker);
     } else {
       given.job->run_again(given.task);
       jobs_.push_front(given.job);
@@ -380,17 +392,30 @@ void PoolCore::bury(Worker& worker) {
     return stop(std::make_exception_ptr(PoolStopped(
         fmt::format("{} of the pool's workers have died, more than max_replacements allows; the last one: {}", deaths_,
                     failure->what()))));
-  const auto working = std::count_if(workers_.begin(), workers_.end(), [](const auto& one) { return !one->retiring; });
-  if (working >= options_.processes || (closed_ && unanswered_ == 0)) return;
-  try {
-    start_worker();
-  } catch (...) {
-    // No processes or no memory to be had. Those that are left go on.
-    if (working == 0) stop(std::current_exception());
-  }
+  refill();
 }
 
-void PoolCore::lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure) {
+void PoolCore::refill() {
+  // The keeper cannot fork a process whose other threads run: a thread of the program's does at its next call.
+  if (keeping_ && options_.start_method == StartMethod::fork && !options_.fork_despite_threads) {
+    missing_ = true;
+    return;
+  }
+  missing_ = false;
+  const auto working = [&] {
+    return std::count_if(workers_.begin(), workers_.end(), [](const auto& one) { return !one->retiring; });
+  };
+  while (!stopped_ && working() < options_.processes && !(closed_ && unanswered_ == 0)) try {
+      start_worker();
+    } catch (...) {
+      // No processes or no memory to be had. Those that are left go on, and another try is made with the next look.
+      missing_ = true;
+      if (working() == 0) stop(std::current_exception());
+      return;
+    }
+}
+
+void PoolCore::lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure, const Worker& worker) {
   const int deaths = given.job->count_death(given.task);
   if (options_.on_worker_death == OnWorkerDeath::retry && deaths <= options_.max_retries) {
     given.job->run_again(given.task);
@@ -398,7 +423,12 @@ void PoolCore::lose(const Given& given, const std::shared_ptr<const ProcessFaile
     return;
   }
   --unanswered_;
-  given.job->fail(given.task, std::make_exception_ptr(WorkerDied(failure, deaths)));
+  given.job->fail(given.task,
+                  std::make_exception_ptr(WorkerDied(
+                      failure, deaths,
+                      {.number = given.task,
+                       .of = given.job->tasks(),
+                       .time_limit = worker.patience ? options_.task_timeout : std::chrono::nanoseconds(0)})));
 }
 
 // ---------------------------------------------------------------- those that wait
@@ -451,11 +481,18 @@ bool PoolCore::wait(const std::function<bool()>& ready, Deadline deadline) {
 bool PoolCore::keep() {
   Lock lock(mutex_);
   if (!leading_) {
-    take_results();
-    give_tasks();
-    take_back_waiting();
-    if (std::chrono::steady_clock::now() - looked_ > kBetweenLooks) look_after_workers();
-    give_tasks();
+    keeping_ = true;
+    try {
+      take_results();
+      give_tasks(Until::kNextRound);
+      take_back_waiting();
+      if (std::chrono::steady_clock::now() - looked_ > kBetweenLooks) look_after_workers();
+      give_tasks(Until::kNextRound);
+    } catch (...) {
+      keeping_ = false;
+      throw;
+    }
+    keeping_ = false;
     if (followers_ > 0) led_.notify_all();
   }
   kept_ = unanswered_ > 0;
@@ -526,20 +563,23 @@ void PoolCore::stop(const std::exception_ptr& error) {
 }
 
 void PoolCore::terminate() noexcept {
+  // A forked copy has no say in this, and whoever had the mutex when it was forked is not there to unlock it.
+  if (owner_ != ::getpid()) return;
   std::vector<std::unique_ptr<Worker>> workers;
   {
     Lock lock(mutex_);
     if (!stopped_) stop(stopped_error("was terminated"));
     workers.swap(workers_);
   }
-  if (owner_ != ::getpid()) return;
   for (const auto& worker : workers) {
     worker->ends.progress->end.store(1);
     worker->ends.tasks.close();  // wakes one that asks stop_requested(), which SIGTERM does not end
     worker->process.terminate();
   }
+  // One time for all of them together.
+  const Deadline deadline = Deadline::after(kGracePeriod);
   for (const auto& worker : workers)
-    if (!worker->process.join(kGracePeriod)) worker->process.kill();
+    if (!worker->process.join(deadline.left(kGracePeriod))) worker->process.kill();
 }
 
 }  // namespace shoal::pooling

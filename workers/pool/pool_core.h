@@ -39,6 +39,7 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   ~PoolCore() { terminate(); }
 
   [[nodiscard]] int size() const { return options_.processes; }
+  /// Of those that live. Looks after the dead first, where nobody else does.
   [[nodiscard]] std::vector<int> pids();
 
   /// Whether somebody is going to wait for the job at once.
@@ -83,15 +84,17 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
     bool retiring = false;                             // gets no more
     bool told_of_stop = false;
   };
+  /// How long the workers' work is to last that is in front of them.
+  enum class Until { kNextAnswer, kNextRound };
   using Lock = std::unique_lock<std::mutex>;
 
   void check_owner() const;
   void start_worker();
   [[nodiscard]] int free_seat() const;
-  std::size_t depth() const;
+  [[nodiscard]] std::size_t depth(Until until) const;
   bool take_results();
   void take_result(Decoder result);
-  void give_tasks();
+  void give_tasks(Until until = Until::kNextAnswer);
   void give(Worker& worker, const std::shared_ptr<Job>& job, std::size_t task);
   Worker* worker_for(const Job& job, std::size_t depth);
   Worker* free_worker(std::size_t depth);
@@ -102,7 +105,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   void end_stuck();
   void tell_of_stop();
   void bury(Worker& worker);
-  void lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure);
+  void refill();
+  void lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure, const Worker& worker);
   void stop(const std::exception_ptr& error);
   void work(Lock& lock, const std::function<bool()>& ready, Deadline deadline);
 
@@ -126,6 +130,8 @@ class PoolCore : public std::enable_shared_from_this<PoolCore> {
   double nanoseconds_ = 0;  // that a task takes, lately
   std::chrono::steady_clock::time_point looked_;
   bool closed_ = false, kept_ = false;
+  bool keeping_ = false;  // the keeper is at it
+  bool missing_ = false;  // a worker that could not be started
   std::exception_ptr stopped_;
 };
 

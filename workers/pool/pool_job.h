@@ -26,6 +26,8 @@ class Job {
   [[nodiscard]] AnyFunction function() const { return function_; }
   [[nodiscard]] bool done() const { return unfinished_ == 0; }
   [[nodiscard]] std::size_t unfinished() const { return unfinished_; }
+  /// How many it is.
+  [[nodiscard]] std::size_t tasks() const { return deaths_.size(); }
   [[nodiscard]] const std::exception_ptr& error() const { return error_; }
 
   /// May be called again for a task. What it throws is the task's failure.

@@ -1,0 +1,231 @@
+// How a pool looks after its workers: while they start, while nobody waits, when they are ended.
+#include <shoal/workers/pool.h>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <ranges>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <shoal/ipc/array.h>
+#include <shoal/ipc/semaphore.h>
+#include <shoal/ipc/value.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/forked.h"
+
+namespace shoal {
+namespace {
+
+using pooling::PoolCore;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+int square(int x) { return x * x; }
+
+void serve(pooling::WorkerEnds ends) {
+  const pooling::WorkerLife life(ends);
+  pooling::serve_pool(ends);
+}
+std::shared_ptr<PoolCore> make_core(const PoolOptions& options) {
+  return std::make_shared<PoolCore>(options, [](const ProcessOptions& how, const pooling::WorkerEnds& ends) {
+    return Process<void>(how, serve, pooling::share(ends));
+  });
+}
+
+/// With a bound for the case that it never does.
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  const auto until = Clock::now() + std::chrono::seconds(30);
+  while (!condition())
+    if (Clock::now() > until) return false;
+  return true;
+}
+
+std::vector<int> numbers(int count) {
+  std::vector<int> result(static_cast<std::size_t>(count));
+  std::iota(result.begin(), result.end(), 0);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("pool: an initializer takes as long as it wants, whatever a task may take") {
+  Pool pool({.processes = 1, .task_timeout = milliseconds(50)}, [] {
+    const auto begun = Clock::now();
+    while (Clock::now() - begun < milliseconds(400)) std::this_thread::yield();
+  });
+  CHECK(pool.apply(square, 3) == 9);
+}
+
+__attribute__((noinline)) static void stay_here() {
+  for (;;) ::pause();
+}
+
+TEST_CASE("pool: a task that took too long says so, and which it was and where; one that aborts does not") {
+  Pool pool({.processes = 2, .task_timeout = milliseconds(50)});
+  try {
+    pool.map(
+        {.chunksize = 1},
+        [](int number) {
+          if (number == 2) stay_here();
+        },
+        numbers(4));
+    FAIL("no exception");
+  } catch (const WorkerDied& error) {
+    CHECK(error.timed_out());
+    CHECK_THAT(error.what(), ContainsSubstring("task 2 of 4 took longer than task_timeout allows (0.05 s)") &&
+                                 ContainsSubstring("stay_here") && ContainsSubstring("SIGABRT"));
+  }
+  try {
+    pool.apply([] { std::abort(); });
+    FAIL("no exception");
+  } catch (const WorkerDied& error) {
+    CHECK_FALSE(error.timed_out());
+    CHECK_THAT(error.what(), !ContainsSubstring("task_timeout"));
+  }
+}
+
+TEST_CASE("pool: pids() are those of workers that live, and an idle one that died is replaced when it is asked") {
+  Pool pool(3);
+  const std::vector<int> before = pool.pids();
+  REQUIRE(before.size() == 3);
+  ::kill(before[1], SIGKILL);  // ours and not yet waited for
+  CHECK(comes_true([&] {
+    const std::vector<int> now = pool.pids();
+    return now.size() == 3 && std::ranges::count(now, before[1]) == 0;
+  }));
+  CHECK(pool.apply(square, 3) == 9);
+  Pool short_lived({.processes = 3, .max_tasks_per_child = 1});
+  short_lived.map({.chunksize = 1}, square, numbers(30));
+  CHECK(comes_true([&] { return short_lived.pids().size() == 3; }));
+}
+
+TEST_CASE("pool: while nobody waits, one round of the keeper gives a worker work that lasts until the next one") {
+  const auto core = make_core({.processes = 1});
+  Value<int> done(0);
+  auto task = [](Value<int> count) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));  // the work
+    count.fetch_add(1);
+  };
+  using Job = pooling::MapJob<pooling::Spread::kWhole, decltype(task), Value<int>>;
+  const auto make_job = [&](std::size_t tasks) {
+    return std::make_shared<Job>(task, std::vector<Value<int>>(tasks, done), 1);
+  };
+  const auto known = make_job(64);  // how long a task takes
+  core->submit(known, PoolCore::Awaited::kNow);
+  core->wait([&] { return known->done(); }, Deadline::never());
+  const auto job = make_job(400);
+  core->submit(job, PoolCore::Awaited::kNow);  // so that no keeper is started: it is called here
+  CHECK(comes_true([&] { return done.load() == 64 + 2; }));
+  CHECK(core->keep());
+  CHECK(comes_true([&] { return done.load() >= 64 + 10; }));
+  core->wait([&] { return job->done(); }, Deadline::never());
+  core->terminate();
+}
+
+TEST_CASE("pool: workers that were forked and die while the main thread is busy are replaced at its next call") {
+  const auto core = make_core({.processes = 3, .start_method = StartMethod::fork});
+  std::atomic<int> deaths{0};
+  core->on_death = [&](const ProcessFailed&) { deaths.fetch_add(1); };
+  auto die = [] { ::raise(SIGKILL); };
+  std::vector<std::shared_ptr<pooling::CallJob<decltype(die)>>> jobs;
+  for (int i = 0; i < 3; ++i) {
+    jobs.push_back(std::make_shared<pooling::CallJob<decltype(die)>>(die));
+    core->submit(jobs.back(), PoolCore::Awaited::kLater);
+  }
+  CHECK(comes_true([&] { return deaths.load() == 3; }));  // the keeper has seen it: nobody else has called the pool
+  using Job = pooling::CallJob<int (*)(int), int>;
+  const auto job = std::make_shared<Job>(&square, 4);
+  core->submit(job, PoolCore::Awaited::kNow);
+  core->wait([&] { return job->done(); }, Deadline::never());
+  REQUIRE_FALSE(job->error());
+  CHECK(job->result() == 16);
+  CHECK(core->pids().size() == 3);
+  core->terminate();
+}
+
+TEST_CASE("pool: terminate gives all workers the same time, not one after the other") {
+  constexpr int kWorkers = 4;
+  Array<std::int64_t> last_seen(kWorkers);
+  Semaphore arrived(0);
+  Pool pool(kWorkers);
+  for (int i = 0; i < kWorkers; ++i)
+    pool.apply_async(
+        [](int me, Array<std::int64_t> seen, Semaphore here) {
+          ::signal(SIGTERM, SIG_IGN);
+          here.release();
+          for (;;) {
+            seen[std::size_t(me)] = Clock::now().time_since_epoch().count();
+            std::this_thread::sleep_for(milliseconds(1));
+          }
+        },
+        i, last_seen, arrived);
+  for (int i = 0; i < kWorkers; ++i) arrived.acquire();
+  const auto begun = Clock::now();
+  pool.terminate();
+  const auto took = (Clock::now() - begun).count();
+  const auto [first, last] = std::minmax_element(last_seen.begin(), last_seen.end());
+  CHECK(*last - *first < took / 2);  // one after the other: three quarters of it
+}
+
+TEST_CASE("pool: a forked copy is terminated without a word, whoever had its mutex") {
+  const auto core = make_core({.processes = 1});
+  {
+    const std::lock_guard lock(core->mutex());
+    test::Forked child([&] { core->terminate(); });
+    CHECK(child.join() == 0);
+  }
+  CHECK(core->pids().size() == 1);
+  core->terminate();
+}
+
+TEST_CASE("pool: imap gives the results of all elements that its input has, and then what the input throws") {
+  Pool pool(2);
+  const auto throws_at = [](int where) {
+    return std::views::iota(0, 1000) | std::views::transform([where](int number) {
+             if (number == where) throw std::out_of_range("the input ends at " + std::to_string(where));
+             return number;
+           });
+  };
+  for (const int where : {0, 1, 5, 99})
+    for (const std::size_t chunksize : {1, 4}) {
+      CAPTURE(where, chunksize);
+      auto ordered = pool.imap({.chunksize = chunksize, .prefetch = 3}, square, throws_at(where));
+      for (int i = 0; i < where; ++i) CHECK(ordered.next() == i * i);
+      CHECK_THROWS_WITH(ordered.next(), "the input ends at " + std::to_string(where));
+      CHECK(ordered.next() == std::nullopt);
+      auto unordered = pool.imap_unordered({.chunksize = chunksize, .prefetch = 3}, square, throws_at(where));
+      std::set<int> seen;
+      for (int i = 0; i < where; ++i) seen.insert(unordered.next().value());
+      CHECK(int(seen.size()) == where);
+      CHECK_THROWS_AS(unordered.next(), std::out_of_range);
+      CHECK(unordered.next() == std::nullopt);
+    }
+  // An input whose very beginning throws.
+  auto filtered = pool.imap(square, std::views::iota(0, 3) | std::views::filter([](int) -> bool {
+                                      throw std::runtime_error("no beginning");
+                                    }));
+  CHECK_THROWS_WITH(filtered.next(), "no beginning");
+  CHECK(filtered.next() == std::nullopt);
+}
+
+TEST_CASE("pool: imap of a pool that is closed on the way gives what the pool has taken, then PoolStopped") {
+  Pool pool(1);
+  auto results = pool.imap({.prefetch = 4}, square, numbers(10));
+  pool.close();
+  for (int i = 0; i < 4; ++i) CHECK(results.next() == i * i);
+  CHECK_THROWS_AS(results.next(), PoolStopped);
+  CHECK(results.next() == std::nullopt);
+}
+
+}  // namespace shoal
