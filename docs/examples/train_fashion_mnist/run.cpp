@@ -90,7 +90,7 @@ RunResult run(const std::string& mode, const Settings& settings, const shoal::Mn
   const std::int64_t epochs_left = std::max<std::int64_t>(0, settings.epochs - job.start.epoch);
   if (job.start.epoch > 0) fmt::print(stderr, "{}: going on from {} after epoch {}\n", mode, file, job.start.epoch);
   const std::int64_t expected = settings.profile > 0
-                                    ? (kWarmUpBatches + settings.profile) * settings.batch_size * job.nprocs
+                                    ? (warm_up_batches(settings) + settings.profile) * settings.batch_size * job.nprocs
                                     : epochs_left * (train_set.size() / job.nprocs) * job.nprocs;
   shoal::ProgressBar bar({.total = std::max<std::int64_t>(1, expected), .label = fmt::format("{:8}", mode)});
   auto started = std::chrono::steady_clock::now();

@@ -18,11 +18,10 @@ constexpr double kHogwildMomentum = 0.5;
 using shoal::DataLoader;
 using shoal::DistributedSampler;
 
-/// The samples of a data set that this rank sees, the same number on every rank.
-DistributedSampler shard_of(const Job& job, int rank, std::int64_t size, bool shuffle) {
-  return DistributedSampler(
-      {.num_replicas = job.nprocs, .rank = rank, .shuffle = shuffle, .seed = job.settings.seed, .drop_last = true},
-      size);
+/// The samples that this rank trains on, the same number on every rank.
+DistributedSampler shard_of(const Job& job, int rank) {
+  return DistributedSampler({.num_replicas = job.nprocs, .rank = rank, .seed = job.settings.seed, .drop_last = true},
+                            job.train.size());
 }
 
 /// This process's own copy of momentum buffers, or the shared ones.
@@ -53,7 +52,9 @@ at::Tensor confusion_of(Network& network, const Job& job, int rank) {
   torch::NoGradGuard no_gradients;
   network->eval();
   at::Tensor confusion = torch::zeros({10, 10}, at::kLong);
-  DataLoader loader({.batch_size = 500}, job.test, shard_of(job, rank, job.test.size(), false));
+  // Each sample counts once, so one rank may have one more than another: nothing is reduced before the end.
+  DataLoader loader({.batch_size = 500}, job.test,
+                    shoal::EvaluationSampler({.num_replicas = job.nprocs, .rank = rank}, job.test.size()));
   for (auto& [images, labels] : loader) {
     at::Tensor answers = network->forward(images).argmax(1);
     confusion += torch::bincount(labels * 10 + answers, {}, 100).reshape({10, 10});
@@ -96,7 +97,7 @@ Metrics train(int rank, Job job) {
   }
 
   DataLoader loader({.batch_size = job.settings.batch_size, .num_workers = job.settings.workers}, job.train,
-                    shard_of(job, rank, job.train.size(), true));
+                    shard_of(job, rank));
   const double steps = double(loader.size() * job.settings.epochs);
   std::int64_t step = loader.size() * job.start.epoch, samples = 0;
   double loss_sum = 0;
@@ -113,7 +114,6 @@ Metrics train(int rank, Job job) {
     *progress = samples;  // an aligned word that only this rank writes
   };
   if (job.settings.profile > 0) {
-    loader.profile(kWarmUpBatches, train_on);
     Metrics metrics{};
     const std::string trace = rank == 0 ? file_of_run(job.settings.trace, job.settings, job.mode) : std::string();
     metrics.profile = loader.profile(job.settings.profile, train_on, {.trace = trace}).to_string();

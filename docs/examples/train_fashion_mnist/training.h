@@ -7,6 +7,7 @@
 #include <shoal/workers/train/hogwild.h>
 #include <shoal/workers/train/shm_group.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,7 +38,7 @@ struct Metrics {
   std::string profile;   // with --profile, and then nothing but that
 };
 
-/// Before a profile: workers start, and libtorch makes what it makes at the first step.
-inline constexpr std::int64_t kWarmUpBatches = 5;
+/// What a profile runs before it measures, see DataLoader::profile.
+inline std::int64_t warm_up_batches(const Settings& settings) { return 2 * std::max<std::int64_t>(1, settings.workers); }
 
 Metrics train(int rank, Job job);
