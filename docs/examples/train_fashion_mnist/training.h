@@ -39,6 +39,8 @@ struct Metrics {
 };
 
 /// What a profile runs before it measures, see DataLoader::profile.
-inline std::int64_t warm_up_batches(const Settings& settings) { return 2 * std::max<std::int64_t>(1, settings.workers); }
+inline std::int64_t warm_up_batches(const Settings& settings) {
+  return 2 * std::max<std::int64_t>(1, settings.workers);
+}
 
 Metrics train(int rank, Job job);
