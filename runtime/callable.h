@@ -1,6 +1,8 @@
 // Compile-time facts about the functions that users start in other processes.
 #pragma once
 
+#include <shoal/runtime/plain_value.h>
+
 #include <cstddef>
 #include <functional>
 #include <tuple>
@@ -93,6 +95,27 @@ struct CallWith<kRanked, F, TypeList<P...>> {
   }
 };
 
+/// Raised at compile time: parameter number Index (from 0, without the rank) is a T&.
+template <class T, std::size_t Index>
+struct WritesGetLost {
+  static_assert(!kIsPlainValue<T>,
+                "shoal: what the function writes to parameter number Index (from 0, without the rank), a T&, nobody "
+                "sees: it has a copy in a process of its own. Take it by value or by const reference, and return "
+                "what is new; to share memory take a shoal::Value, a shoal::Array or a tensor");
+};
+template <class Parameters, class Indices>
+struct NoWritesGetLost;
+template <class... P, std::size_t... I>
+struct NoWritesGetLost<TypeList<P...>, std::index_sequence<I...>> {
+  template <class T, std::size_t kIndex>
+  static constexpr bool check() {
+    if constexpr (std::is_lvalue_reference_v<T> && !std::is_const_v<std::remove_reference_t<T>>)
+      return sizeof(WritesGetLost<std::remove_cvref_t<T>, kIndex>) != 0;
+    return true;
+  }
+  static constexpr bool value = (check<P, I>() && ...);
+};
+
 /// A call of F with arguments Args in another process.
 template <bool kRanked, class F, class... Args>
 struct Call : CallWith<kRanked, std::decay_t<F>,
@@ -103,6 +126,7 @@ struct Call : CallWith<kRanked, std::decay_t<F>,
   using Result =
       std::remove_cvref_t<decltype(Base::invoke(std::declval<Function&>(), 0, std::declval<typename Base::Values&>()))>;
   static constexpr bool kCrosses = kCallableCrosses<Function>;
+  static_assert(NoWritesGetLost<Parameters, std::make_index_sequence<Parameters::kSize>>::value);
   static_assert(
       Parameters::kSize == sizeof...(Args),
       "shoal: the function takes another number of arguments than were given (besides the rank, which spawn and "
