@@ -11,7 +11,8 @@ enum class Launcher {
   shoal,     // `shoal run`
   torchrun,  // or anyone who sets its variables: RANK, WORLD_SIZE, ...
   open_mpi,  // mpirun of Open MPI
-  pmi,       // mpiexec of MPICH, Intel MPI and others
+  mvapich,   // mpirun_rsh of MVAPICH2
+  pmi,       // mpiexec of MPICH, Intel MPI, HPE's PALS and others, and Flux
   slurm,     // a step (srun), not the batch script itself
 };
 
@@ -36,10 +37,15 @@ struct Environment {
   bool is_on_one_host() const { return local_world_size == world_size; }
 };
 
-/// Of this process, read anew at each call from the variables that `shoal run`, torchrun, Open MPI's mpirun, PMI and
+/// Of this process, read anew at each call from the variables that `shoal run`, torchrun, MPI's launchers and
 /// Slurm set (docs/run.md lists them); one process where there are none of them. Processes that this one starts see the
 /// same: which of them they are is told by current_process(). Throws std::invalid_argument, naming variable, value and
 /// remedy, where one is missing, is no number or contradicts another. Threads: any, while none changes the environment.
 Environment environment();
+
+/// This process's number among the ranks of its host, however they were started: by spawn or start_processes its rank
+/// among those, else what environment() says; 0 for a single process. In a worker of a pool it is the worker's number.
+/// For the choice of a device: at::Device(at::kCUDA, local_rank()).
+int local_rank();
 
 }  // namespace shoal

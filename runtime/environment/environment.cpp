@@ -1,4 +1,5 @@
 // Which launcher started this process, and what it says.
+#include <shoal/runtime/current_process.h>
 #include <shoal/runtime/environment/launchers.h>
 
 #include <cstdlib>
@@ -27,6 +28,8 @@ const char* launcher_name(Launcher launcher) {
       return "torchrun";
     case Launcher::open_mpi:
       return "Open MPI";
+    case Launcher::mvapich:
+      return "MVAPICH2";
     case Launcher::pmi:
       return "PMI";
     case Launcher::slurm:
@@ -38,13 +41,25 @@ const char* launcher_name(Launcher launcher) {
 Environment read_environment(const Variables::Lookup& lookup) {
   // The innermost first: torchrun is started by mpirun or srun, mpirun by srun, and not the other way round.
   const Variables variables(lookup, "");
-  const bool others = has_open_mpi_variables(lookup) || has_pmi_variables(lookup) || has_slurm_variables(lookup);
+  const bool others = has_open_mpi_variables(lookup) || has_mvapich_variables(lookup) || has_pmi_variables(lookup) ||
+                      has_slurm_variables(lookup);
   const bool complete = variables.has("RANK") && variables.has("WORLD_SIZE");
   if (complete || (!others && has_torch_variables(lookup))) return read_torch_variables(lookup);
   if (has_open_mpi_variables(lookup)) return read_open_mpi_variables(lookup);
+  if (has_mvapich_variables(lookup)) return read_mvapich_variables(lookup);
   if (has_pmi_variables(lookup) && !same_ranks_by_slurm(lookup)) return read_pmi_variables(lookup);
   if (has_slurm_variables(lookup)) return read_slurm_variables(lookup);
+  // PMIx tells the number of ranks to its library alone. To be taken for one process would be wrong without a word.
+  if (variables.has("PMIX_RANK"))
+    Variables(lookup, "a launcher that speaks PMIx")
+        .refuse("PMIX_RANK",
+                "how many ranks there are is not said: set RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE too");
   return {};
+}
+
+int local_rank() {
+  const int started = current_process().rank;
+  return started >= 0 ? started : environment().local_rank;
 }
 
 Environment environment() {

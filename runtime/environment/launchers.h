@@ -18,6 +18,8 @@ bool has_torch_variables(const Variables::Lookup& lookup);
 Environment read_torch_variables(const Variables::Lookup& lookup);
 bool has_open_mpi_variables(const Variables::Lookup& lookup);
 Environment read_open_mpi_variables(const Variables::Lookup& lookup);
+bool has_mvapich_variables(const Variables::Lookup& lookup);
+Environment read_mvapich_variables(const Variables::Lookup& lookup);
 bool has_pmi_variables(const Variables::Lookup& lookup);
 Environment read_pmi_variables(const Variables::Lookup& lookup);
 /// Of a step. The batch script, and what it starts without srun, has variables of Slurm's as well: it is one process.

@@ -1,4 +1,4 @@
-// Variables of MPI's launchers: Open MPI's, and PMI's, which the others set.
+// Variables of MPI's launchers: Open MPI's, MVAPICH2's, and PMI's, which the others set.
 #include <fmt/format.h>
 #include <shoal/runtime/environment/launchers.h>
 
@@ -49,6 +49,27 @@ Environment read_open_mpi_variables(const Variables::Lookup& lookup) {
   return result;
 }
 
+bool has_mvapich_variables(const Variables::Lookup& lookup) {
+  const Variables variables(lookup, "");
+  return variables.has("MV2_COMM_WORLD_RANK") || variables.has("MV2_COMM_WORLD_SIZE");
+}
+
+Environment read_mvapich_variables(const Variables::Lookup& lookup) {
+  const Variables variables(lookup, "MVAPICH2's mpirun_rsh");
+  Environment result;
+  result.launcher = Launcher::mvapich;
+  result.world_size = variables.required("MV2_COMM_WORLD_SIZE", 1, kMostRanks);
+  result.rank = variables.required_below("MV2_COMM_WORLD_RANK", result.world_size, "MV2_COMM_WORLD_SIZE");
+  result.local_world_size = variables.required("MV2_COMM_WORLD_LOCAL_SIZE", 1, kMostRanks);
+  result.local_rank =
+      variables.required_below("MV2_COMM_WORLD_LOCAL_RANK", result.local_world_size, "MV2_COMM_WORLD_LOCAL_SIZE");
+  check_local(variables, "MV2_COMM_WORLD_LOCAL_SIZE", result, "MV2_COMM_WORLD_SIZE");
+  number_hosts(result);
+  find_master(variables, result);
+  result.run_id = variables.text_or("PMI_JOBID", "");
+  return result;
+}
+
 bool has_pmi_variables(const Variables::Lookup& lookup) {
   const Variables variables(lookup, "");
   return variables.has("PMI_RANK") && variables.has("PMI_SIZE");
@@ -60,15 +81,19 @@ Environment read_pmi_variables(const Variables::Lookup& lookup) {
   result.launcher = Launcher::pmi;
   result.world_size = variables.required("PMI_SIZE", 1, kMostRanks);
   result.rank = variables.required_below("PMI_RANK", result.world_size, "PMI_SIZE");
-  // Hydra's names (MPICH, Intel MPI); PMI itself tells nothing about hosts.
-  if (variables.has("MPI_LOCALNRANKS") || variables.has("MPI_LOCALRANKID") || result.world_size > 1) {
-    result.local_world_size = variables.required("MPI_LOCALNRANKS", 1, kMostRanks);
-    result.local_rank = variables.required_below("MPI_LOCALRANKID", result.local_world_size, "MPI_LOCALNRANKS");
+  // PMI itself tells nothing about hosts. Hydra's names (MPICH, Intel MPI), unless there are those of PALS and Flux.
+  const bool hydra = variables.has("MPI_LOCALNRANKS") || variables.has("MPI_LOCALRANKID");
+  const bool other = !hydra && (variables.has("PMI_LOCAL_RANK") || variables.has("PMI_LOCAL_SIZE"));
+  const char* const local_rank = other ? "PMI_LOCAL_RANK" : "MPI_LOCALRANKID";
+  const char* const local_size = other ? "PMI_LOCAL_SIZE" : "MPI_LOCALNRANKS";
+  if (hydra || other || result.world_size > 1) {
+    result.local_world_size = variables.required(local_size, 1, kMostRanks);
+    result.local_rank = variables.required_below(local_rank, result.local_world_size, local_size);
   }
-  check_local(variables, "MPI_LOCALNRANKS", result, "PMI_SIZE");
+  check_local(variables, local_size, result, "PMI_SIZE");
   number_hosts(result);
   find_master(variables, result);
-  result.run_id = variables.text_or("PMI_JOBID", "");
+  result.run_id = variables.text_or("PMI_JOBID", variables.text_or("PALS_APID", variables.text_or("FLUX_JOB_ID", "")));
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <shoal/ipc/session/layout.h>
 #include <shoal/runtime/cpu_share.h>
 #include <shoal/runtime/current_process.h>
+#include <shoal/runtime/environment.h>
 #include <shoal/runtime/spawn.h>
 #include <unistd.h>
 
@@ -89,6 +90,8 @@ TEST_CASE("spawn: every rank is a process of its own and knows who it is") {
   }
   CHECK(pids.size() == 4);
   CHECK(current_process().rank == -1);
+  CHECK(spawn({.nprocs = 3, .start_method = method}, [](int) { return local_rank(); }) == std::vector{0, 1, 2});
+  CHECK(local_rank() == 0);
 }
 
 TEST_CASE("spawn: an nprocs that cannot be is refused with its number") {

@@ -146,6 +146,44 @@ TEST_CASE("environment: PMI's variables, as mpiexec of MPICH and Intel MPI sets 
               {.rank = 3, .world_size = 4, .local_rank = 1, .local_world_size = 2, .node_rank = 1, .node_count = 2});
 }
 
+TEST_CASE("environment: PMI's variables with the names of HPE's PALS and of Flux for the place on the host") {
+  const Set pals{{"PMI_RANK", "3"},       {"PMI_SIZE", "4"},    {"PMI_LOCAL_RANK", "1"},
+                 {"PMI_LOCAL_SIZE", "2"}, {"PALS_APID", "8c1"}, {"PMI_UNIVERSE_SIZE", "4"}};
+  const Environment seen = read(pals);
+  CHECK(seen.launcher == Launcher::pmi);
+  check_place(seen,
+              {.rank = 3, .world_size = 4, .local_rank = 1, .local_world_size = 2, .node_rank = 1, .node_count = 2});
+  CHECK(seen.run_id == "8c1");
+  CHECK_THAT(refusal(with(pals, {{"PMI_LOCAL_SIZE", ""}})), ContainsSubstring("PMI_LOCAL_SIZE is not set"));
+  CHECK_THAT(refusal(with(pals, {{"PMI_LOCAL_RANK", "2"}})), ContainsSubstring("PMI_LOCAL_RANK=2"));
+  // Where both are there, those that were read before this.
+  Set both = pals;
+  both.insert(kPmi.begin(), kPmi.end());
+  CHECK(read(with(both, {{"PMI_LOCAL_SIZE", "1"}, {"PMI_LOCAL_RANK", "0"}})).local_world_size == 2);
+}
+
+TEST_CASE("environment: MVAPICH2's variables") {
+  const Set set{{"MV2_COMM_WORLD_RANK", "5"},
+                {"MV2_COMM_WORLD_SIZE", "8"},
+                {"MV2_COMM_WORLD_LOCAL_RANK", "1"},
+                {"MV2_COMM_WORLD_LOCAL_SIZE", "4"}};
+  const Environment seen = read(set);
+  CHECK(seen.launcher == Launcher::mvapich);
+  check_place(seen,
+              {.rank = 5, .world_size = 8, .local_rank = 1, .local_world_size = 4, .node_rank = 1, .node_count = 2});
+  CHECK_THAT(refusal(with(set, {{"MV2_COMM_WORLD_LOCAL_SIZE", ""}})), ContainsSubstring("LOCAL_SIZE is not set"));
+  CHECK_THAT(refusal(with(set, {{"MV2_COMM_WORLD_SIZE", ""}})), ContainsSubstring("MV2_COMM_WORLD_SIZE is not set"));
+  CHECK(read(with(set, {{"RANK", "0"}, {"WORLD_SIZE", "1"}})).launcher == Launcher::torchrun);
+}
+
+TEST_CASE("environment: a rank of PMIx alone is not taken for one process: how many there are is not said") {
+  const std::string said = refusal({{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "job@1"}});
+  CHECK_THAT(said, ContainsSubstring("PMIX_RANK=1 in the environment") && ContainsSubstring("set RANK, WORLD_SIZE"));
+  // Beside a launcher's that does say, it is what that speaks.
+  CHECK(read(with(kSlurm, {{"PMIX_RANK", "4"}})).launcher == Launcher::slurm);
+  CHECK(read(with(kTorchrun, {{"PMIX_RANK", "4"}})).launcher == Launcher::torchrun);
+}
+
 TEST_CASE("environment: a Slurm step's variables") {
   const Environment seen = read(kSlurm);
   CHECK(seen.launcher == Launcher::slurm);
