@@ -42,7 +42,7 @@ Launch::Launch(RunOptions options, std::string program_path, std::unique_ptr<Ren
 }
 
 void Launch::say(const std::string& line) const {
-  const std::string text = fmt::format("shoal run: {}\n", line);
+  const std::string text = fmt::format("shoal: {}\n", line);
   [[maybe_unused]] auto written = ::write(2, text.data(), text.size());  // in one piece, among the ranks' lines
 }
 
@@ -281,7 +281,7 @@ std::unique_ptr<RankProcess> Launch::start_rank(int local_rank, const CpuPart& p
 }
 
 void Launch::print_summary() const {
-  std::string text = fmt::format("shoal run: {} failed. The root cause:\n", fmt::join(options_.program, " "));
+  std::string text = fmt::format("shoal: {} failed. The root cause:\n", fmt::join(options_.program, " "));
   auto append = [&](const std::string& report) {
     std::size_t at = 0;
     while (at < report.size()) {

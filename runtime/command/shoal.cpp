@@ -1,6 +1,9 @@
 // main() of the program shoal.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <shoal/ipc/error.h>
 #include <shoal/runtime/command/help.h>
+#include <shoal/runtime/command/nearest_name.h>
 #include <shoal/runtime/command/subcommand.h>
 #include <shoal/runtime/init.h>
 
@@ -20,6 +23,22 @@ int code_of(const CLI::ParseError& error) {
   return is_value ? shoal::command::ExitCode::kBadValue : shoal::command::ExitCode::kUsage;
 }
 
+/// A word in the place of the subcommand that is none.
+void check_subcommand(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const std::string& word : arguments) {
+    if (word.starts_with("-")) continue;
+    std::vector<std::string> names;
+    for (const CLI::App* subcommand : app.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(subcommand->get_name());
+    if (std::find(names.begin(), names.end(), word) != names.end()) return;
+    const std::string meant = shoal::command::nearest_name(word, names);
+    throw shoal::command::RefusedCommand(fmt::format("there is no subcommand {}: {}", word,
+                                                     meant.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
+                                                                   : "did you mean " + meant + "?"),
+                                         shoal::command::ExitCode::kUsage);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -27,6 +46,7 @@ int main(int argc, char** argv) {
   shoal::init(argc, argv);
   CLI::App app("Processes that work together: starts them, and shows what they do.", "shoal");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "shoal " SHOAL_VERSION);
   app.formatter(std::make_shared<Help>());
   Action action;
   std::vector<std::string> arguments(argv + 1, argv + argc), program;
@@ -34,6 +54,7 @@ int main(int argc, char** argv) {
   add_top(app, action);
   add_trace(app, action);
   try {
+    check_subcommand(app, arguments);
     program = split_program(app, arguments);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     app.parse(arguments);

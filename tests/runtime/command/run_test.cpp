@@ -381,6 +381,13 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("shoal: --version says which one it is") {
+  const ProgramResult result = run_program({kShoal, "--version"});
+  CHECK(result.code == 0);
+  CHECK(result.output.starts_with("shoal 0."));
+  CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 1);
+}
+
 TEST_CASE("run: top and trace of a session that is not there are one line and a code of its own") {
   for (const char* what : {"top", "trace"}) {
     const ProgramResult result = run_program({kShoal, what, "no-such-session"});
