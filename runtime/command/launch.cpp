@@ -61,10 +61,32 @@ RunResult Launch::run() {
   ranks_.clear();
   mark_.kill_all();
   Session::current().reclaim_all();
-  relay_.drain();
+  drain_output();
   log_info("run {} ends with code {}", options_.run_id, result_.exit_code);
   if (!failed_.empty()) print_summary();
   return result_;
+}
+
+/// What the ranks have written is in the pipes by now. It may still take its time to be written here: to a terminal
+/// that takes nothing. A signal ends that.
+void Launch::drain_output() {
+  relay_.finish();
+  const int descriptors[] = {signals_.descriptor(), relay_.finished()};
+  while (!is_readable(relay_.finished())) {
+    wait_readable(descriptors, Deadline::never());
+    while (const auto signal = signals_.next()) {
+      if (signal == SIGTSTP) {
+        ::raise(SIGSTOP);
+        continue;
+      }
+      log_info("got SIG{} while output is being written: gives the rest up", ::sigabbrev_np(*signal));
+      failed_.clear();  // the summary would wait as well
+      finish(128 + *signal, *signal);
+      relay_.abandon();
+      return;
+    }
+  }
+  relay_.drain();
 }
 
 bool Launch::any_running() const {

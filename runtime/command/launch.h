@@ -52,6 +52,7 @@ class Launch {
   void kill_late_ranks();
   void after_stop();
   void wait();
+  void drain_output();
   bool any_running() const;
   void say(const std::string& line) const;
   void print_summary() const;

@@ -28,8 +28,9 @@ class OutputTail {
 
 /// Reads pipes in a thread of its own, so that a terminal that takes nothing (Ctrl-S, a pager) holds up the ranks, as
 /// it would without a pipe, but not the launcher, which has to answer signals. Lines come out whole, each behind its
-/// prefix; what a rank wrote last comes out without a line end too. Owned by the launcher. A rank's death ends its
-/// pipes, as long as it has left nobody behind who has them.
+/// prefix, and so does what ends in a carriage return (a progress bar); what a rank wrote last comes out without a line
+/// end too. Owned by the launcher. A rank's death ends its pipes, unless it has left somebody behind who has them: so
+/// the end of a pipe is not waited for at the end of the run.
 class OutputRelay {
  public:
   OutputRelay();
@@ -44,24 +45,19 @@ class OutputRelay {
     std::shared_ptr<OutputTail> tail;  // may be null
   };
   void add(Source source);
-  /// Waits until all pipes have ended and everything is written.
+  /// No more is to come: the thread relays what is in the pipes at that moment, whoever still has their other ends, and
+  /// then ends.
+  void finish();
+  /// Readable when it has.
+  int finished() const;
+  /// Waits for that; the destructor does it too, after finish().
   void drain();
+  /// Does not wait, neither here nor in the destructor: what is not written by then may be lost.
+  void abandon();
 
  private:
-  struct Stream {
-    Source source;
-    std::string line;  // begun
-  };
-  void run();
-  /// False at the pipe's end.
-  bool relay(Stream& stream);
-  void write_line(Stream& stream, const char* text, std::size_t size);
-
-  Fd wake_, woken_;
-  std::mutex mutex_;  // of what follows
-  std::list<Stream> added_;
-  bool ending_ = false;
-  std::list<Stream> streams_;  // the thread's own
+  struct Work;
+  std::shared_ptr<Work> work_;  // the thread has it too
   std::thread thread_;
 };
 
