@@ -36,6 +36,7 @@ Launch::Launch(RunOptions options, std::string program_path, std::unique_ptr<Ren
       path_(std::move(program_path)),
       rendezvous_(std::move(rendezvous)),
       mark_(mark),
+      signals_(options_.signals),
       logs_(options_.log_dir, options_.run_id),
       nothing_(lift(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC)))) {
   if (!nothing_) throw SystemError("opening /dev/null", errno);

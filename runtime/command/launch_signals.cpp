@@ -6,10 +6,11 @@
 
 namespace shoal::command {
 
-LaunchSignals::LaunchSignals() {
+LaunchSignals::LaunchSignals(std::vector<int> signals) {
+  signals.push_back(SIGTSTP);
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP}) {
+  for (const int signal : signals) {
     // Started with nohup, or in the background by a shell: ignored by the user's wish.
     struct sigaction now;
     if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&set, signal);

@@ -5,14 +5,15 @@
 #include <signal.h>
 
 #include <optional>
+#include <vector>
 
 namespace shoal::command {
 
-/// While it exists, SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGTSTP do not act on this process but wait to be read here.
+/// While it exists, these signals and SIGTSTP do not act on this process but wait to be read here.
 /// One a process, made while it has one thread. Ranks do not inherit that: exec_program() clears masks.
 class LaunchSignals {
  public:
-  LaunchSignals();
+  explicit LaunchSignals(std::vector<int> signals);
   LaunchSignals(const LaunchSignals&) = delete;
   ~LaunchSignals();
 

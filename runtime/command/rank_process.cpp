@@ -48,7 +48,7 @@ bool RankProcess::is_member() const { return bool(Session::current().find(proces
 
 void RankProcess::signal(int number) noexcept {
   if (ended_) return;
-  if (number != SIGCONT && number != SIGSTOP) told_to_end_ = true;
+  if (number != SIGCONT && number != SIGSTOP) told_to_end_by_ = number;
   const pid_t group = -process_.pid;
   if (number == SIGKILL || !is_member())
     // It is this process's child and not reaped: the number is its, and its group's, also where it has ended already.
@@ -71,15 +71,16 @@ void RankProcess::collect() {
   facts->who = {start_.arguments.front(), start_.rank, process_.pid, StartMethod::spawn};
   facts->status = status_;
   facts->crash = record_.read();
-  facts->oom_killed = status_.signal == SIGKILL && !told_to_end_ && oom_killer_was_here();
+  facts->oom_killed = status_.signal == SIGKILL && told_to_end_by_ == 0 && oom_killer_was_here();
   failure_ = make_failure(std::move(facts));
 }
 
 bool RankProcess::failed_by_itself() const {
   if (!failure_) return false;
   const int signal = status_.signal;
-  return !(told_to_end_ && (signal == SIGTERM || signal == SIGKILL || signal == SIGINT || signal == SIGHUP ||
-                            signal == SIGQUIT || status_.code == 128 + SIGTERM || status_.code == 128 + SIGINT));
+  return !(told_to_end_by_ != 0 &&
+           (signal == SIGTERM || signal == SIGKILL || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT ||
+            signal == told_to_end_by_ || status_.code == 128 + SIGTERM || status_.code == 128 + SIGINT));
 }
 
 std::pair<int, std::int64_t> RankProcess::failure_order() const {

@@ -71,7 +71,8 @@ class RankProcess {
   std::chrono::steady_clock::time_point started_;
   std::chrono::system_clock::time_point ended_at_;
   std::int64_t end_time_ = 0;  // of the steady clock
-  bool ended_ = false, told_to_end_ = false;
+  bool ended_ = false;
+  int told_to_end_by_ = 0;  // signal
   ExitStatus status_;
   std::shared_ptr<const ProcessFailed> failure_;
 };

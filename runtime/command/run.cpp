@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
+#include <shoal/runtime/command/first_process.h>
 #include <shoal/runtime/command/launch.h>
 #include <shoal/runtime/command/many_hosts.h>
 #include <shoal/runtime/command/one_host.h>
@@ -24,6 +25,7 @@ namespace {
 /// As they were written.
 struct Texts {
   std::string ranks = "1", nodes = "1", redirects = "0", tee = "0", binding = "none", conf, shown, backend = "c10d";
+  std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
   bool no_python = false;
 };
 
@@ -67,6 +69,7 @@ void check(RunOptions& options, const Texts& texts) {
   options.tee = StreamChoice(texts.tee, "--tee");
   options.binding = parse_binding(texts.binding);
   options.rendezvous_conf = parse_conf(texts.conf);
+  options.signals = parse_signals(texts.signals);
   options.shown = parse_list(texts.shown, "--local-ranks-filter");
   if (texts.backend != "c10d" && texts.backend != "static")
     throw std::invalid_argument(fmt::format("--rdzv-backend {}: there is c10d only", texts.backend));
@@ -90,6 +93,7 @@ void check(RunOptions& options, const Texts& texts) {
 
 int run_program(RunOptions options) {
   const std::string path = find_program(options.program.front());
+  stay_behind_as_first_process();
   const RunMark mark;
   if (options.run_id.empty()) options.run_id = options.is_one_host() ? mark.value().substr(0, 12) : "none";
   ::signal(SIGPIPE, SIG_IGN);  // a reader of our output that goes away ends no run
@@ -129,6 +133,11 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
          "N", ranks);
   option(spellings("--shutdown-timeout"), options->shutdown_timeout, "time between SIGTERM and SIGKILL (30)", "SECONDS",
          ranks);
+  option(
+      spellings("--signals-to-handle"), texts->signals,
+      "signals that end the run in order, and are passed on to the ranks (SIGTERM,SIGINT,SIGHUP,SIGQUIT); others, as "
+      "SIGUSR1 of Slurm's --signal, end it at once",
+      "NAMES", ranks);
   option("--role", options->role, "what the program is told by ROLE_NAME (default)", "NAME", ranks);
 
   const char* const hosts = "Several hosts: one launcher on each, with the same options";

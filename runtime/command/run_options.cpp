@@ -1,9 +1,13 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <shoal/runtime/command/run_options.h>
 #include <shoal/runtime/cpu_share.h>
+#include <signal.h>
+#include <string.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <stdexcept>
@@ -11,6 +15,8 @@
 namespace shoal::command {
 namespace {
 
+constexpr const char* kConfNames[] = {"join_timeout", "last_call_timeout", "keep_alive_interval",
+                                      "keep_alive_max_attempt"};
 constexpr int kMostNodes = 100'000, kMostRanks = 1000;
 
 std::optional<int> number(const std::string& text) {
@@ -105,9 +111,33 @@ std::map<std::string, std::string> parse_conf(const std::string& text) {
     const auto equals = item.find('=');
     if (equals == std::string::npos || equals == 0)
       throw std::invalid_argument(fmt::format("--rdzv-conf {}: give name=value,name=value", text));
-    conf[item.substr(0, equals)] = item.substr(equals + 1);
+    const std::string name = item.substr(0, equals), value = item.substr(equals + 1);
+    if (std::find(std::begin(kConfNames), std::end(kConfNames), name) == std::end(kConfNames))
+      throw std::invalid_argument(
+          fmt::format("--rdzv-conf {}: there is no {}: there are {}", text, name, fmt::join(kConfNames, ", ")));
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || !(number > 0) || !std::isfinite(number))
+      throw std::invalid_argument(fmt::format("--rdzv-conf {}: {} has to be a number above 0", text, name));
+    conf[name] = value;
   }
   return conf;
+}
+
+std::vector<int> parse_signals(const std::string& text) {
+  std::vector<int> signals;
+  for (const std::string& item : split(text, ',')) {
+    const std::string name = item.starts_with("SIG") ? item.substr(3) : item;
+    int found = 0;
+    for (int signal = 1; signal < NSIG && found == 0; ++signal)
+      if (const char* each = ::sigabbrev_np(signal); each && name == each) found = signal;
+    if (found == 0 || found == SIGKILL || found == SIGSTOP || found == SIGTSTP || found == SIGCONT || found == SIGCHLD)
+      throw std::invalid_argument(fmt::format(
+          "--signals-to-handle {}: {} is no signal that can end a run: give names as in SIGTERM,SIGINT,SIGUSR1", text,
+          item.empty() ? "nothing" : item));
+    signals.push_back(found);
+  }
+  return signals;
 }
 
 std::vector<int> parse_list(const std::string& text, const std::string& option) {

@@ -45,6 +45,7 @@ struct RunOptions {
   int master_port = 0;
   bool standalone = false;
   int max_restarts = 0;
+  std::vector<int> signals = {};  // that end the run in order
   double monitor_interval = 0.1, shutdown_timeout = 30;
   std::string role = "default";
   std::string log_dir = {};
@@ -63,7 +64,9 @@ NodeRange parse_nodes(const std::string& text);
 int parse_ranks(const std::string& text);
 /// GPUs of this machine, as far as device files and CUDA_VISIBLE_DEVICES tell.
 int count_gpus(const std::string& root = "", const char* visible = nullptr);
-/// "name=value,name=value"
+/// "SIGTERM,USR1": numbers of signals that a process can handle.
+std::vector<int> parse_signals(const std::string& text);
+/// "name=value,name=value", with the names that there are and numbers above 0.
 std::map<std::string, std::string> parse_conf(const std::string& text);
 /// "0,2"
 std::vector<int> parse_list(const std::string& text, const std::string& option);
