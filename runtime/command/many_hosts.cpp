@@ -96,13 +96,17 @@ ManyHosts::ManyHosts(const RunOptions& options)
   orders_ = std::move(down.writing);
   answers_ = std::move(up.reading);
   ::fcntl(answers_.get(), F_SETFL, O_NONBLOCK);
-  const Fd nothing = lift(Fd(::open("/dev/null", O_WRONLY | O_CLOEXEC)));
-  // libtorch's warnings about sockets are for those that look for a fault.
+  // libtorch's warnings about sockets are for those that look for a fault. What it cannot write is lost: nobody may be
+  // reading at that moment, and it must not wait.
+  PipeEnds error = make_pipe();
+  ::fcntl(error.reading.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(error.writing.get(), F_SETFL, O_NONBLOCK);
+  complaints_ = std::move(error.reading);
   companion_ = exec_program({.path = path,
                              .arguments = arguments,
                              .environment = environment_with({{"OMP_NUM_THREADS", "1"}}),
                              .descriptors = {},
-                             .standard = {down.reading.get(), up.writing.get(), debugs() ? 2 : nothing.get()},
+                             .standard = {down.reading.get(), up.writing.get(), debugs() ? 2 : error.writing.get()},
                              .cpus = {},
                              .own_group = true},
                             path, "is it of this machine?");
@@ -132,7 +136,14 @@ void ManyHosts::report_failure(const std::string& what) {
 }
 void ManyHosts::leave(const std::string& why) { tell(fmt::format("leave {}", why.substr(0, 1000))); }
 
+void ManyHosts::read_complaints() {
+  char bytes[4096];
+  for (ssize_t got; (got = ::read(complaints_.get(), bytes, sizeof bytes)) > 0;)
+    last_words_.add(bytes, std::size_t(got));
+}
+
 std::optional<RendezvousEvent> ManyHosts::next_event() {
+  read_complaints();
   char bytes[4096];
   ssize_t got = 1;
   while (input_.find('\n') == std::string::npos && (got = ::read(answers_.get(), bytes, sizeof bytes)) > 0)
@@ -152,7 +163,14 @@ std::optional<RendezvousEvent> ManyHosts::next_event() {
   lost_ = true;
   RendezvousEvent event;
   event.kind = RendezvousEvent::Kind::kLost;
+  // Its answers have ended; what it said last came before that.
+  const int ended = companion_.process.get();
+  wait_readable({&ended, 1}, Deadline::after(std::chrono::seconds(1)));
+  read_complaints();
   event.reason = "the program shoal-rendezvous has died";
+  std::string words = last_words_.text();
+  while (words.ends_with('\n')) words.pop_back();
+  if (!words.empty()) event.reason += ": " + words;
   return event;
 }
 

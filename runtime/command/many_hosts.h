@@ -1,6 +1,7 @@
 // The rendezvous of a run with several launchers.
 #pragma once
 
+#include <shoal/runtime/command/output_relay.h>
 #include <shoal/runtime/command/rendezvous.h>
 #include <shoal/runtime/command/run_options.h>
 #include <shoal/runtime/exec_program.h>
@@ -24,11 +25,14 @@ class ManyHosts : public Rendezvous {
 
  private:
   void tell(const std::string& line);
+  /// Takes what the companion has written to its standard error, which is kept for the case that it dies.
+  void read_complaints();
 
   const std::string master_addr_;
   const int master_port_;
   int round_ = -1;
-  Fd orders_, answers_;
+  Fd orders_, answers_, complaints_;
+  OutputTail last_words_;
   StartedProcess companion_;
   std::string input_;
   bool lost_ = false;
