@@ -57,6 +57,11 @@ void note_time(CrashRecord& to) {
   to.time = now.tv_sec * 1'000'000'000ll + now.tv_nsec;
 }
 
+/// What nobody asked for while it was ignored; every other fault of the kernel's ends a process that ignores it.
+bool may_be_ignored(int signal, const siginfo_t& info) {
+  return info.si_code <= 0 || (signal == SIGBUS && info.si_code == BUS_MCEERR_AO);
+}
+
 /// Whoever was there before this handler decides what comes of it.
 void pass_on(int signal, siginfo_t* info, void* context) {
   const struct sigaction& before = actions_before[signal];
@@ -65,11 +70,16 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     before.sa_handler(signal);
   } else {
+    if (before.sa_handler == SIG_IGN && may_be_ignored(signal, *info)) return;
     struct sigaction plain{};
     plain.sa_handler = before.sa_handler;
     ::sigaction(signal, &plain, nullptr);
-    // A fault repeats itself; what was sent has to be sent again, and arrives when this handler returns.
-    if (info->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), ::gettid(), signal);
+    // DANGER: not every fault repeats itself. A breakpoint and a system call that a filter refuses are behind it
+    // already, a memory error that is told early has no instruction at all: the process would go on as if nothing had
+    // been. So it is sent again, with all that the kernel said (a core dump has it), and arrives when this handler
+    // returns.
+    if (::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::gettid(), signal, info) != 0)
+      ::syscall(SYS_tgkill, ::getpid(), ::gettid(), signal);
   }
 }
 

@@ -1,6 +1,8 @@
 #include <cxxabi.h>
 #include <fcntl.h>
 #include <link.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/queue.h>
@@ -8,16 +10,21 @@
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -51,6 +58,11 @@ __attribute__((noinline)) void throw_from_below(int depth) {
   throw_from_below(depth - 1);
   asm volatile("");
 }
+
+#if defined(__x86_64__)
+// The instruction behind it is next: the fault does not repeat itself.
+__attribute__((noinline)) void stop_at_breakpoint() { asm volatile("int3"); }
+#endif
 
 #undef NDEBUG
 #include <cassert>
@@ -105,6 +117,74 @@ TEST_CASE("crash: SIGSEGV is told with address and stack, innermost function fir
   CHECK_THAT(trace.at(0).function, StartsWith("shoal::crash_by_null"));
   CHECK_THAT(trace.at(0).image, EndsWith("runtime_test"));
   for (const auto& frame : trace) CHECK(frame.function.find("run_started_child") == std::string::npos);
+  // As far as the user's function, and no further: this test's lambda, or what it was inlined into.
+  CHECK_FALSE(trace.back().function.starts_with("std::"));
+  for (const auto& frame : trace) CHECK(frame.function.find("TypedTask<") == std::string::npos);
+  CHECK_THAT(trace.at(0).file, EndsWith("tests/runtime/crash/failure_kinds_test.cpp"));
+  CHECK(trace.at(0).line > 0);
+  CHECK_THAT(failure.report(),
+             ContainsSubstring("failure_kinds_test.cpp:" + std::to_string(trace.at(0).line) + " in "));
+}
+
+/// From now on this system call raises SIGSYS, and returns when a handler does.
+void trap_system_call(long number) {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, std::uint32_t(number), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog filter{sizeof program / sizeof *program, program};
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) ::_exit(125);
+}
+
+TEST_CASE("crash: a fault that does not repeat itself ends the process, whose function does not go on") {
+  if (kSanitized) return;
+  FOR_EACH_METHOD(method);
+#if defined(__x86_64__)
+  const auto stopped = exit_of(method, [](int) { stop_at_breakpoint(); });
+  CHECK(stopped.signal_name() == "SIGTRAP");
+  CHECK(shows(stopped, "shoal::stop_at_breakpoint"));
+#endif
+  const auto refused = exit_of(method, [](int) {
+    trap_system_call(SYS_personality);
+    ::syscall(SYS_personality, 0xffffffff);
+  });
+  CHECK(refused.signal_name() == "SIGSYS");
+  CHECK(shows(refused, "syscall"));
+  // As the kernel tells of memory that went bad and that nobody has read yet.
+  const auto told_early = exit_of(method, [](int) {
+    siginfo_t info{};
+    info.si_signo = SIGBUS;
+    info.si_code = BUS_MCEERR_AO;
+    ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::gettid(), SIGBUS, &info);
+  });
+  CHECK(told_early.signal_name() == "SIGBUS");
+}
+
+TEST_CASE("crash: a signal that is sent while it is ignored is ignored, and crashes are told as before") {
+  if (kSanitized) return;
+  const auto failure = [&] {
+    struct sigaction ignore{}, before;
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGTRAP, &ignore, &before);
+    std::optional<ProcessExited> found;
+    try {
+      spawn({.start_method = StartMethod::fork}, [](int) {
+        ::raise(SIGTRAP);
+        ::fprintf(stderr, "went on\n");
+        crash_by_null(nullptr);
+      });
+    } catch (const ProcessExited& exited) {
+      found = exited;
+    }
+    ::sigaction(SIGTRAP, &before, nullptr);
+    return found;
+  }();
+  REQUIRE(failure);
+  CHECK(failure->signal() == SIGSEGV);
+  CHECK(failure->stderr_tail() == "went on\n");
 }
 
 TEST_CASE("crash: a call to nowhere shows the caller") {
