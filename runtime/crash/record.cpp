@@ -36,6 +36,8 @@ CrashRecordBlock CrashRecordBlock::create(ChildPhase phase) {
   Hold hold = allocate_shared(sizeof(CrashRecord));
   auto* record = reinterpret_cast<CrashRecord*>(hold.data());
   std::memset(static_cast<void*>(record), 0, offsetof(CrashRecord, frames));
+  // A thread that is killed between claiming its place there and writing would leave another's words.
+  std::memset(record->tail, 0, sizeof record->tail);
   record->magic = CrashRecord::kMagic;
   record->version = CrashRecord::kVersion;
   record->phase = phase;

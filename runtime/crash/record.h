@@ -24,8 +24,8 @@ enum class CrashKind : std::uint32_t { kNone = 0, kException = 1, kTerminate = 2
 
 /// In shared memory, one a child, held by parent and child. Written by the child alone, also from its signal
 /// handlers, with plain stores and no lock; read by the parent alone, when the child has ended. A crashing child
-/// may have scribbled here: the reader believes no count and no text. Nothing is cleared but the head: counts say
-/// what is there.
+/// may have scribbled here: the reader believes no count and no text. Nothing is cleared but head and tail: counts
+/// say what is there.
 struct CrashRecord {
   static constexpr std::uint64_t kMagic = 0x6873617263'0a0dull;  // "crash" and a line end
   static constexpr std::uint32_t kVersion = 1;

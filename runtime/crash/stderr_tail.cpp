@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iostream>
-#include <mutex>
-#include <new>
 #include <streambuf>
 
 namespace shoal {
@@ -15,11 +13,15 @@ namespace {
 
 // Of this process.
 CrashRecord* record = nullptr;
-std::mutex mutex;  // of the tail; a fork makes it anew
+pid_t owner = 0;
 
+/// DANGER: no lock. One that another thread has at a fork stays locked in the child for ever, and so does one that a
+/// signal handler's thread has. Who writes claims its place first: threads that write at once keep their words apart,
+/// and only 4 KiB written while one of them copies could mix.
 void keep(const char* text, std::size_t size) {
-  std::lock_guard lock(mutex);
-  std::uint64_t at = record->tail_written.load();
+  // What the program forks by itself may outlive this process, and the record would be another's by then.
+  if (owner != ::getpid()) return;
+  std::uint64_t at = record->tail_written.fetch_add(size);
   const std::uint64_t end = at + size;
   if (size > CrashRecord::kTailBytes) {
     text += size - CrashRecord::kTailBytes;
@@ -110,9 +112,9 @@ void replace_c_stream(FILE* stream) {
 void prepare_stderr_tail() { replacements(); }
 
 void keep_stderr_tail(CrashRecord& own) {
-  new (&mutex) std::mutex;  // a thread that the fork lost may have had it
   const bool again = record != nullptr;
   record = &own;
+  owner = ::getpid();
   if (again) return;
   Replacements& own_streams = replacements();
   replace_c_stream(own_streams.c_stream);

@@ -29,6 +29,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "tests/runtime/methods.h"
 
@@ -314,6 +315,36 @@ TEST_CASE("crash: the end of stderr arrives, by streams of C and of C++, however
   CHECK_THAT(killed.report(), ContainsSubstring("    | second 2\n"));
   CHECK(long_tale.stderr_tail().size() == CrashRecord::kTailBytes);
   CHECK_THAT(long_tale.stderr_tail(), EndsWith("xxx\nthe end\n"));
+}
+
+TEST_CASE("crash: what a process forks while its threads write to stderr can write there too") {
+  FOR_EACH_METHOD(method);
+  const auto failure = exit_of(method, [](int) {
+    ::dup2(::open("/dev/null", O_WRONLY), 2);
+    std::atomic<bool> done{false};
+    std::vector<std::thread> writers;
+    for (int i = 0; i < 2; ++i)
+      writers.emplace_back([&] {
+        while (!done) std::clog << "a line of a thread\n";
+      });
+    // A copy has no other thread: a lock that one had would stay locked.
+    for (int i = 0; i < 300; ++i) {
+      const pid_t copy = ::fork();
+      if (copy == 0) {
+        ::perror("a line of a copy");
+        ::_exit(0);
+      }
+      while (::waitpid(copy, nullptr, 0) < 0 && errno == EINTR) continue;
+    }
+    done = true;
+    for (auto& writer : writers) writer.join();
+    ::fprintf(stderr, "the end\n");
+    ::_exit(3);
+  });
+  CHECK(failure.exit_code() == 3);
+  CHECK_THAT(failure.stderr_tail(), EndsWith("a line of a thread\nthe end\n"));
+  // The record is the process's own, and goes with it; a copy may stay.
+  CHECK_THAT(failure.stderr_tail(), !ContainsSubstring("of a copy"));
 }
 
 TEST_CASE("crash: stderr stays descriptor 2, is what it was, and can be reopened") {
