@@ -34,7 +34,6 @@ void keep(const char* text, std::size_t size) {
     text += part;
     at += part;
   }
-  record->tail_written = end;
 }
 
 /// Between a C++ stream and the buffer that it had.
@@ -77,6 +76,7 @@ ssize_t write_and_keep(void*, const char* text, std::size_t size) {
 /// The streams may outlive any order of destruction: never destroyed.
 struct Replacements {
   FILE* c_stream = nullptr;
+  FILE* wide = nullptr;  // never used: its part for wide characters is c_stream's
   KeepingBuffer cerr, clog;
 };
 
@@ -88,6 +88,7 @@ Replacements& replacements() {
     functions.write = &write_and_keep;
     fresh->c_stream = ::fopencookie(nullptr, "w", functions);
     if (fresh->c_stream) ::setvbuf(fresh->c_stream, nullptr, _IONBF, 0);
+    fresh->wide = ::fdopen(STDERR_FILENO, "w");
 #endif
     return fresh;
   }();
@@ -96,13 +97,16 @@ Replacements& replacements() {
 
 /// In glibc `stderr` is a variable, made to be set. The stream set here says as the original did that it is
 /// descriptor 2 (fileno, isatty), and can be reopened.
-void replace_c_stream(FILE* stream) {
+void replace_c_stream(FILE* stream, FILE* wide) {
   if (!stream) return;
 #ifdef __GLIBC__
   constexpr int kHasDescriptor = 0x2000;  // _IO_IS_FILEBUF: what fileno() and freopen() ask for
   stream->_fileno = STDERR_FILENO;
   stream->_flags |= kHasDescriptor;
-  stream->_wide_data = nullptr;  // it has none, and freopen() takes any other value for some
+  // It has none, and freopen() takes any other value for some. With that of a stream on the same descriptor the first
+  // fwprintf() makes it a wide stream like any other, which writes past write_and_keep(); with none it prints nothing.
+  stream->_wide_data = wide ? wide->_wide_data : nullptr;
+  if (wide) stream->_mode = 0;  // not yet one or the other
   stderr = stream;
 #endif
 }
@@ -117,7 +121,7 @@ void keep_stderr_tail(CrashRecord& own) {
   owner = ::getpid();
   if (again) return;
   Replacements& own_streams = replacements();
-  replace_c_stream(own_streams.c_stream);
+  replace_c_stream(own_streams.c_stream, own_streams.wide);
   own_streams.cerr.put_before(std::cerr);
   own_streams.clog.put_before(std::clog);
 }

@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include <algorithm>
 #include <atomic>
@@ -369,6 +370,27 @@ TEST_CASE("crash: stderr stays descriptor 2, is what it was, and can be reopened
   CHECK(seen.number == 2);
   CHECK(seen.reopened);
   CHECK(seen.target == "into the file");
+}
+
+TEST_CASE("crash: wide characters to stderr come out") {
+  FOR_EACH_METHOD(method);
+  const std::string seen = spawn({.start_method = method}, [](int) {
+    int ends[2];
+    if (::pipe(ends) != 0) ::_exit(2);
+    ::dup2(ends[1], 2);
+    ::fwprintf(stderr, L"%ls of %d", L"wide words", 3);
+    ::fputws(L" and more\n", stderr);
+    char text[64] = "";
+    if (::read(ends[0], text, sizeof text - 1) < 0) ::_exit(3);
+    std::string all = text;
+    while (!all.ends_with('\n')) {
+      char one;
+      if (::read(ends[0], &one, 1) != 1) break;
+      all += one;
+    }
+    return all;
+  })[0];
+  CHECK(seen == "wide words of 3 and more\n");
 }
 
 TEST_CASE("crash: handlers of the user's are called after the record is written, and mended faults are none") {
