@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <shoal/runtime/command/leftovers.h>
 #include <shoal/runtime/command/log_folder.h>
+#include <shoal/runtime/command/nearest_name.h>
 #include <shoal/runtime/command/one_host.h>
 #include <shoal/runtime/command/output_relay.h>
 #include <shoal/runtime/command/rank_environment.h>
@@ -37,6 +38,33 @@ TEST_CASE("run options: numbers of hosts and ranks") {
     CHECK_THROWS_AS(parse_ranks(bad), std::invalid_argument);
 }
 
+TEST_CASE("run options: what the rendezvous is told is checked") {
+  CHECK(parse_conf("join_timeout=5,keep_alive_interval=0.5").at("keep_alive_interval") == "0.5");
+  CHECK(parse_conf("").empty());
+  for (const char* bad :
+       {"join_timout=5", "join_timeout", "=5", "join_timeout=", "join_timeout=soon", "join_timeout=5s",
+        "join_timeout=0", "join_timeout=-1", "last_call_timeout=nan", "last_call_timeout=inf"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_WITH(parse_conf(bad), ContainsSubstring(bad));
+  }
+  CHECK_THROWS_WITH(parse_conf("join_timout=5"), ContainsSubstring("there are join_timeout, last_call_timeout"));
+}
+
+TEST_CASE("run options: signals by name") {
+  CHECK(parse_signals("SIGTERM,USR1") == std::vector<int>{SIGTERM, SIGUSR1});
+  for (const char* bad : {"SIGKILL", "STOP", "TERM,SIGNAL", "15", "TERM,,INT", "SIGCHLD"})
+    CHECK_THROWS_WITH(parse_signals(bad), ContainsSubstring(bad) && ContainsSubstring("give names"));
+}
+
+TEST_CASE("nearest name: at most two slips away, and not another word") {
+  const std::vector<std::string> names{"run", "top", "trace"};
+  for (const char* written : {"rnu", "rn", "ru", "runn", "rum"}) CHECK(nearest_name(written, names) == "run");
+  CHECK(nearest_name("trcae", names) == "trace");
+  CHECK(nearest_name("traces", names) == "trace");
+  CHECK(nearest_name("tpo", names) == "top");
+  for (const char* written : {"walk", "x", "", "list"}) CHECK(nearest_name(written, names).empty());
+}
+
 TEST_CASE("run options: GPUs are counted by device files, and by what is made visible of them") {
   test::TemporaryFolder root;
   CHECK(count_gpus(root.path()) == 0);
@@ -65,8 +93,6 @@ TEST_CASE("run options: which streams go where, for all ranks or by rank") {
     CHECK_THROWS_WITH(StreamChoice(bad, "--tee"), ContainsSubstring("--tee " + std::string(bad)));
   CHECK(parse_list("0,2", "--f") == std::vector<int>{0, 2});
   CHECK_THROWS_AS(parse_list("0,x", "--f"), std::invalid_argument);
-  CHECK(parse_conf("a=1,b=") == std::map<std::string, std::string>{{"a", "1"}, {"b", ""}});
-  CHECK_THROWS_AS(parse_conf("a"), std::invalid_argument);
 }
 
 TEST_CASE("one host: a round, its restarts, and the end are answered at once") {
@@ -189,6 +215,46 @@ TEST_CASE("output relay: lines get their prefix once, however they arrive") {
   char bytes[200];
   const ssize_t got = ::read(console.reading.get(), bytes, sizeof bytes);
   CHECK(std::string(bytes, std::size_t(got)) == "[rank7]: one\n[rank7]: two\n[rank7]: \n[rank7]: four\n");
+}
+
+TEST_CASE("output relay: a progress bar comes out when it ends in a carriage return, before any line ends") {
+  Pipe source, console;
+  OutputRelay relay;
+  relay.add({std::move(source.reading), console.writing.get(), "[rank7]: ", Fd(), nullptr});
+  auto write = [&](const std::string& text) {
+    REQUIRE(::write(source.writing.get(), text.data(), text.size()) == ssize_t(text.size()));
+  };
+  auto expect = [&](const std::string& text) {  // waits for ever where it does not come
+    std::string got(text.size(), ' ');
+    for (std::size_t at = 0; at < text.size();) {
+      const ssize_t part = ::read(console.reading.get(), got.data() + at, text.size() - at);
+      REQUIRE(part > 0);
+      at += std::size_t(part);
+    }
+    CHECK(got == text);
+  };
+  write("10 %\r");
+  expect("[rank7]: 10 %\r");
+  write("20 %\r30 %\r\nnext\r");
+  expect("[rank7]: 20 %\r[rank7]: 30 %\r\n[rank7]: next\r");
+  write("\nlast\n");  // the line feed belongs to what came before
+  expect("\n[rank7]: last\n");
+}
+
+TEST_CASE("output relay: its end comes after what was written, also where somebody still has a pipe's other end") {
+  Pipe source, console;
+  {
+    OutputRelay relay;
+    relay.add({std::move(source.reading), console.writing.get(), "", Fd(), nullptr});
+    const std::string text = std::string(50'000, 'x') + "\nno end";
+    REQUIRE(::write(source.writing.get(), text.data(), text.size()) == ssize_t(text.size()));
+  }
+  console.writing.reset();
+  std::string got;
+  char bytes[4096];
+  for (ssize_t part; (part = ::read(console.reading.get(), bytes, sizeof bytes)) > 0;)
+    got.append(bytes, std::size_t(part));
+  CHECK(got == std::string(50'000, 'x') + "\nno end\n");
 }
 
 TEST_CASE("leftovers: those with the mark are found and killed, and nobody else") {

@@ -5,6 +5,7 @@
 #include <shoal/runtime/pidfd.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -235,6 +238,80 @@ TEST_CASE("run: at an orderly end nothing is left either") {
   }
 }
 
+TEST_CASE("run: whoever has a rank's output and outlives it does not hold up the end") {
+  TemporaryFolder folder;
+  const std::string pids = folder.file("pids");
+  // Each leaves somebody behind who is in no group of its, and has none of its environment.
+  const ProgramResult result =
+      run_program({kShoal, "run", "--nproc-per-node", "2", "--", "/bin/sh", "-c",
+                   "echo first; env -i setsid /bin/sh -c 'echo $$ >> " + pids + "." +
+                       "'$LOCAL_RANK'; exec sleep 1000' & while ! [ -s " + pids + ".$LOCAL_RANK ]; do :; done"});
+  for (const char* rank : {".0", ".1"})
+    for (const pid_t pid : pids_in(pids + rank, 1)) ::kill(pid, SIGKILL);
+  CHECK(result.code == 0);
+  CHECK(sorted_lines(result.output) == std::set<std::string>{"[rank0]: first", "[rank1]: first"});
+}
+
+TEST_CASE("run: a console that takes nothing holds up the end, and a signal ends that") {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  const Fd reading(ends[0]), writing(ends[1]);
+  TemporaryFolder folder;
+  const std::string done = folder.file("done");
+  RunningProgram launcher({kShoal, "run", "--nproc-per-node", "2", "--", "/bin/sh", "-c",
+                           "head -c 60000 /dev/zero | tr '\\0' x; echo; echo ended >> " + done},
+                          [&] { ::dup2(writing.get(), 1); });
+  wait_for_lines(done, 2);
+  // One of them is written and the other one waits for the reader, who never comes.
+  int there = 0;
+  while (::ioctl(reading.get(), FIONREAD, &there) == 0 && there < 60'000) std::this_thread::yield();
+  // Ranks gone: all that is left to do is to write.
+  auto has_ranks = [&] {
+    std::ifstream children("/proc/" + std::to_string(launcher.pid()) + "/task/" + std::to_string(launcher.pid()) +
+                           "/children");
+    int count = 0;
+    for (pid_t pid; children >> pid;) ++count;
+    return count > 1;  // the guard
+  };
+  while (has_ranks()) std::this_thread::yield();
+  launcher.signal(SIGTERM);
+  CHECK(launcher.finish().code == -SIGTERM);
+}
+
+TEST_CASE("run: SIGUSR1 ends the run in order where it is asked for, and reaches the ranks") {
+  TemporaryFolder folder;
+  const std::string ready = folder.file("ready"), told = folder.file("told");
+  RunningProgram launcher(
+      {kShoal, "run", "--nproc-per-node", "2", "--signals-to-handle", "SIGTERM,SIGUSR1", "--", "/bin/bash", "-c",
+       "trap 'echo told >> " + told + "; exit 0' USR1; echo ready >> " + ready + "; while :; do sleep 0.01; done"});
+  wait_for_lines(ready, 2);
+  launcher.signal(SIGUSR1);
+  const ProgramResult result = launcher.finish();
+  CHECK(result.code == -SIGUSR1);
+  CHECK(lines_of(told).size() == 2);
+}
+
+TEST_CASE("run: as process 1 it reaps what others leave, passes signals on, and ends as the run does") {
+  // A namespace of processes, as a container has one.
+  auto in_container = [](std::vector<std::string> command) {
+    command.insert(command.begin(), {"/usr/bin/unshare", "--fork", "--pid", "--mount-proc", "--kill-child"});
+    return command;
+  };
+  if (run_program(in_container({"/bin/true"})).code != 0) {
+    WARN("no namespace of processes is to be had here");
+    return;
+  }
+  const ProgramResult zombies = run_program(in_container(
+      {kShoal, "run", "--nproc-per-node", "2", "--", "/bin/bash", "-c",
+       // Each orphan becomes process 1's, and is there until that has reaped it.
+       "for i in 1 2 3; do orphan=$(/bin/true >/dev/null & echo $!); while [ -e /proc/$orphan ]; do :; done; done; "
+       "echo clean; exit 7"}));
+  CAPTURE(zombies.output, zombies.error);
+  CHECK(zombies.code == 1);
+  CHECK(sorted_lines(zombies.output).count("[rank0]: clean") == 1);
+  CHECK_THAT(zombies.error, ContainsSubstring("exited with code 7"));
+}
+
 TEST_CASE("run: output goes to files, to both, or for some ranks only") {
   TemporaryFolder folder;
   SECTION("redirected") {
@@ -295,7 +372,10 @@ TEST_CASE("run: what is wrong with the command line is one line and a code of it
            {{"trace", "--for", "soon"}, "--for is 'soon'"},
            {{"trace", "--for", "-1s"}, "--for is '-1s'"},
            {{"trace", "--bogus"}, "--bogus", 2},
-           {{"walk"}, "subcommand", 2},
+           {{"run", "--rdzv-conf", "join_timout=5", "true"}, "there is no join_timout: there are join_timeout"},
+           {{"run", "--signals-to-handle", "SIGKILL", "true"}, "SIGKILL is no signal that can end a run"},
+           {{"walk"}, "there is no subcommand walk: there are run, top, trace", 2},
+           {{"rnu", "--nproc-per-node", "2", "true"}, "there is no subcommand rnu: did you mean run?", 2},
            {{}, "subcommand", 2}}) {
     CAPTURE(one.arguments);
     std::vector<std::string> command{kShoal};
@@ -347,6 +427,19 @@ TEST_CASE("run: SHOAL_LOG has the launcher tell of signals that it got") {
   in_order(told.error,
            {"started rank 0 (local 0)", "got SIGTERM", "tells 1 ranks to end by SIGTERM; SIGKILL follows after 30 s",
             "rank 0 has ended: ", "ends with code 143"});
+}
+
+TEST_CASE("run: a companion that dies is told with its last words") {
+  TemporaryFolder folder;
+  std::filesystem::copy_file(kShoal, folder.file("shoal"));
+  // As the linker's last words where a library is missing.
+  std::ofstream(folder.file("shoal-rendezvous"))
+      << "#!/bin/sh\necho 'no such library: libtorch_cpu.so' >&2\nexit 127\n";
+  ::chmod(folder.file("shoal-rendezvous").c_str(), 0755);
+  const ProgramResult result =
+      run_program({folder.file("shoal"), "run", "--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:9", "--", "/bin/true"});
+  CHECK(result.code == 3);
+  CHECK_THAT(result.error, ContainsSubstring("shoal-rendezvous has died: no such library: libtorch_cpu.so"));
 }
 
 TEST_CASE("run: a file that cannot be executed fails the run") {
