@@ -79,6 +79,20 @@ std::string describe_raised(const FailureFacts& facts) {
   return fmt::format("raised {}: {}", outer.type, outer.message);
 }
 
+/// What calls the user's function in a started process, and what calls main().
+bool is_caller(std::string_view function) {
+  // Names of templates have their result before them, those of lambdas their function: looked for anywhere.
+  constexpr std::array<std::string_view, 11> kCallers{"std::__invoke",      "std::invoke<",
+                                                      "std::apply<",        "std::__apply_impl<",
+                                                      "8CallWith",          "9TypedTask",
+                                                      "shoal::CallWith<",   "shoal::TypedTask<",
+                                                      "shoal::traced_call", "(anonymous namespace)::make_call(",
+                                                      "__libc_start"};
+  return function == "_start" || std::any_of(kCallers.begin(), kCallers.end(), [&](std::string_view caller) {
+           return function.find(caller) != std::string_view::npos;
+         });
+}
+
 /// Leaves what the function did: not how the exception was raised, nor what calls functions in started processes.
 void trim(std::vector<StackFrame>& frames) {
   constexpr std::array<std::string_view, 5> kAbove{"__cxa_throw", "__cxa_rethrow", "std::rethrow_exception",
@@ -94,6 +108,7 @@ void trim(std::vector<StackFrame>& frames) {
   const auto below = std::find_if(frames.begin(), frames.end(),
                                   [](const StackFrame& frame) { return frame.function == "shoal_traced_call"; });
   frames.erase(below, frames.end());
+  while (!frames.empty() && is_caller(frames.back().function)) frames.pop_back();
 }
 
 void append_indented(std::string& text, std::string_view lines, std::string_view margin) {

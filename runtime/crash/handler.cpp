@@ -1,10 +1,10 @@
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap/read_only_fault.h>
 #include <shoal/runtime/crash/handler.h>
 #include <shoal/runtime/crash/stack.h>
+#include <shoal/runtime/raised.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -72,7 +72,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   } else {
     if (before.sa_handler == SIG_IGN && may_be_ignored(signal, *info)) return;
     struct sigaction plain{};
-    plain.sa_handler = before.sa_handler;
+    plain.sa_handler = SIG_DFL;
     ::sigaction(signal, &plain, nullptr);
     // DANGER: not every fault repeats itself. A breakpoint and a system call that a filter refuses are behind it
     // already, a memory error that is told early has no instruction at all: the process would go on as if nothing had
@@ -117,13 +117,8 @@ void on_terminate() {
     to.kind = CrashKind::kTerminate;
     note_stack(to, nullptr);
     if (std::current_exception()) {
-      try {
-        throw;
-      } catch (const std::exception& error) {
-        note_exception(type_name(error), describe(error));
-      } catch (...) {
-        note_exception(abi::__cxa_current_exception_type()->name(), "");
-      }
+      const ExceptionSummary outermost = describe_current_exception().front();
+      note_exception(outermost.type, outermost.message);
       to.kind = CrashKind::kTerminate;
     }
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <link.h>
 #include <shoal/ipc/fd.h>
+#include <shoal/runtime/crash/source_lines.h>
 #include <shoal/runtime/crash/symbols.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace shoal {
@@ -57,6 +59,10 @@ class ElfFile {
   }
 
   bool has_symbols() const { return symbol_table(SHT_SYMTAB) != nullptr; }
+
+  LineSections line_sections() const {
+    return {bytes_of(".debug_line"), bytes_of(".debug_line_str"), bytes_of(".debug_str")};
+  }
 
   /// The mangled name of the function that the offset lies in, or nothing.
   std::string name_of(std::uint64_t offset) const {
@@ -112,6 +118,22 @@ class ElfFile {
     return nullptr;
   }
 
+  /// Of the section of this name; empty where it is not there, or compressed.
+  std::string_view bytes_of(std::string_view name) const {
+    if (head().e_shstrndx >= sections().size()) return {};
+    const auto& names = sections()[head().e_shstrndx];
+    for (const auto& section : sections()) {
+      if (section.sh_name >= names.sh_size || section.sh_type == SHT_NOBITS || (section.sh_flags & SHF_COMPRESSED))
+        continue;
+      const std::size_t longest = names.sh_size - section.sh_name;
+      const char* own = part<char>(names.sh_offset + section.sh_name, longest);
+      if (!own || std::string_view(own, ::strnlen(own, longest)) != name) continue;
+      const char* bytes = part<char>(section.sh_offset, section.sh_size);
+      return bytes ? std::string_view(bytes, section.sh_size) : std::string_view();
+    }
+    return {};
+  }
+
   const char* bytes_;
   std::size_t size_;
 };
@@ -140,11 +162,32 @@ std::vector<ElfFile> files_of(const CodePlace& place) {
   return files;
 }
 
+/// To the frames of one image.
+void add_lines(const std::vector<ElfFile>& files, const std::string& image, std::vector<StackFrame>& frames) {
+  std::vector<StackFrame*> own;
+  std::vector<std::uint64_t> addresses;
+  for (StackFrame& frame : frames)
+    if (frame.image == image) {
+      own.push_back(&frame);
+      addresses.push_back(frame.offset);
+    }
+  for (const ElfFile& file : files) {
+    const std::vector<SourceLine> lines = find_source_lines(file.line_sections(), addresses);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (own[i]->line == 0) {
+        own[i]->file = lines[i].file;
+        own[i]->line = lines[i].line;
+      }
+  }
+}
+
 }  // namespace
 
 std::string StackFrame::text() const {
   const std::string where = image.empty() ? fmt::format("0x{:x}", offset) : fmt::format("{}+0x{:x}", image, offset);
-  return function.empty() ? where : fmt::format("{} in {}", function, where);
+  if (function.empty()) return where;
+  return line == 0 ? fmt::format("{} in {}", function, where)
+                   : fmt::format("{} at {}:{} in {}", function, file, line, where);
 }
 
 std::vector<StackFrame> symbolize(const std::vector<CodePlace>& places) {
@@ -153,11 +196,14 @@ std::vector<StackFrame> symbolize(const std::vector<CodePlace>& places) {
   for (const CodePlace& place : places) {
     auto known = images.find(place.image);
     if (known == images.end()) known = images.emplace(place.image, files_of(place)).first;
-    StackFrame frame{"", place.image, place.offset};
+    StackFrame frame;
+    frame.image = place.image;
+    frame.offset = place.offset;
     for (auto file = known->second.rbegin(); frame.function.empty() && file != known->second.rend(); ++file)
       frame.function = demangle(file->name_of(place.offset));
     frames.push_back(std::move(frame));
   }
+  for (const auto& [image, files] : images) add_lines(files, image, frames);
   return frames;
 }
 

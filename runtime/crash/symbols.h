@@ -13,7 +13,9 @@ struct StackFrame {
   std::string function;  ///< demangled; empty where the image has no name for it
   std::string image;     ///< path of the program or library; empty: none
   std::uint64_t offset = 0;
-  /// "function in image+0xoffset"
+  std::string file;  ///< of the source, as the compiler was given it; empty where the image has no debug information
+  int line = 0;      ///< 0: not known
+  /// "function at file:line in image+0xoffset"
   std::string text() const;
 };
 

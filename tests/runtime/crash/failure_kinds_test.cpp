@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -261,6 +262,12 @@ TEST_CASE("crash: nested exceptions come in their order") {
   CHECK(failure.nested()[0].message == "no such key");
   CHECK(failure.nested()[1].type == "int");
   CHECK_THAT(failure.report(), ContainsSubstring("because of") && ContainsSubstring("no such key"));
+}
+
+TEST_CASE("crash: std::terminate for what is no std::exception names its type as people write it") {
+  FOR_EACH_METHOD(method);
+  const auto failure = exit_of(method, [](int) { std::thread([] { throw std::vector<int>(); }).join(); });
+  CHECK(failure.exception_type() == "std::vector<int, std::allocator<int> >");
 }
 
 TEST_CASE("crash: std::terminate is told with the exception that it was called for") {

@@ -1,21 +1,27 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <shoal/ipc/fd.h>
+#include <shoal/runtime/crash/source_lines.h>
 #include <shoal/runtime/crash/symbols.h>
 #include <shoal/runtime/image_function.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/support/catch.h"
 
 namespace shoal {
 
+constexpr int kLineOfIt = __LINE__ + 1;
 __attribute__((noinline)) int function_with_a_name(int x) {
   asm volatile("");
   return x + 1;
@@ -37,8 +43,33 @@ TEST_CASE("symbols: functions of the program and of libraries are found by build
   const auto frames = symbolize({place_of(&function_with_a_name, 1), place_of(&std::abort, 1)});
   REQUIRE(frames.size() == 2);
   CHECK(frames[0].function == "shoal::function_with_a_name(int)");
+  CHECK_THAT(frames[0].file, EndsWith("tests/runtime/crash/symbols_test.cpp"));
+  CHECK(frames[0].line >= kLineOfIt);
+  CHECK(frames[0].line <= kLineOfIt + 3);
   CHECK(frames[1].function == "abort");
   CHECK_THAT(frames[1].text(), StartsWith("abort in /") && ContainsSubstring("libc"));
+}
+
+TEST_CASE("source lines: any bytes give some line or none, and no more harm") {
+  std::ifstream program("/proc/self/exe", std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(program)), {});
+  // Not where the sections begin: programs for the machine, cut out anywhere, are what such bytes may be.
+  std::mt19937 random(11);
+  const std::vector<std::uint64_t> addresses{0, 1, 0x1000, 0x2345, ~std::uint64_t(0)};
+  CHECK(find_source_lines({}, addresses).size() == 5);
+  for (int round = 0; round < 300; ++round) {
+    std::string bytes = whole.substr(random() % (whole.size() - 5000), 1 + random() % 4999);
+    // A head that is believed: of a unit that reaches to the end, of a version that there is.
+    const std::uint32_t length = std::uint32_t(bytes.size()) - std::min<std::uint32_t>(4, std::uint32_t(bytes.size()));
+    if (bytes.size() > 16) {
+      std::memcpy(bytes.data(), &length, sizeof length);
+      bytes[4] = char(2 + random() % 4);
+      bytes[5] = 0;
+      if (round % 2 == 0)
+        std::memset(bytes.data() + (bytes[4] == 5 ? 8 : 6), 0, 4), bytes[bytes[4] == 5 ? 8 : 6] = char(random() % 64);
+    }
+    CHECK(find_source_lines({bytes, bytes, bytes}, addresses).size() == 5);
+  }
 }
 
 TEST_CASE("symbols: another build's file is not asked, and what is in no image is its address") {
