@@ -76,6 +76,12 @@ void ForkServer::serve() {
 
 void ForkServer::do_idle_work() {
   if (may_freeze()) {
+    // Shoal's own threads do not keep it from forking, but they write to the heap as any other.
+    if (!is_only_thread()) {
+      heap_.stop();
+      log_info("does not freeze its heap: a preload has started a thread");
+      return;
+    }
     end_spares(0);
     heap_.freeze_piece();
     if (heap_.is_done()) log_debug("froze the heap: forks are cheaper from now on");

@@ -13,16 +13,23 @@ namespace shoal {
 namespace {
 
 /// One system call in place of many: the kernel counts a link for each thread of the folder, beside the two that every
-/// folder has. Where it does not count so, the folder is read.
-bool has_one_thread() {
+/// folder has. False where it does not count so.
+bool has_one_link() {
   struct stat about;
   return ::stat("/proc/self/task", &about) == 0 && about.st_nlink == 3;
 }
 
 }  // namespace
 
+bool is_only_thread() {
+  if (has_one_link()) return true;
+  std::error_code gone;
+  const auto threads = std::filesystem::directory_iterator("/proc/self/task", gone);
+  return !gone && std::distance(begin(threads), end(threads)) == 1;
+}
+
 std::vector<std::string> other_threads() {
-  if (has_one_thread()) return {};
+  if (has_one_link()) return {};
   std::vector<std::string> names;
   std::error_code gone;  // threads end while one looks
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", gone)) {

@@ -1,4 +1,5 @@
 #include <shoal/ipc/queue.h>
+#include <shoal/ipc/service_thread.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/frozen_heap.h>
 #include <shoal/runtime/hooks.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -127,11 +129,37 @@ TEST_CASE("frozen heap: a fork has none of its pages until it writes to them") {
 
 const ManyBlocks* preloaded = nullptr;
 
+constexpr const char* kThreadInServer = "SHOAL_TEST_THREAD_IN_SERVER";
+
 // In the fork server of all tests of this program: so it has something to freeze.
 const bool registered = [] {
-  register_preload([] { preloaded = new ManyBlocks; });
+  register_preload([] {
+    preloaded = new ManyBlocks;
+    if (!std::getenv(kThreadInServer)) return;
+    // One of shoal's own, which does not keep the server from forking.
+    start_service_thread([numbers = new std::vector<std::uint64_t>(1)] {
+      for (;;) {
+        ++numbers->front();
+        std::this_thread::yield();
+      }
+    });
+  });
   return true;
 }();
+
+void end_server() {
+  const Fd old = open_pidfd(start_fork_server());
+  send_signal(old, SIGKILL);
+  const int descriptor = old.get();
+  wait_readable({&descriptor, 1}, Deadline::never());
+}
+
+int count_children(pid_t server) {
+  int count = 0;
+  std::ifstream children("/proc/" + std::to_string(server) + "/task/" + std::to_string(server) + "/children");
+  for (pid_t pid; children >> pid;) ++count;
+  return count;
+}
 
 void wait_until_frozen(pid_t server) {
   while (!has_frozen_heap(std::to_string(server))) std::this_thread::yield();
@@ -146,10 +174,7 @@ TEST_CASE("fork server: with nobody to serve it freezes its heap, where its chil
 }
 
 TEST_CASE("fork server: it does not freeze its heap while it has children, and does when they are gone") {
-  Fd old = open_pidfd(start_fork_server());
-  send_signal(old, SIGKILL);
-  const int descriptor = old.get();
-  wait_readable({&descriptor, 1}, Deadline::never());
+  end_server();
   Queue<int> ready(1), go(1);
   // Asked for before there is a server: so it is served first.
   auto context = start_processes(
@@ -164,16 +189,30 @@ TEST_CASE("fork server: it does not freeze its heap while it has children, and d
   const pid_t server = start_fork_server();
   test::allow_child(server);
   // Idle long enough for what comes after the heap.
-  std::ifstream children;
-  for (int count = 0; count < 3; children.close()) {
-    count = 0;
-    children.open("/proc/" + std::to_string(server) + "/task/" + std::to_string(server) + "/children");
-    for (pid_t pid; children >> pid;) ++count;
-  }
+  while (count_children(server) < 3) std::this_thread::yield();
   CHECK_FALSE(has_frozen_heap(std::to_string(server)));
   go.put(1);
   CHECK(context.join(std::chrono::minutes(1)));
   wait_until_frozen(server);
+}
+
+TEST_CASE(
+    "fork server: it does not freeze its heap beside a thread, which would write to it, not even one of shoal's") {
+  end_server();
+  ::setenv(kThreadInServer, "1", 1);
+  spawn({.start_method = StartMethod::forkserver}, [](int) {});  // finds the old one dead, and makes this one
+  const pid_t server = start_fork_server();
+  ::unsetenv(kThreadInServer);
+  test::allow_child(server);
+  // Spares come after the heap.
+  while (count_children(server) < 2) std::this_thread::yield();
+  CHECK_FALSE(has_frozen_heap(std::to_string(server)));
+  const auto seen =
+      spawn({.nprocs = 3, .start_method = StartMethod::forkserver}, [](int) { return preloaded->are_whole(); });
+  CHECK(seen == std::vector<bool>{true, true, true});
+  end_server();
+  spawn({.start_method = StartMethod::forkserver}, [](int) {});
+  test::allow_child(start_fork_server());
 }
 
 #endif
