@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace shoal {
@@ -60,6 +61,7 @@ void ForkServer::serve() {
       do_idle_work();
       continue;
     }
+    spare_was_refused_ = false;
     // The dead first, so that a request finds their slots and pids free.
     const pollfd* next = polled.data() + 1;
     for (Child& child : children_) look_after(child, std::exchange(next, next + 4));
@@ -207,7 +209,9 @@ void ForkServer::add_spare() {
   } catch (const SystemError&) {
     // No descriptors left.
   }
-  spares_wanted_ = int(spares_.size());  // no room for more: those that are asked for come first
+  // No room for now: those that are asked for come first, and after the next request or end it is tried again.
+  log_debug("cannot make a spare: {}", std::strerror(errno));
+  spare_was_refused_ = true;
 }
 
 void ForkServer::wait_as_spare(Fd wake) {

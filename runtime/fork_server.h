@@ -60,7 +60,9 @@ class ForkServer {
   [[noreturn]] void become_child(const ForkRequest& request);
   /// Not while there are children: they would keep the pages that the heap had before, and the memory be there twice.
   bool may_freeze() const { return extra_threads_ == 0 && !heap_.is_done() && children_.empty(); }
-  bool wants_spare() const { return extra_threads_ == 0 && int(spares_.size()) < spares_wanted_; }
+  bool wants_spare() const {
+    return extra_threads_ == 0 && !spare_was_refused_ && int(spares_.size()) < spares_wanted_;
+  }
 
   Fd requests_, ask_;
   std::vector<Child> children_;
@@ -68,6 +70,7 @@ class ForkServer {
   FrozenHeap heap_;
   WarmPages pages_;
   int spares_wanted_;
+  bool spare_was_refused_ = false;  // since something happened last that may have made room for one
   int extra_threads_ = 0;
   rlimit descriptor_limit_{};  // what the children shall have
 };

@@ -10,6 +10,8 @@
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +59,40 @@ std::vector<pid_t> wait_for_spares(pid_t server, std::size_t count) {
     if (children.size() == count) return children;
     std::this_thread::yield();
   }
+}
+
+/// Until it waits for somebody to ask for something, having no more to do while nobody does. Where the kernel does not
+/// tell, at once.
+void wait_until_idle(pid_t server) {
+#ifdef SYS_poll
+  for (;;) {
+    std::ifstream file("/proc/" + std::to_string(server) + "/syscall");
+    std::string number, descriptors, count, timeout;
+    if (!(file >> number)) return;
+    if (number == std::to_string(SYS_poll) && file >> descriptors >> count >> timeout && timeout.ends_with("ffffffff"))
+      return;
+    std::this_thread::yield();
+  }
+#else
+  (void)server;
+#endif
+}
+
+TEST_CASE("fork server: a spare that cannot be made is made when there is room again") {
+  const pid_t server = start_fork_server({.spares = 2});
+  const auto spares = wait_for_spares(server, 2);
+  wait_until_idle(server);
+  rlimit before;
+  REQUIRE(::prlimit(server, RLIMIT_NOFILE, nullptr, &before) == 0);
+  const rlimit none{3, before.rlim_max};
+  REQUIRE(::prlimit(server, RLIMIT_NOFILE, &none, nullptr) == 0);
+  send_signal(open_pidfd(spares[0]), SIGKILL);
+  wait_for_spares(server, 1);
+  wait_until_idle(server);
+  CHECK(forked(server).size() == 1);
+  REQUIRE(::prlimit(server, RLIMIT_NOFILE, &before, nullptr) == 0);
+  CHECK(spawn({}, [](int) { return 1; }) == std::vector{1});
+  wait_for_spares(server, 2);
 }
 
 TEST_CASE("fork server: keeps spares, gives them out first and makes new ones") {
