@@ -20,7 +20,10 @@
 namespace shoal {
 
 ChildProcess::ChildProcess(ChildSettings settings, std::shared_ptr<Task> task)
-    : settings_(std::move(settings)), task_(std::move(task)), owner_(::getpid()) {}
+    : settings_(std::move(settings)),
+      task_(std::move(task)),
+      returns_value_(task_->returns_value()),
+      owner_(::getpid()) {}
 
 ChildProcess::~ChildProcess() = default;
 
@@ -138,6 +141,7 @@ void ChildProcess::finish_start() {
       throw;
     }
   }
+  if (started_) task_.reset();
 }
 
 void ChildProcess::check_started(const char* operation) const {
@@ -229,7 +233,7 @@ void ChildProcess::judge() {
     facts->raised = report_->raised;
   } else if (facts->crash.kind == CrashKind::kException && facts->crash.phase == ChildPhase::kReturned) {
     facts->raised = {{facts->crash.type, facts->crash.message}};  // the report did not get through
-  } else if (status_.succeeded() && (result_ || !task_->returns_value())) {
+  } else if (status_.succeeded() && (result_ || !returns_value_)) {
     return;  // exit(0) says that all is well, but does not make a result
   }
   facts->oom_killed = status_.signal == SIGKILL && !killed_here_ && oom_killer_was_here();

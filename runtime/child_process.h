@@ -91,7 +91,8 @@ class ChildProcess {
   void judge();
 
   ChildSettings settings_;
-  std::shared_ptr<Task> task_;
+  std::shared_ptr<Task> task_;  // until the child has its arguments: what they hold is not held any longer here
+  const bool returns_value_;
   const pid_t owner_;
   std::optional<Channel> channel_;
   std::optional<CrashRecordBlock> record_;

@@ -24,6 +24,9 @@ std::atomic<StartMethod> default_method{StartMethod::forkserver};
 
 void set_start_method(StartMethod method) noexcept { default_method = method; }
 StartMethod get_start_method() noexcept { return default_method; }
+std::vector<StartMethod> get_all_start_methods() {
+  return {StartMethod::forkserver, StartMethod::spawn, StartMethod::fork};
+}
 
 void refuse_captures(StartMethod method) {
   throw std::invalid_argument(

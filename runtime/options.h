@@ -23,6 +23,8 @@ const char* method_name(StartMethod method);
 /// often as one likes. Started processes have that of their parent. Threads: any.
 void set_start_method(StartMethod method) noexcept;
 StartMethod get_start_method() noexcept;
+/// The default one first, as Python's.
+std::vector<StartMethod> get_all_start_methods();
 
 /// Asked for a start method while the program runs that the callable does not allow.
 [[noreturn]] void refuse_captures(StartMethod method);

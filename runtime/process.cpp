@@ -74,6 +74,7 @@ void ProcessHandle::kill() { child().signal(SIGKILL); }
 void ProcessHandle::send_signal(int number) { child().signal(number); }
 
 void ProcessHandle::close() {
+  if (!state_) return;
   if (is_alive())
     throw std::invalid_argument("close() of process '" + name() +
                                 "', which still runs: join() it, or end it by terminate() or kill() first");

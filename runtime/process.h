@@ -61,7 +61,7 @@ class ProcessHandle {
   /// Any other signal. Nothing happens where it has ended already.
   void send_signal(int number);
 
-  /// Lets go of the process, which must not run: this object can be used no more.
+  /// Lets go of the process, which must not run: this object can be used no more, but closed again.
   void close();
 
  protected:

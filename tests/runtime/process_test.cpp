@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <shoal/ipc/event.h>
+#include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/current_process.h>
 #include <shoal/runtime/failure.h>
@@ -185,6 +187,56 @@ TEST_CASE("process: handles may be copied, asked and dropped by several threads"
   CHECK(right == 200);
 }
 
+TEST_CASE("process: what its arguments hold is not held by the handles of one that has ended") {
+  FOR_EACH_METHOD(method);
+  Pipe<int> pipe;
+  Process process({.start_method = method}, [](Connection<int> end) { end.send(1); }, std::move(pipe.second));
+  process.start();
+  CHECK(pipe.first.recv() == 1);
+  process.join();
+  CHECK_THROWS_AS(pipe.first.recv(), EndOfFile);  // and does not wait for ever
+
+  Pipe<int> other;
+  auto context = start_processes(
+      {.nprocs = 2, .start_method = method}, [](int rank, Connection<int> end) { end.send(rank); },
+      std::move(other.second));
+  context.join();
+  CHECK(other.first.recv() + other.first.recv() == 1);
+  CHECK_THROWS_AS(other.first.recv(), EndOfFile);
+}
+
+TEST_CASE("process: who its parent and its children are") {
+  FOR_EACH_METHOD(method);
+  CHECK_FALSE(parent_process());
+  CHECK(CurrentProcess::pid() == ::getpid());
+  Queue<int> ready(2);
+  Event go;
+  Process process(
+      {.name = "son", .start_method = method},
+      [](Queue<int> to, Event until) {
+        Process grandson({.name = "grandson"}, [](Event end) { end.wait(); }, until);
+        grandson.start();
+        to.put(parent_process() ? parent_process()->pid : -1);
+        to.put(current_process().pid());
+        until.wait();
+        grandson.join();
+      },
+      ready, go);
+  process.start();
+  CHECK(ready.get() == ::getpid());
+  CHECK(ready.get() == process.pid());
+  const auto children = active_children();
+  REQUIRE(children.size() == 1);  // neither the fork server nor a child's child
+  CHECK(children[0].name == "son");
+  CHECK(children[0].pid == process.pid());
+  CHECK(children[0].rank == -1);
+  go.set();
+  process.join();
+  CHECK(active_children().empty());
+  CHECK(get_all_start_methods().front() == StartMethod::forkserver);
+  CHECK(get_all_start_methods().size() == 3);
+}
+
 TEST_CASE("process: close lets go of one that has ended, and of no other") {
   FOR_EACH_METHOD(method);
   Queue<int> ready(1);
@@ -195,6 +247,7 @@ TEST_CASE("process: close lets go of one that has ended, and of no other") {
   process.kill();
   process.join();
   process.close();
+  process.close();  // again: nothing
   CHECK_THROWS_AS(process.pid(), std::invalid_argument);
   CHECK_THROWS_WITH(process.exitcode(), ContainsSubstring("closed"));
 }
