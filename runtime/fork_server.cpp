@@ -8,6 +8,7 @@
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/hooks.h>
 #include <shoal/runtime/lifeline.h>
+#include <shoal/runtime/openmp_threads.h>
 #include <shoal/runtime/parent_death.h>
 #include <shoal/runtime/pidfd.h>
 #include <shoal/runtime/process_title.h>
@@ -235,6 +236,7 @@ void run_fork_server(const StartTicket& ticket) {
   Session::current().describe_self("fork server", -1);
   set_process_title("fork server", -1);
   hooks::run_preloads();
+  end_openmp_threads();
   prepare_forks();
   ForkServer(Fd(ticket.served), Fd(ticket.requests), ticket.spares).serve();
 }

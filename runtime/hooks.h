@@ -5,7 +5,7 @@
 namespace shoal {
 
 /// Run once by the fork server, so that its children find done what takes long (loading, warming up).
-/// Must leave no thread running: a fork would lose it.
+/// Must leave no thread running: a fork would lose it. Those of an OpenMP library are ended behind it.
 void register_preload(void (*preload)());
 
 /// Told in a started child how many threads it may use for its computations.
