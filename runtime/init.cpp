@@ -11,6 +11,7 @@
 #include <shoal/runtime/parent_death.h>
 #include <shoal/runtime/process_title.h>
 #include <shoal/runtime/start_ticket.h>
+#include <shoal/runtime/uncaught.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -39,6 +40,7 @@ std::atomic<bool> initialized{false};
 void init(int argc, char** argv) {
   if (argc > 0) note_program_name(argv[0]);
   initialized = true;
+  report_uncaught_failures();
   try {
     auto ticket = argc > 1 ? StartTicket::from_argument(argv[1]) : std::nullopt;
     if (ticket) {

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -136,6 +137,15 @@ TEST_CASE("run: a crash comes with its stack") {
   CAPTURE(result.error);
   CHECK_THAT(result.error, ContainsSubstring("#0 "));
   CHECK_THAT(result.error, ContainsSubstring("main in "));
+}
+
+TEST_CASE("init: a failure that nobody catches is printed with all that is known of it") {
+  const ProgramResult result = run_program({kRankProgram, "spawn-uncaught", ""});
+  CAPTURE(result.error);
+  CHECK(result.code == -SIGABRT);
+  CHECK_THAT(result.error, ContainsSubstring("shoal: rank 0 (pid ") &&
+                               ContainsSubstring("raised std::domain_error: thrown by a child\n") &&
+                               ContainsSubstring("  #0 ") && ContainsSubstring("    | last words of a child\n"));
 }
 
 TEST_CASE("run: all ranks are started again as often as allowed") {

@@ -36,6 +36,10 @@ void meet() {
 }
 
 int do_nothing(int rank) { return rank; }
+int fail(int) {
+  std::fprintf(stderr, "last words of a child\n");
+  throw std::domain_error("thrown by a child");
+}
 
 void crash() {
 #ifdef __SANITIZE_ADDRESS__
@@ -59,6 +63,8 @@ void run(const std::string& what, const char* argument) {
     meet();
   else if (what == "spawn")
     shoal::spawn({.nprocs = 2}, do_nothing);
+  else if (what == "spawn-uncaught")
+    shoal::spawn({.nprocs = 1}, fail);
   else if (what == "throw" && chosen)
     throw std::out_of_range("thrown by a rank");
   else if (what == "segv" && chosen)
