@@ -11,6 +11,7 @@
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/session/listener.h>
 #include <shoal/ipc/session/liveness.h>
+#include <shoal/ipc/session/made_at.h>
 #include <shoal/ipc/session/mapping.h>
 #include <shoal/ipc/session/own_file.h>
 #include <shoal/ipc/trace/span.h>
@@ -144,6 +145,7 @@ Session& Session::create() {
   // Member by member: the atomics at the end start at zero, as the fresh pages are.
   std::memcpy(static_cast<void*>(header), &layout, offsetof(SessionLayout, extents_touched));
   Session& session = install(std::unique_ptr<Session>(new Session({file.release(), liveness.release()}, base)));
+  note_session_made();
   session.describe_self("root", -1);
   log_info("made a session: {} of address space for its memory, {} slots", layout.bytes, ProcessTag::kSlotCount);
   std::atexit([] { Session::current().leave(); });

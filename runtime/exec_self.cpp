@@ -1,3 +1,4 @@
+#include <shoal/runtime/early_session.h>
 #include <shoal/runtime/exec_self.h>
 #include <shoal/runtime/process_title.h>
 
@@ -5,6 +6,7 @@ namespace shoal {
 
 StartedProcess exec_self(const std::string& argument, const std::vector<int>& descriptors,
                          const std::vector<std::pair<std::string, std::string>>& changes, const CpuSet& cpus) {
+  refuse_early_session();
   return exec_program({.path = "/proc/self/exe",
                        .arguments = {program_name(), argument},
                        .environment = environment_with(changes),

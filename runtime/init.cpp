@@ -3,6 +3,7 @@
 #include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_main.h>
+#include <shoal/runtime/early_session.h>
 #include <shoal/runtime/fork_server.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/init.h>
@@ -47,7 +48,11 @@ void init(int argc, char** argv) {
       note_title_place(argv[1]);
       run_started(*ticket);
     }
-    if (auto member = MemberTicket::take()) join_as_member(*member);
+    note_early_session();
+    if (auto member = MemberTicket::take()) {
+      refuse_early_session();
+      join_as_member(*member);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "shoal: a started process (pid %d) cannot join its session: %s\n", int(::getpid()),
                  error.what());

@@ -229,4 +229,12 @@ void note_stack(CrashRecord& record, const void* context) noexcept {
       record.frames[i].image = image_of(record, record.frames[i].address);
 }
 
+void note_calls(CrashRecord& record, std::span<const std::uintptr_t> calls) noexcept {
+  record.frame_count = 0;
+  record.image_count = 0;
+  for (const std::uintptr_t call : calls) add_frame(record, call);
+  for (std::uint32_t i = 0; i < record.frame_count.load(); ++i)
+    record.frames[i].image = image_of(record, record.frames[i].address);
+}
+
 }  // namespace shoal

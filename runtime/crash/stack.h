@@ -3,6 +3,9 @@
 
 #include <shoal/runtime/crash/record.h>
 
+#include <cstdint>
+#include <span>
+
 namespace shoal {
 
 /// Writes the calling thread's stack into the record: first bare addresses, one by one, so that a stack which is
@@ -11,5 +14,8 @@ namespace shoal {
 /// without one since glibc 2.35), only open, read and close. May fault where the stack is garbage: a signal handler
 /// that calls it must let that kill the process.
 void note_stack(CrashRecord& record, const void* context) noexcept;
+
+/// The same for calls that were noted before, as addresses of instructions.
+void note_calls(CrashRecord& record, std::span<const std::uintptr_t> calls) noexcept;
 
 }  // namespace shoal

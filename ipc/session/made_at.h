@@ -1,0 +1,16 @@
+// Where in the program this process's session was made.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace shoal {
+
+/// The calls that led to it, innermost first, as addresses of instructions. Empty where this process has joined
+/// another's session, or has none. For a message about a session that was made too early.
+std::span<const std::uintptr_t> session_made_at() noexcept;
+
+/// By Session, when it makes one.
+void note_session_made() noexcept;
+
+}  // namespace shoal
