@@ -17,6 +17,10 @@ foreach(folder ${folders})
           PATTERN shoal.h EXCLUDE PATTERN command EXCLUDE PATTERN rendezvous EXCLUDE)
 endforeach()
 
+# The pages that messages and --help name.
+file(GLOB pages CONFIGURE_DEPENDS docs/*.md)
+install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/shoal)
+
 # Where this build found libtorch: used when the consumer does not say otherwise.
 set(SHOAL_TORCH_DIR "${Torch_DIR}")
 configure_package_config_file(.cmake/shoalConfig.cmake.in ${PROJECT_BINARY_DIR}/shoalConfig.cmake

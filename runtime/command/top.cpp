@@ -192,7 +192,7 @@ void add_top(CLI::App& shoal, Action& action) {
       ->type_name("SECONDS")
       ->capture_default_str();
   top_command->add_flag("--once", options->once, "one look, with rates over a quarter of a second");
-  top_command->add_flag("--json", options->json, "an object a line; its schema is in docs/observing.md");
+  top_command->add_flag("--json", options->json, "an object a line; its schema is in the page observing.md");
   top_command->add_flag("--pss", options->pss, "with the proportional set size, which costs the processes something");
   top_command->add_flag("-a,--all", options->all, "shoal's own queues too");
   top_command->footer(

@@ -16,6 +16,28 @@ fi
 cmake -G Ninja -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
       -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
 cmake --build "$work/build"
+# What the installed program's help names is installed.
+if [ -x "$work/prefix/bin/shoal" ]; then
+  for page in $("$work/prefix/bin/shoal" run --help | grep -o '[a-z-]*\.md') $("$work/prefix/bin/shoal" top --help | grep -o '[a-z-]*\.md'); do
+    echo "-- page $page"
+    test -s "$work/prefix/share/doc/shoal/$page"
+  done
+fi
+# Two launchers of one run, which meet by the installed companion: it has to find libtorch by itself.
+if [ -x "$work/prefix/libexec/shoal/shoal-rendezvous" ]; then
+  echo "-- shoal run --nnodes 2"
+  port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  run() {
+    env -u LD_LIBRARY_PATH "$work/prefix/bin/shoal" run --nnodes 2 --rdzv-endpoint "127.0.0.1:$port" --rdzv-id installed \
+      -- /bin/sh -c 'echo "rank $RANK of $WORLD_SIZE"'
+  }
+  run >"$work/first.log" 2>&1 &
+  first=$!
+  run >"$work/second.log" 2>&1 || { cat "$work/second.log"; exit 1; }
+  wait "$first" || { cat "$work/first.log"; exit 1; }
+  cat "$work/first.log" "$work/second.log" | grep -o 'rank [0-9] of 2' | sort >"$work/ranks.log"
+  printf 'rank 0 of 2\nrank 1 of 2\n' | cmp - "$work/ranks.log"
+fi
 for program in messages processes shared_tensor; do
   [ -x "$work/build/$program" ] || continue
   echo "-- $program"
