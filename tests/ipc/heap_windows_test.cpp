@@ -108,8 +108,8 @@ TEST_CASE(
     "heap windows: a trim that is slower than the end of the run's owner takes nothing from those who come after") {
   Session::current().heap().trim();
   const auto before = extents().recount().committed;
-  const char* label = GENERATE("extents.release.won", "extents.release.cut", "extents.release.tail", "extents.free.one",
-                               "extents.punch.claimed");
+  const char* label =
+      GENERATE("extents.release.won", "extents.release.cut", "extents.release.tail", "extents.free.one");
   CAPTURE(label);
   Forked owner([] {
     {
