@@ -108,7 +108,8 @@ void trim(std::vector<StackFrame>& frames) {
   const auto below = std::find_if(frames.begin(), frames.end(),
                                   [](const StackFrame& frame) { return frame.function == "shoal_traced_call"; });
   frames.erase(below, frames.end());
-  while (!frames.empty() && is_caller(frames.back().function)) frames.pop_back();
+  // The last one stays: the compiler may have put the user's function into what calls it.
+  while (frames.size() > 1 && is_caller(frames.back().function)) frames.pop_back();
 }
 
 void append_indented(std::string& text, std::string_view lines, std::string_view margin) {

@@ -117,8 +117,12 @@ std::map<std::string, std::string> parse_conf(const std::string& text) {
           fmt::format("--rdzv-conf {}: there is no {}: there are {}", text, name, fmt::join(kConfNames, ", ")));
     double number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || !(number > 0) || !std::isfinite(number))
-      throw std::invalid_argument(fmt::format("--rdzv-conf {}: {} has to be a number above 0", text, name));
+    // That no further host is waited for, once the least are there, is a wish like any.
+    const bool may_be_zero = name == "last_call_timeout";
+    if (error != std::errc() || end != value.data() + value.size() || !(number > 0 || (may_be_zero && number == 0)) ||
+        !std::isfinite(number))
+      throw std::invalid_argument(
+          fmt::format("--rdzv-conf {}: {} has to be a number {}", text, name, may_be_zero ? "from 0 on" : "above 0"));
     conf[name] = value;
   }
   return conf;
