@@ -47,16 +47,7 @@ bool LivenessWatch::claim_look(Session& session) {
 
 void LivenessWatch::look(Session& session) {
   const std::uint64_t begun = now_in_ms();
-  const ProcessTag self = session.self();
-  for (std::uint32_t slot = 0, end = session.layout().slots_touched.load(); slot < end; ++slot) {
-    if (slot == self.slot()) continue;
-    ProcessRecord& process = session.record(slot);
-    const std::uint64_t state = process.state.load();
-    if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) continue;
-    const ProcessTag tag(slot, process.generation.load());
-    // The state once more: that generation may be of one that is just taking the slot, and would seem dead.
-    if (process.state.load() == state) session.reclaim(tag);
-  }
+  session.reclaim_all();
   const std::uint64_t now = now_in_ms(), next = now + std::min((now - begun) * kLookShare, kLatestLook);
   if (next <= until_) return;
   std::uint64_t mine = until_;
