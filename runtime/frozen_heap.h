@@ -13,10 +13,10 @@ namespace shoal {
 /// file of memory, where it lies, a piece at a time. What is written later is the writing process's own, as ever.
 ///
 /// For a process that forks and has one thread, its service threads counted too: nobody writes while a piece moves. The
-/// caller looks before each piece. Where malloc is not glibc's, the
-/// heap is small or files are limited in size, there is nothing to do from the beginning; where a piece cannot be
-/// moved, that and the rest stay as they are. Owned by the fork server. The file has no name: it is gone with the last
-/// process that has the mapping, the server or a child that outlived it for a moment.
+/// caller looks before each piece. Where malloc is not glibc's, the heap is small or files are limited in size, there
+/// is nothing to do from the beginning; where a piece cannot be moved, that and the rest stay as they are. Owned by the
+/// fork server. The file has no name: it is gone with the last process that has the mapping, the server or a child that
+/// outlived it for a moment.
 ///
 /// DANGER: memory that its user gives back by MADV_DONTNEED is not zero afterwards, but what it was. Of malloc's heap
 /// glibc gives back only by brk, and in malloc_trim, after which it expects nothing; other allocators may expect zeros.

@@ -20,8 +20,7 @@ bool give_back_pages(std::byte* at, std::size_t bytes) noexcept {
     if (!said.exchange(true, std::memory_order_relaxed))
       log_warning(
           "the kernel does not take {} idle bytes of the session's memory back ({}): they stay in use, as memory does "
-          "that "
-          "is locked (mlock, mlockall). Said once",
+          "that is locked (mlock, mlockall). Said once",
           bytes, std::strerror(errno));
   }
   errno = saved;

@@ -169,8 +169,8 @@ bool Session::reclaim(ProcessTag dead) {
            std::string(process.name, ::strnlen(process.name, sizeof process.name)), process.pid.load(), dead.slot(),
            crashed ? "died" : "left", holds, blocks);
   std::uint64_t expected = mine;
-  // A cell that it was working on, in a ring that it had no hold on, is left to those that have one (Ring::look_after).
-  // Until then nobody else gets the slot that the cell names.
+  // A cell that it was working on, in a ring that it had no hold on, is left to those that have one: see
+  // Ring::recover_blocking_cell. Until then nobody else gets the slot that the cell names.
   process.state.compare_exchange_strong(
       expected, left_in_work ? std::uint64_t(ProcessRecord::kDead) : std::uint64_t(ProcessRecord::kFree));
   return !left_in_work;

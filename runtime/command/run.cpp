@@ -177,8 +177,7 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
       "  127  there is no such program\n"
       "A signal that ends the launcher ends it as if nobody had been in between.\n\n"
       "The page run.md has the variables that ranks get, and the differences from torchrun (in docs/ of the sources, "
-      "in "
-      "share/doc/shoal/ where shoal is installed).");
+      "in share/doc/shoal/ where shoal is installed).");
 
   run->callback([run, options, texts, &program, &action] {
     if (const auto unknown = run->remaining(); !unknown.empty())
