@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <stdexcept>
-
-#include <cxxabi.h>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
@@ -16,6 +12,7 @@
 #include <ATen/ops/multinomial.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randperm.h>
+#include <c10/util/Type.h>
 #include <fmt/format.h>
 
 namespace shoal {
@@ -85,12 +82,7 @@ void check_share(const char* sampler, std::int64_t num_replicas, std::int64_t ra
 
 }  // namespace
 
-std::string sampling::readable(const std::type_info& type) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
-                                                         &std::free);
-  return status == 0 ? name.get() : type.name();
-}
+std::string sampling::readable(const std::type_info& type) { return c10::demangle(type.name()); }
 
 SequentialSampler::SequentialSampler(std::int64_t dataset_size)
     : dataset_size_(checked_size("SequentialSampler", dataset_size)) {}
