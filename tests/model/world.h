@@ -1,8 +1,9 @@
 // A world for locks, conditions and barriers under the model checker: sleep, time and death, of which it says when.
 //
-// Each thread of a model is a process. Sleep that in processes ends after 100 ms at the latest, to look after the dead,
-// does not end by itself here while all live: a lost wake-up is a deadlock, which relacy reports. Every other time-out
-// may come at any moment, and the clock stands still but for those that sleep.
+// Each thread of a model is a process. Sleep that in processes ends after some time, to look after the dead (a nap of
+// LivenessWatch, which is kLivenessSlice here), does not end by itself here while all live: a lost wake-up is a
+// deadlock, which relacy reports. Every other time-out may come at any moment, and the clock stands still but for those
+// that sleep.
 #pragma once
 
 #include <shoal/ipc/process_tag.h>
@@ -34,7 +35,7 @@ class Kernel {
     bucket_.lock($);
     Place& place = place_of(&word);
     if (word.look() == expected) {
-      // In slices, which end by themselves only to find a dead one.
+      // In naps, which end by themselves only to find a dead one.
       const bool ends_by_itself = at_most != kLivenessSlice || somebody_died_;
       const bool timed_out = place.sleepers.wait(bucket_, ends_by_itself);
       if (timed_out)
@@ -55,7 +56,7 @@ class Kernel {
     bucket_.unlock($);
   }
 
-  /// By the thread that stops for ever. Those that sleep look up, as they do every 100 ms.
+  /// By the thread that stops for ever. Those that sleep look up, as they do by themselves after their naps.
   void died(unsigned index) {
     death_seen_[index].fetch_add(1, rl::mo_release, $);
     dead_[index] = true;
