@@ -83,6 +83,7 @@ HoldRef Heap::add_hold(BlockOffset block, std::uint32_t word) {
   HoldRef added;
   while (!memory_.try_add_hold(block, word, added)) {
     HoldRef chunk = allocate(sizeof(HoldChunk), BlockType::kHoldChunk);
+    SHOAL_KILL_POINT("heap.chunk.made");
     auto* holds = new (memory_.payload(chunk.block)) HoldChunk{};
     holds->parent = block.value;
     memory_.add_chunk(block, chunk.block);

@@ -88,7 +88,10 @@ RingStatus Ring::wait(Side side, Deadline deadline, Attempt&& attempt) {
     if (closed && side == Side::kPut) return RingStatus::kClosed;
     if (attempt(state)) break;
     if (closed && state.phase() == CellState::kEmpty) return RingStatus::kClosed;
-    if (deadline.passed()) return RingStatus::kTimedOut;
+    if (deadline.passed()) {
+      if (recover_blocking_cell(state)) continue;  // also for those that never wait for long
+      return RingStatus::kTimedOut;
+    }
     if (!slept && spinner.turn()) continue;
     std::uint32_t prepared = event.prepare();
     if (attempt(state)) break;

@@ -91,7 +91,7 @@ std::uint64_t Extents::claim_any(std::uint64_t count, std::uint64_t header_bytes
   try {
     // Once more, now that all can see these: others may have looked at the same time and found room too.
     check_budget(header_bytes, asked);
-  } catch (const OutOfSharedMemory&) {
+  } catch (...) {  // also for want of private memory
     note_idle(std::int64_t(count));
     for (std::uint64_t k = 0; k < count; ++k) protocol().unclaim(*found + k, ExtentProtocol<Extents>::Pages::kGiveBack);
     throw;

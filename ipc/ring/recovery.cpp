@@ -108,26 +108,33 @@ std::vector<HoldRef> message_holds(const Heap& heap, const RingCell& cell, CellS
 
 Ring::Survey Ring::survey(const Heap& heap, BlockOffset block, ProcessTag process) {
   const BlockHeader& header = heap.memory().header(block);
-  for (;;) {
-    // acquire: type and size are of this life, or of a later one. It comes to an end, as BlockMemory::find_holds does.
+  Survey survey;
+  // Cell by cell, each between two equal looks at the block's state: whoever shares the ring all the time changes that
+  // all the time, and would keep a look at all cells from its end. Where the block becomes another ring in between,
+  // what was found before is in nobody's way: those holds are the closer's, and `in_work` is looked at again.
+  for (std::uint32_t i = 0;;) {
+    // acquire: type and size are of this life, or of a later one.
     const std::uint64_t before = header.state.load(std::memory_order_acquire);
     const auto kind = BlockHeader::kind(before);
     if (kind != BlockHeader::kLive && kind != BlockHeader::kClosing) return {};
-    Survey survey;
-    if (RingLayout* layout = ring_in(heap, header)) {
-      const std::uint32_t capacity =
-          std::atomic_ref(layout->capacity).load(std::memory_order_relaxed);  // as in ring_in
-      SHOAL_KILL_POINT("ring.survey.seen");
-      for (std::uint32_t i = 0; i < capacity; ++i) {
-        CellState state;
-        for (const HoldRef& ref : message_holds(heap, layout->cells()[i], state)) survey.message_holds.push_back(ref);
-        SHOAL_KILL_POINT("ring.survey.cell");
-        survey.in_work |= kind == BlockHeader::kLive && state.is_work_of(process.slot());
-      }
+    RingLayout* layout = ring_in(heap, header);
+    // As in ring_in.
+    const std::uint32_t capacity = layout ? std::atomic_ref(layout->capacity).load(std::memory_order_relaxed) : 0;
+    const bool ended = i >= capacity;
+    CellState state;
+    std::vector<HoldRef> found;
+    if (!ended) {
+      if (i == 0) SHOAL_KILL_POINT("ring.survey.seen");
+      found = message_holds(heap, layout->cells()[i], state);
+      SHOAL_KILL_POINT("ring.survey.cell");
     }
     std::atomic_thread_fence(std::memory_order_acquire);  // all reads above come before the second look
     // The count of a header's state never comes back, so all of the above was read from the ring.
-    if (header.state.load(std::memory_order_relaxed) == before) return survey;  // relaxed: after the fence
+    if (header.state.load(std::memory_order_relaxed) != before) continue;  // relaxed: after the fence
+    if (ended) return survey;
+    survey.message_holds.insert(survey.message_holds.end(), found.begin(), found.end());
+    survey.in_work |= kind == BlockHeader::kLive && state.is_work_of(process.slot());
+    ++i;
   }
 }
 

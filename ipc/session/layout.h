@@ -65,7 +65,8 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 struct ProcessRecord {
   enum State : std::uint32_t { kFree = 0, kTaking = 1, kAlive = 2, kDead = 3 };
 
-  /// bits 0..31 State   bits 32..63 kDead: tag of the process that reclaims the slot, 0 for none
+  /// bits 0..31 State   bits 32..63 kAlive: generation, so that no two processes of a slot are the same word;
+  /// kDead: tag of the process that reclaims the slot, or of the dead one itself for nobody
   std::atomic<std::uint64_t> state;
   std::atomic<std::uint32_t> generation;  // of the process that is or was here; grows by one each time
   std::atomic<std::int32_t> pid;

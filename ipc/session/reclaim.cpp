@@ -4,6 +4,7 @@
 #include <shoal/ipc/condition.h>
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/heap.h>
+#include <shoal/ipc/heap/extents.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/log.h>
 #include <shoal/ipc/ring.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <new>
 #include <unordered_set>
 #include <vector>
 
@@ -30,16 +32,23 @@ using HoldSet = std::unordered_set<HoldRef, HoldHash, HoldEqual>;
 
 /// A chunk of hold words that its dead maker had linked, but not yet marked as linked, is marked. Both blocks are sure:
 /// the dead one held the chunk, and was adding a hold to the chunk's parent, which somebody has to hold for that.
-void mark_linked_chunk(const BlockMemory& memory, BlockOffset block, ProcessTag dead) {
+void mark_linked_chunk(const Heap& heap, BlockOffset block, ProcessTag dead) {
+  const BlockMemory memory = heap.memory();
   BlockHeader& header = memory.header(block);
   if (header.type != BlockType::kHoldChunk || header.holds[0].load() != dead.word() ||
       BlockHeader::kind(header.state.load()) != BlockHeader::kLive)
     return;
   const BlockOffset parent{memory.chunk(block).parent};
-  if (!parent) return;
+  // Where it died before it wrote that, this is whatever lay there before.
+  if (!heap.extents().is_header(parent)) return;
   for (std::uint64_t next = memory.header(parent).overflow.load(); next != 0;
        next = memory.header(BlockOffset{next}).overflow.load())
-    if (next == block.value) header.holds[0].store(ProcessTag(ExtentRecord::kOrphan, 1).word());
+    if (next == block.value) {
+      // By CAS: where the parent has been closed meanwhile, the word is the closer's, or of a later block.
+      std::uint32_t expected = dead.word();
+      header.holds[0].compare_exchange_strong(expected, ProcessTag(ExtentRecord::kOrphan, 1).word());
+      return;
+    }
 }
 
 template <class Layout>
@@ -127,14 +136,16 @@ bool Session::reclaim(ProcessTag dead) {
     if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) return true;
     ProcessTag other = ProcessTag::from_word(std::uint32_t(state >> 32));
     if (std::uint32_t(state) == ProcessRecord::kDead && other && other != self() && is_alive(other)) return false;
+    SHOAL_KILL_POINT("reclaim.before_claim");
     if (process.state.compare_exchange_strong(state, mine)) break;
   }
+  SHOAL_KILL_POINT("reclaim.claimed");
   const bool crashed = process.left.load() == 0;
   int holds = 0, blocks = 0;
   layout().deaths.fetch_add(1);
 
   // 1. Chunks of hold words that it was linking: as long as all its holds are there, so is what they belong to.
-  heap().for_each_block([&](BlockOffset block, BlockHeader&) { mark_linked_chunk(heap().memory(), block, dead); });
+  heap().for_each_block([&](BlockOffset block, BlockHeader&) { mark_linked_chunk(heap(), block, dead); });
   // 2. Cells that it was working on, and the holds that belong to messages in rings.
   HoldSet committed;
   bool left_in_work = false;
@@ -165,14 +176,15 @@ bool Session::reclaim(ProcessTag dead) {
   // 4. Its extents.
   heap().reclaim_extents(dead);
   SHOAL_KILL_POINT("reclaim.extents_done");
-  log_info("gave back what process {} (pid {}, slot {}) had, which {}: {} holds, and {} blocks that nobody else held",
-           std::string(process.name, ::strnlen(process.name, sizeof process.name)), process.pid.load(), dead.slot(),
-           crashed ? "died" : "left", holds, blocks);
+  if (holds > 0 || blocks > 0 || !left_in_work)
+    log_info("gave back what process {} (pid {}, slot {}) had, which {}: {} holds, and {} blocks that nobody else held",
+             std::string(process.name, ::strnlen(process.name, sizeof process.name)), process.pid.load(), dead.slot(),
+             crashed ? "died" : "left", holds, blocks);
   std::uint64_t expected = mine;
   // A cell that it was working on, in a ring that it had no hold on, is left to those that have one: see
   // Ring::recover_blocking_cell. Until then nobody else gets the slot that the cell names.
   process.state.compare_exchange_strong(
-      expected, left_in_work ? std::uint64_t(ProcessRecord::kDead) : std::uint64_t(ProcessRecord::kFree));
+      expected, left_in_work ? ProcessRecord::dead_by(dead) : std::uint64_t(ProcessRecord::kFree));
   return !left_in_work;
 }
 
@@ -200,7 +212,13 @@ void Session::reclaim_all() {
     if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) continue;
     const ProcessTag tag(slot, record(slot).generation.load());
     // The state once more: that generation may be of one that is just taking the slot, and would seem dead.
-    if (record(slot).state.load() == state) reclaim(tag);
+    if (record(slot).state.load() != state) continue;
+    try {
+      reclaim(tag);
+    } catch (const std::bad_alloc&) {
+      // Out of private memory in the middle: every step can be repeated, and the next one who looks does so. Whoever
+      // waits and looks after others besides has to hear nothing of it.
+    }
   }
 }
 
