@@ -40,7 +40,7 @@ static_assert(sizeof(SemaphoreLayout) == 32 + 8 * 4096);
 ///
 /// A permit may be brought back by another process than the one that took it. A ledger in shared memory
 /// says how many each process has; what a process had when it ended, however it ended, comes back within
-/// some 0.1 s. See docs/sync.md for how the ledger decides whose permit was brought back. A wait ends with
+/// 0.25 s. See docs/sync.md for how the ledger decides whose permit was brought back. A wait ends with
 /// PeerDied where a process that had the semaphore crashed, nobody but the caller's process has it any more,
 /// and no permit is out that could come back.
 class Semaphore {

@@ -51,12 +51,15 @@ enum class BlockType : std::uint32_t {
 ///  I4 All-zero is stable: nobody is left who could add.
 ///
 /// Who changes `state`, and so may write the other members:
-///     kLive              any holder, by adding one change; who drops the last hold, to kClosing (I3)
-///     kClosing(slot)     that process alone, to kFree when the block is emptied; its reclaimer, to kClosing in its own
-///     name kFree, kUnused of a small block: the owner of the extent alone, to kLive kFree of a large block: the owner
-///     of the run, to kMaking; anyone, to kReleasing (extent_protocol.h) kMaking(slot)      that process alone, to
-///     kLive; its reclaimer, to kReleasing in its own name kReleasing(slot)   nobody: it stays until the extent has
-///     another use; its reclaimer, to kReleasing in its own name
+///
+///   kLive                            any holder, by adding one change; who drops the last hold, to kClosing (I3)
+///   kClosing(slot)                   that process alone, to kFree when the block is emptied
+///   kFree, kUnused of a small block  the owner of the extent alone, to kLive
+///   kFree of a large block           the owner of the run, to kMaking; anyone, to kReleasing (extent_protocol.h)
+///   kMaking(slot)                    that process alone, to kLive
+///   kReleasing(slot)                 nobody: it stays until the extent has another use
+///
+/// The reclaimer of a dead process makes its kClosing kClosing in its own name, its kMaking and kReleasing kReleasing.
 /// What stands in a header whose extent is free, or was never handed out since, is left from an earlier use and means
 /// nothing: who makes a block of it writes all of it anew.
 struct BlockHeader {

@@ -13,25 +13,28 @@ namespace shoal {
 /// included, so each has one winner, and one that comes late fails. `me` is the caller's slot. A large block's header
 /// takes part: while its extent is kHead, the header's state says who may take the run apart.
 ///
-///   word                        becomes              by whom
-///   kCold, kWarm                kClaimed(me)         anyone
-///   kClaimed(me)                kWarm, kCold         me; kCold after the pages went back
-///   kClaimed(me)                kSmall(me)           me
-///   kClaimed(me)                kHead(me), kTail     me, after the header of the first block is kMaking(me); head
-///   first kSmall(me)                  kWarm                me, where no block of it is live or closing kSmall(orphan)
-///   kSmall(me)           anyone; and back, by me kHead(any)                  kCut(me)             whose slot the
-///   header names as kReleasing kTail of a run that I cut   kWarm, kCold         me; the last tail first kCut(me)
-///   kWarm, kCold         me, when no tail is left kClaimed(dead)              kWarm                who reclaims the
-///   dead one kSmall(dead), kHead(dead)   the same, of orphan; or kWarm, or kCut(me): likewise kCut(dead) kCut(me)
-///   likewise
+///   word                     becomes            by whom
+///   kCold, kWarm             kClaimed(me)       anyone
+///   kClaimed(me)             kWarm, kCold       me; kCold after the pages went back
+///   kClaimed(me)             kSmall(me)         me
+///   kClaimed(me)             kHead(me), kTail   me, the head first, after the first block's header is kMaking(me)
+///   kSmall(me)               kWarm              me, where no block of it is live or closing
+///   kSmall(orphan)           kSmall(me)         anyone; and back, by me
+///   kHead(any)               kCut(me)           whose slot the header names as kReleasing
+///   kTail of a run I cut     kWarm, kCold       me; the last tail first
+///   kCut(me)                 kWarm, kCold       me, when no tail is left
+///   kClaimed(dead)           kWarm              who reclaims the dead one
+///   kSmall(dead)             kSmall(orphan)     likewise; or kWarm, where no block of it is in use
+///   kHead(dead)              kHead(orphan)      likewise; or kCut(me), where its header is kMaking or kReleasing(dead)
+///   kCut(dead)               kCut(me)           likewise
 ///
-///   header of a kHead           becomes              by whom
-///   kMaking(me)                 kLive                me, the owner
-///   kLive, kClosing             by the protocol of holds (hold_protocol.h), which ends in kFree
-///   kFree                       kMaking(me)          the owner, who uses the run again
-///   kFree                       kReleasing(me)       anyone, who now has to take the run apart
-///   kMaking(dead)               kReleasing(me)       who reclaims the dead one
-///   kReleasing(dead)            kReleasing(me)       likewise
+///   header of a kHead        becomes            by whom
+///   kMaking(me)              kLive              me, the owner
+///   kLive, kClosing          by the protocol of holds (hold_protocol.h), which ends in kFree
+///   kFree                    kMaking(me)        the owner, who uses the run again
+///   kFree                    kReleasing(me)     anyone, who now has to take the run apart
+///   kMaking(dead)            kReleasing(me)     who reclaims the dead one
+///   kReleasing(dead)         kReleasing(me)     likewise
 ///
 /// Invariants:
 ///  I1 A word with a living owner's slot and one of kClaimed, kSmall, kCut is changed by that process alone, so what it

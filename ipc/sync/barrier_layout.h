@@ -46,8 +46,8 @@ struct BasicBarrierLayout {
   std::int64_t timeout = 0;  // of each wait that names none, in ns; INT64_MAX: none
 
   /// Waits for the others. Where there is an action (something to call, or nothing), the last one to arrive runs it
-  /// before any of them goes on; what it throws breaks the barrier. look_after_others() is called every 100 ms of
-  /// sleep: it may break the barrier.
+  /// before any of them goes on; what it throws breaks the barrier. look_after_others() is called after each
+  /// nap (LivenessWatch): it may break the barrier.
   template <class Action, class LookAfterOthers>
   Outcome wait(Action&& action, Deadline deadline, LookAfterOthers&& look_after_others);
   void break_it() {

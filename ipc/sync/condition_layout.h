@@ -55,7 +55,7 @@ struct BasicConditionLayout {
   Waiter waiters[kMostWaiters];
 
   /// Waits for a notification. The caller has the lock, which unlock() gives up and lock_again() takes, however the
-  /// wait ends. Where alone(), asked every 100 ms of sleep, says that nobody else is left, the wait ends.
+  /// wait ends. Where alone(), asked after each nap (LivenessWatch), says that nobody else is left, the wait ends.
   template <class Unlock, class LockAgain, class Alone>
   End wait(Deadline deadline, Unlock&& unlock, LockAgain&& lock_again, Alone&& alone);
   /// Notifies the one that has waited longest, of those that `may` be; false where there is none.

@@ -15,12 +15,11 @@ namespace shoal {
 ///
 /// Invariants:
 ///  I1 `word` is 0 (free), a tag (held by that process), a tag with kWaiters (and somebody may sleep), or kWaiters
-///  alone
-///     (free, but meant for the hungry one). Free and held change by one CAS, so a lock in use always names its holder.
+///     alone (free, but meant for the hungry one). Free and held change by one CAS, so a lock in use always names its
+///     holder.
 ///  I2 From a dead holder's tag it goes to a waiter's by one CAS: exactly one inherits the lock, and is told.
 ///  I3 Who sleeps on `word` set kWaiters before, and who takes the lock after a sleep keeps the bit: while somebody
-///  sleeps,
-///     the holder finds it when it unlocks. A wake-up lost with a killed process is made up for after 100 ms.
+///     sleeps, the holder finds it when it unlocks. A wake-up lost with a killed process is made up for after 100 ms.
 ///  I4 Fairness: a newcomer may overtake sleepers, which is what makes short critical sections fast. Who has waited for
 ///     kHungerAfter writes itself into `hungry` and sleeps there; the next unlock leaves the lock reserved for it. A
 ///     reservation is a hint: who finds one waits kPatience at the most (its owner may be dead or stopped) and takes
