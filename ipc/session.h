@@ -120,12 +120,10 @@ class Session {
   bool unpublish(const std::string& key);
   std::vector<std::string> published_keys();
 
-  /// Gives back all that a dead process had. Does nothing where it lives or is done already; false
-  /// where another process is at it. May be repeated, and be killed half-way.
+  /// Gives back all that a dead process had. Does nothing where it lives or is done already; false where
+  /// another process is at it, or some of it is left: a cell of a ring that it had no hold on, a name
+  /// under a lock that somebody keeps. May be repeated, and be killed half-way.
   bool reclaim(ProcessTag dead);
-  /// reclaim() for the dead processes that hold this block. True where another living one holds it, or
-  /// a message does.
-  bool reclaim_dead_holders(BlockOffset block);
   /// reclaim() for every dead process in the table.
   void reclaim_all();
 

@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <new>
 #include <unordered_set>
-#include <vector>
 
 namespace shoal {
 namespace {
@@ -186,24 +185,6 @@ bool Session::reclaim(ProcessTag dead) {
   process.state.compare_exchange_strong(
       expected, left_in_work ? ProcessRecord::dead_by(dead) : std::uint64_t(ProcessRecord::kFree));
   return !left_in_work;
-}
-
-bool Session::reclaim_dead_holders(BlockOffset block) {
-  const std::uint32_t me = self().word();
-  bool others = false;
-  std::vector<ProcessTag> dead;
-  heap().memory().for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
-    std::uint32_t word = hold.load(std::memory_order_acquire);  // acquire: is_alive() asks after this
-    ProcessTag tag = ProcessTag::from_word(word);
-    if (word == 0 || word == me) return true;
-    if (word != tag.word() || is_alive(tag))
-      others = true;  // in transit: whoever receives it will be there
-    else
-      dead.push_back(tag);
-    return true;
-  });
-  for (ProcessTag tag : dead) reclaim(tag);
-  return others;
 }
 
 void Session::reclaim_all() {
