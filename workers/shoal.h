@@ -39,6 +39,7 @@
 #include <shoal/workers/data/pad_sequence.h>
 #include <shoal/workers/data/progress.h>
 #include <shoal/workers/data/sample_random.h>
+#include <shoal/workers/data/sample_warnings.h>
 #include <shoal/workers/data/sampler.h>
 #include <shoal/workers/data/worker_info.h>
 #include <shoal/workers/datasets/chain_dataset.h>

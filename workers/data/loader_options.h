@@ -26,7 +26,7 @@ struct DataLoaderOptions {
   int prefetch_factor = 2;
   /// Bytes of the shared heap that batches made ahead may take; at least one is made. 0: no limit but the factor.
   std::size_t prefetch_bytes = 0;
-  /// Of the order, and of everything random in samples: see current_sample().
+  /// Of the order, and of everything random in samples: see sample_random.h.
   std::uint64_t seed = 0;
   /// A worker that takes longer for one batch is ended and replaced, and its stack written to stderr; its batch is made
   /// by another. 0: workers may take as long as they want.
