@@ -225,8 +225,8 @@ bool Session::try_slot(std::uint32_t slot) {
   process.reclaiming = 0;
   std::memset(process.name, 0, sizeof process.name);
   activity::begin(activity(slot), ProcessTag(slot, generation));
-  // With the generation: a reclaimer of the slot's last process that comes late, with its CAS on the state, finds another
-  // word, and does not take the living one's slot.
+  // With the generation: a reclaimer of the slot's last process that comes late, with its CAS on the state, finds
+  // another word, and does not take the living one's slot.
   process.state = ProcessRecord::kAlive | std::uint64_t(generation) << 32;
   self_ = ProcessTag(slot, generation).word();
   return true;
