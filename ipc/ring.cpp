@@ -69,13 +69,21 @@ bool Ring::streams(Side side) {
   return std::exchange(last, side) == side;
 }
 
-/// Tries until attempt(state) succeeds; `state` is otherwise the cell in the way.
+/// Tries until attempt(state) succeeds; `state` is otherwise the cell in the way. What most operations need is small
+/// and inlined; the rest is a function of its own, so that it takes no registers and no code of theirs.
 template <class Attempt>
 RingStatus Ring::wait(Side side, Deadline deadline, Attempt&& attempt) {
   CellState state;
   const bool stream = streams(side);
-  if ((side == Side::kGet || !is_closed()) && attempt(state)) return RingStatus::kDone;
+  if ((side == Side::kGet || !is_closed()) && attempt(state)) [[likely]]
+    return RingStatus::kDone;
+  return wait_on(side, deadline, stream,
+                 [&](CellState& blocking) __attribute__((noinline)) { return attempt(blocking); });
+}
 
+template <class Attempt>
+[[gnu::noinline]] RingStatus Ring::wait_on(Side side, Deadline deadline, bool stream, Attempt&& attempt) {
+  CellState state;
   EventWord& event = side == Side::kPut ? layout().not_full : layout().not_empty;
   Spinner spinner;
   if (stream && !deadline.passed()) spinner.let_run_ahead();
@@ -183,12 +191,16 @@ RingStatus Ring::put(Encoder& message, Deadline deadline, TaskLedger* tasks) {
   auto core = core_of(layout());
   const std::uint32_t slot = self_slot();
   RingTicket ticket;
-  RingStatus status = wait(Side::kPut, deadline, [&](CellState& state) {
-    if (layout().byte_capacity == 0) return core.claim(slot, ticket, state) == ProcessRingCore::Outcome::kClaimed;
+  const auto claim = [&](CellState& state) __attribute__((always_inline)) {
+    return core.claim(slot, ticket, state) == ProcessRingCore::Outcome::kClaimed;
+  };
+  const auto claim_if_admitted = [&](CellState& state) {
     return core.claim(slot, ticket, state, [&](RingTicket wanted, CellState& blocking) {
       return admits(wanted, charge, blocking);
     }) == ProcessRingCore::Outcome::kClaimed;
-  });
+  };
+  const RingStatus status =
+      layout().byte_capacity == 0 ? wait(Side::kPut, deadline, claim) : wait(Side::kPut, deadline, claim_if_admitted);
   if (status != RingStatus::kDone) return status;
   SHOAL_KILL_POINT("ring.put.claimed");
   ahead_of_put_.claimed(layout(), ticket, layout().head);
@@ -212,7 +224,7 @@ RingStatus Ring::get(Received& message, Deadline deadline, TaskLedger* tasks) {
   const std::uint32_t slot = self_slot();
   for (;;) {
     RingTicket ticket;
-    RingStatus status = wait(Side::kGet, deadline, [&](CellState& state) {
+    RingStatus status = wait(Side::kGet, deadline, [&](CellState& state) __attribute__((always_inline)) {
       return core.take(slot, ticket, state) == ProcessRingCore::Outcome::kClaimed;
     });
     if (status != RingStatus::kDone) return status;

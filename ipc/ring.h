@@ -97,6 +97,8 @@ class Ring {
   static bool streams(Side side);
   template <class Attempt>
   RingStatus wait(Side side, Deadline deadline, Attempt&& attempt);
+  template <class Attempt>
+  RingStatus wait_on(Side side, Deadline deadline, bool stream, Attempt&& attempt);
   bool admits(RingTicket ticket, std::uint64_t charge, CellState& state);
   void write(RingTicket ticket, Encoder& message, const HoldRef& spilled, std::uint64_t charge);
   bool take_out(RingTicket ticket, Received& message, TaskLedger* tasks);
