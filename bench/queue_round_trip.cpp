@@ -1,9 +1,11 @@
 // How long does a message take to another process and back? A child echoes what it gets: tensors that are shared
-// already, private ones (copied once), lent ones, and bytes (copied in and out); hot, and with both sides asleep
-// between messages. The peers are torch.multiprocessing with both of its strategies and other systems' queues; the
-// floors a futex, a cache line and memcpy.
+// already, private ones (copied once), lent ones, and bytes (copied in and out); hot, with both sides asleep between
+// messages, and beside other busy processes. The peers are torch.multiprocessing with both of its strategies and other
+// systems' queues; the floors a futex, a cache line and memcpy.
 #include <ATen/Parallel.h>
 #include <ATen/ops/ones.h>
+#include <fmt/format.h>
+#include <sched.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/sync/futex.h>
@@ -17,6 +19,8 @@
 #include <atomic>
 #include <cstring>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "bench/report/message_cases.h"
 #include "bench/report/report.h"
@@ -84,11 +88,70 @@ void floor_echo(at::Tensor block, int count, bool spin) {
   }
 }
 
-std::vector<double> floor_round_trips(int count, bool spin, std::chrono::microseconds idle) {
+/// Which CPUs two processes that talk to each other have: by the kernel's choice, one together, or one each. A wake-up
+/// on the CPU of the one who wakes is one switch; on another CPU it is an interrupt, and longer where that CPU has
+/// halted.
+enum class Placement { kFree, kOneCpu, kTwoCpus };
+constexpr std::pair<Placement, const char*> kPlacements[]{
+    {Placement::kFree, ""}, {Placement::kOneCpu, ", on one CPU"}, {Placement::kTwoCpus, ", on two CPUs"}};
+
+/// Places this process and the other one for its lifetime.
+class Placed {
+ public:
+  Placed(pid_t other, Placement placement) : other_(other) {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    if (placement == Placement::kFree) return;
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &before_)) cpus.push_back(cpu);
+    bind(0, cpus.front());
+    bind(other_, placement == Placement::kOneCpu ? cpus.front() : cpus.back());
+  }
+  ~Placed() {
+    for (pid_t pid : {0, other_}) ::sched_setaffinity(pid, sizeof before_, &before_);
+  }
+  Placed(const Placed&) = delete;
+
+ private:
+  static void bind(pid_t pid, int cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    ::sched_setaffinity(pid, sizeof set, &set);
+  }
+  pid_t other_;
+  cpu_set_t before_{};
+};
+
+/// Processes that do nothing but take CPU time, until this goes.
+class BusyProcesses {
+ public:
+  explicit BusyProcesses(int count) {
+    for (int i = 0; i < count; ++i)
+      processes_.emplace_back(shoal::ProcessOptions{.name = "busy", .num_threads = 1}, burn).start();
+  }
+  ~BusyProcesses() {
+    for (auto& process : processes_) {
+      process.kill();
+      process.join();
+    }
+  }
+
+ private:
+  static void burn() {
+    for (std::atomic<std::uint64_t> turns{0};; ++turns) {
+    }
+  }
+  std::vector<shoal::Process<void>> processes_;
+};
+
+std::vector<double> floor_round_trips(int count, bool spin, std::chrono::microseconds idle,
+                                      Placement placement = Placement::kFree) {
   at::Tensor block = shoal::empty_shared({sizeof(Words)}, at::kByte);
   auto& words = *new (block.data_ptr()) Words;
   shoal::Process process({.name = "floor"}, floor_echo, block, count, spin);
   process.start();
+  const Placed placed(process.pid(), placement);
   std::vector<double> samples;
   for (int i = 1; i <= count; ++i) {
     if (idle.count() > 0) ::usleep(useconds_t(idle.count()));
@@ -117,17 +180,15 @@ int main(int argc, char** argv) {
   Queue<at::Tensor> there(64), back(64);
   shoal::Process process({.name = "echo", .num_threads = 1}, echo, there, back);
   process.start();
-  auto floor_cases = [&](const std::string& case_name, int count, bool spin) {
+  auto floor_case = [&](const std::string& case_name, int count, bool spin, Placement placement = Placement::kFree) {
     report.add_quantile(spin ? "cache line" : "futex", case_name, "us",
-                        floor_round_trips(count, spin, spin ? busy : asleep), 50);
+                        floor_round_trips(count, spin, spin ? busy : asleep, placement), 50);
   };
   auto shoal_case = [&](const std::string& case_name, const std::vector<double>& samples) {
     for (int percent : {50, 99}) report.add_quantile("shoal", case_name, "us", samples, percent);
   };
-  const std::string tensor_asleep = "shared tensor 4 KiB, both asleep";
-  floor_cases("shared tensor 64 B, busy", 100'000, true);
-  floor_cases(tensor_asleep, kAsleepRoundTrips, false);
-  floor_cases(kBytesAsleep, kAsleepRoundTrips, false);
+  floor_case("shared tensor 64 B, busy", 100'000, true);
+  floor_case(kBytesAsleep, kAsleepRoundTrips, false);
   for (const MessageSize& size : kRoundTripSizes) {
     if (size.bytes == 0) continue;
     const std::string case_name = std::string("shared tensor ") + size.name + ", busy";
@@ -140,11 +201,35 @@ int main(int argc, char** argv) {
     report.ask(case_name, "p50", "torch", 200);
   }
   at::Tensor tensor = shoal::empty_shared({4096}, at::kByte);
-  shoal_case(tensor_asleep, times(kAsleepRoundTrips, asleep, [&] {
-               there.put(tensor);
-               back.get();
-             }));
-  floor_cases(tensor_asleep, kAsleepRoundTrips, false);  // again: the machine may be another one by now
+  auto round_trip = [&] {
+    there.put(tensor);
+    back.get();
+  };
+  for (const auto& [placement, words] : kPlacements) {
+    const std::string case_name = std::string("shared tensor 4 KiB, both asleep") + words;
+    // The floor before and after: the machine may be another one by then.
+    floor_case(case_name, kAsleepRoundTrips, false, placement);
+    {
+      const Placed placed(process.pid(), placement);
+      shoal_case(case_name, times(kAsleepRoundTrips, asleep, round_trip));
+    }
+    floor_case(case_name, kAsleepRoundTrips, false, placement);
+    report.ask(case_name, "p50", "futex", 1 / 1.3);
+  }
+  for (int others : {1, 2}) {
+    const std::string case_name = fmt::format("shared tensor 4 KiB, beside {} busy", others);
+    const BusyProcesses busy_processes(others);
+    // Several times: where the kernel puts the two sides decides, and it does so for long.
+    std::vector<double> samples;
+    for (int round = 0; round < 5; ++round) {
+      std::vector<double> more = times(40'000, busy, round_trip);
+      samples.insert(samples.end(), more.begin(), more.end());
+    }
+    shoal_case(case_name, samples);
+    report.add_mean("shoal", case_name, "us", samples);
+    report.add_mean("futex", case_name, "us", floor_round_trips(20'000, false, busy));
+    for (const char* metric : {"p50", "mean"}) report.ask_value(case_name, metric, 3);
+  }
   for (const MessageSize& size : kRoundTripSizes) {
     if (size.bytes == 0) continue;
     const int count = size.round_trips;
@@ -169,7 +254,6 @@ int main(int argc, char** argv) {
   for (const MessageSize& size : kRoundTripSizes)
     shoal_case(bytes_case(size), bytes_round_trips(size.bytes, size.round_trips, busy));
   shoal_case(kBytesAsleep, bytes_round_trips(64, kAsleepRoundTrips, asleep));
-  report.ask(tensor_asleep, "p50", "futex", 1 / 1.3);
   report.ask(kBytesAsleep, "p50", "futex", 1 / 1.3);
   if (!peers) return 0;
   const std::string question = "queue_round_trip";

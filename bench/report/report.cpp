@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <thread>
 
 namespace shoal::bench {
@@ -75,6 +76,13 @@ void Report::add_quantile(const std::string& impl, const std::string& case_name,
   std::size_t at = std::min(sorted.size() - 1, sorted.size() * std::size_t(percent) / 100);
   add(Figure{impl, case_name, fmt::format("p{}", percent), unit, sorted[at], sorted.front(), sorted.back(),
              sorted.size()});
+}
+
+void Report::add_mean(const std::string& impl, const std::string& case_name, const std::string& unit,
+                      const std::vector<double>& samples) {
+  const auto [least, most] = std::minmax_element(samples.begin(), samples.end());
+  const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / double(samples.size());
+  add(Figure{impl, case_name, "mean", unit, mean, *least, *most, samples.size()});
 }
 
 void Report::add(Figure figure) {

@@ -34,6 +34,9 @@ class Report {
   /// The given quantile instead of the median, named "p50", "p99", ...
   void add_quantile(const std::string& impl, const std::string& case_name, const std::string& unit,
                     const std::vector<double>& samples, int percent);
+  /// Their sum by their number: what a program that does many of them waits on the whole.
+  void add_mean(const std::string& impl, const std::string& case_name, const std::string& unit,
+                const std::vector<double>& samples);
   void add(Figure figure);
 
   /// What shoal's figure of this case and metric has to be: at least `times` as good as that of the implementation
