@@ -87,7 +87,7 @@ template <class Attempt>
   EventWord& event = side == Side::kPut ? layout().not_full : layout().not_empty;
   Spinner spinner;
   if (stream && !deadline.passed()) spinner.let_run_ahead();
-  bool slept = false;
+  bool slept = false, looked = false;
   SleepNote note;
   LivenessWatch watch;
   for (;;) {
@@ -97,8 +97,11 @@ template <class Attempt>
     if (attempt(state)) break;
     if (closed && state.phase() == CellState::kEmpty) return RingStatus::kClosed;
     if (deadline.passed()) {
-      if (recover_blocking_cell(state)) continue;  // also for those that never wait for long
-      return RingStatus::kTimedOut;
+      if (recover_blocking_cell(state)) continue;
+      if (looked || !is_work_of_another(state)) return RingStatus::kTimedOut;
+      watch.woke();  // who never sleeps takes its turn, too: nobody else may look after who is in its way
+      looked = true;
+      continue;
     }
     if (!slept && spinner.turn()) continue;
     std::uint32_t prepared = event.prepare();
@@ -124,10 +127,12 @@ template <class Attempt>
   return RingStatus::kDone;
 }
 
+bool Ring::is_work_of_another(CellState state) { return state.is_work_of(state.slot()) && state.slot() != self_slot(); }
+
 /// Where a dead process had no hold on the ring that it worked on (a copy of a handle that was never adopted after a
 /// fork), its reclaimer may not touch the cell, and leaves it to those that have one: it stays dead until then.
 bool Ring::recover_blocking_cell(CellState state) {
-  if (!state.is_work_of(state.slot()) || state.slot() == self_slot()) return false;
+  if (!is_work_of_another(state)) return false;
   Session& session = Session::current();
   const ProcessRecord& process = session.record(state.slot());
   const ProcessTag owner(state.slot(), process.generation.load());

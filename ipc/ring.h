@@ -102,6 +102,7 @@ class Ring {
   bool admits(RingTicket ticket, std::uint64_t charge, CellState& state);
   void write(RingTicket ticket, Encoder& message, const HoldRef& spilled, std::uint64_t charge);
   bool take_out(RingTicket ticket, Received& message, TaskLedger* tasks);
+  static bool is_work_of_another(CellState state);
   bool recover_blocking_cell(CellState state);
 
   Hold hold_;

@@ -23,16 +23,9 @@
 using namespace shoal;
 using namespace std::chrono_literals;
 using shoal::test::Forked;
+using shoal::test::stop_here;
 
 namespace {
-
-void wait_until_stopped(const Forked& child) {
-  int status = 0;
-  REQUIRE(::waitpid(child.pid(), &status, WUNTRACED) == child.pid());
-  REQUIRE(WIFSTOPPED(status));
-}
-
-void stop_here() { ::kill(::getpid(), SIGSTOP); }
 
 bool is_filled(const Hold& block, int with) {
   return std::all_of(block.data(), block.data() + block.size(),
@@ -44,7 +37,7 @@ bool is_filled(const Hold& block, int with) {
 TEST_CASE("reclaim windows: a reclaimer that is late does not take the slot's next process for the dead one") {
   Session& session = Session::current();
   Forked first([] { stop_here(); });
-  wait_until_stopped(first);
+  first.wait_until_stopped();
   const ProcessTag dead = session.find(first.pid());
   REQUIRE(dead);
   Forked late([=] {
@@ -52,10 +45,10 @@ TEST_CASE("reclaim windows: a reclaimer that is late does not take the slot's ne
     stop_at("reclaim.before_claim");
     Session::current().reclaim(dead);
   });
-  wait_until_stopped(late);
+  late.wait_until_stopped();
   first.kill();
   late.signal(SIGCONT);
-  wait_until_stopped(late);  // it knows that the first one is dead, and has done nothing about it
+  late.wait_until_stopped();  // it knows that the first one is dead, and has done nothing about it
   session.reclaim(dead);
   Forked next([] {
     std::vector<Hold> kept;
@@ -67,7 +60,7 @@ TEST_CASE("reclaim windows: a reclaimer that is late does not take the slot's ne
     for (const Hold& block : kept)
       if (!is_filled(block, 77)) throw Error("somebody wrote to the block");
   });
-  wait_until_stopped(next);
+  next.wait_until_stopped();
   const ProcessTag alive = session.find(next.pid());
   REQUIRE(alive.slot() == dead.slot());
   late.signal(SIGCONT);
@@ -121,8 +114,10 @@ TEST_CASE("reclaim windows: no two ends of pipes have one owner's word, also whe
 }
 
 TEST_CASE("reclaim windows: who never waits for long gets the message behind a dead writer's cell all the same") {
+  const auto timeout = GENERATE(50ms, 0ms);
   Queue<int> queue(16);
-  // A copy of the handle as after a plain fork(), never adopted: the dead one has no hold on the ring.
+  // A copy of the handle as after a plain fork(), never adopted: the dead one has no hold on the ring. And nobody of
+  // the session waits for the process: only a look finds it dead.
   const pid_t child = ::fork();
   if (child == 0) {
     kill_at("ring.put.claimed");
@@ -133,9 +128,9 @@ TEST_CASE("reclaim windows: who never waits for long gets the message behind a d
   REQUIRE(::waitpid(child, &status, 0) == child);
   REQUIRE(WIFSIGNALED(status));
   queue.put(2);
-  std::optional<int> got;
-  for (int poll = 0; poll < 100 && !got; ++poll) try {
-      got = queue.get(50ms);
+  std::optional<int> got;  // or the watchdog ends it
+  while (!got) try {
+      got = queue.get(timeout);
     } catch (const TimeoutError&) {
     }
   CHECK(got == 2);
@@ -147,7 +142,7 @@ TEST_CASE("reclaim windows: a ring that is shared and dropped all the time keeps
   auto& stop = *new (mail.data()) std::atomic<bool>(false);
   Queue<int> queue(100'000);
   Forked dead([] { stop_here(); });
-  wait_until_stopped(dead);
+  dead.wait_until_stopped();
   Forked sharer([&] {
     while (!stop) Queue<int> copy(queue);
   });
