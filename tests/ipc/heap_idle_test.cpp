@@ -17,6 +17,7 @@
 
 using namespace shoal;
 using shoal::test::Forked;
+using shoal::test::stop_here;
 
 namespace {
 
@@ -33,14 +34,6 @@ void check_counters() {
   CHECK(said == count.committed);
   CHECK(idle == std::int64_t(count.idle));
   CHECK(headers == count.header_bytes);
-}
-
-void stop_here() { ::kill(::getpid(), SIGSTOP); }
-
-void wait_until_stopped(const Forked& child) {
-  int status;
-  REQUIRE(::waitpid(child.pid(), &status, WUNTRACED) == child.pid());
-  REQUIRE(WIFSTOPPED(status));
 }
 
 }  // namespace
@@ -132,7 +125,7 @@ TEST_CASE("idle: a run that another process trimmed away is not taken for one's 
     stranger.release();  // free again, and the child's
     stop_here();
   });
-  wait_until_stopped(child);
+  child.wait_until_stopped();
   Hold again = allocate_shared(20u << 20);
   ExtentState head = extents().state(extents().extent_of(again.block()));
   CHECK(head.run() == 10);
@@ -148,7 +141,7 @@ TEST_CASE("idle: extents whose owner died are given back once their last block i
     ::memcpy(mail.data(), refs, sizeof refs);
     stop_here();
   });
-  wait_until_stopped(child);
+  child.wait_until_stopped();
   auto* refs = reinterpret_cast<HoldRef*>(mail.data());
   Hold small = Hold::from_transit(refs[0]), large = Hold::from_transit(refs[1]);
   child.kill();

@@ -20,16 +20,9 @@
 
 using namespace shoal;
 using shoal::test::Forked;
+using shoal::test::stop_here;
 
 namespace {
-
-void wait_until_stopped(const Forked& child) {
-  int status = 0;
-  REQUIRE(::waitpid(child.pid(), &status, WUNTRACED) == child.pid());
-  REQUIRE(WIFSTOPPED(status));
-}
-
-void stop_here() { ::kill(::getpid(), SIGSTOP); }
 
 /// Every byte of a block says whose it is.
 void mark(const Hold& block, std::uint32_t whose) {
@@ -80,7 +73,7 @@ TEST_CASE("heap windows: a large block that is being made is nobody else's, what
     leave_a_past();
     stop_here();
   });
-  wait_until_stopped(past);
+  past.wait_until_stopped();
   Forked maker([&] {
     stop_at(label);
     Hold block = allocate_shared(7u << 20);
@@ -88,13 +81,13 @@ TEST_CASE("heap windows: a large block that is being made is nobody else's, what
     stop_here();
     if (!is_marked(block, 77)) throw Error("somebody wrote to the block");
   });
-  wait_until_stopped(maker);
+  maker.wait_until_stopped();
   past.kill();
   Session::current().reclaim_all();
   Session::current().heap().trim();
   std::vector<Hold> taken = take_much();
   maker.signal(SIGCONT);
-  wait_until_stopped(maker);  // it has marked its block
+  maker.wait_until_stopped();  // it has marked its block
   check_all(taken);
   taken.clear();
   taken = take_much();
@@ -117,12 +110,12 @@ TEST_CASE(
     }  // it keeps the run
     stop_here();
   });
-  wait_until_stopped(owner);
+  owner.wait_until_stopped();
   Forked trimmer([&] {
     stop_at(label, std::strcmp(label, "extents.release.tail") == 0 ? 3 : 0);
     Session::current().heap().trim();
   });
-  wait_until_stopped(trimmer);
+  trimmer.wait_until_stopped();
   owner.kill();
   Session::current().reclaim_all();
   std::vector<Hold> taken = take_much();
@@ -145,14 +138,14 @@ struct DeadAndReclaimer {
           stop_at(label, skip);
           Session::current().reclaim_all();
         }) {
-    wait_until_stopped(dead);
-    wait_until_stopped(reclaimer);
+    dead.wait_until_stopped();
+    reclaimer.wait_until_stopped();
     tag = Session::current().find(dead.pid());
   }
   void until_stopped() {
     dead.kill();
     reclaimer.signal(SIGCONT);
-    wait_until_stopped(reclaimer);
+    reclaimer.wait_until_stopped();
   }
   int go_on() {
     reclaimer.signal(SIGCONT);

@@ -15,6 +15,7 @@
 
 using namespace shoal;
 using shoal::test::Forked;
+using shoal::test::stop_here;
 using std::chrono::seconds;
 
 namespace {
@@ -26,14 +27,6 @@ struct Setup {
 };
 
 Session& session() { return Session::current(); }
-
-void stop_here() { ::kill(::getpid(), SIGSTOP); }
-
-void wait_until_stopped(const Forked& child) {
-  int status;
-  REQUIRE(::waitpid(child.pid(), &status, WUNTRACED) == child.pid());
-  REQUIRE(WIFSTOPPED(status));
-}
 
 }  // namespace
 
@@ -122,7 +115,7 @@ TEST_CASE("names: what a process published ends with it, and its key is free; wh
     session().publish("queue", queue);
     stop_here();
   });
-  wait_until_stopped(child);
+  child.wait_until_stopped();
   auto queue = session().lookup<Queue<int>>("queue");
   child.kill();
   CHECK_THROWS_AS(session().lookup<Queue<int>>("queue"), NotPublished);
@@ -136,7 +129,7 @@ TEST_CASE("names: the key of a killed process that nobody has noticed is taken o
     session().publish("key", 1);
     stop_here();
   });
-  wait_until_stopped(child);
+  child.wait_until_stopped();
   child.kill();
   session().publish("key", 2);
   CHECK(session().lookup<int>("key") == 2);
@@ -228,7 +221,7 @@ TEST_CASE("names: a reclaimer that is killed while it clears a table of names is
     for (int i = 0; i < 3; ++i) session().publish("key" + std::to_string(i), queue);
     stop_here();
   });
-  wait_until_stopped(victim);
+  victim.wait_until_stopped();
   victim.kill();
   Forked reclaimer([&] {
     kill_at("names.withdraw.one", skip);
@@ -247,7 +240,7 @@ TEST_CASE("names: a stopped holder of the table is waited for, not robbed, and d
     stop_here();
     session().layout().names_lock = 0;
   });
-  wait_until_stopped(child);
+  child.wait_until_stopped();
   const ProcessTag holder = session().find(child.pid());
   std::thread other([&] { CHECK_THROWS_AS(session().lookup<int>("nothing", seconds(20)), Error); });
   // Death of a publisher meanwhile: the reclaimer comes again later.

@@ -61,6 +61,14 @@ void Forked::signal(int number) const {
   if (!joined_) ::kill(pid_, number);
 }
 
+void Forked::wait_until_stopped() const {
+  int status = 0;
+  if (::waitpid(pid_, &status, WUNTRACED) != pid_ || !WIFSTOPPED(status))
+    throw std::logic_error("a process of a test that should have stopped has ended");
+}
+
+void stop_here() { ::kill(::getpid(), SIGSTOP); }
+
 void Forked::kill() {
   signal(SIGKILL);
   join();

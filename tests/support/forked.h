@@ -21,6 +21,8 @@ class Forked {
   /// Waits for its end. Exit code, or minus the signal's number.
   int join();
   void signal(int number) const;
+  /// Until it has stopped (stop_here(), stop_at() of kill_point.h, SIGSTOP).
+  void wait_until_stopped() const;
   /// SIGKILL, wait, and nothing reclaimed: what survivors make of it is the test.
   void kill();
 
@@ -29,5 +31,8 @@ class Forked {
   bool joined_ = false;
   int result_ = 0;
 };
+
+/// SIGSTOP to the caller: it goes on when it gets SIGCONT.
+void stop_here();
 
 }  // namespace shoal::test
