@@ -139,7 +139,7 @@ void Heap::free_block(BlockOffset block) noexcept {
   if (large) extents.note_idle(std::int64_t(state.run()));
   if (large && state.owner() == ExtentRecord::kOrphan) {
     // Its owner is dead: whoever frees the block frees the extents.
-    extents.release_free_run(extent, false);
+    extents.release_free_run(extent, ExtentPages::kKeep);
   } else if (state.owner() != slot || !cache.mutex.try_lock()) {
     if (large)
       extents.tell_owner(extent);

@@ -9,6 +9,9 @@
 
 namespace shoal {
 
+/// What becomes of the pages of an extent that is given up.
+enum class ExtentPages { kKeep, kGiveBack };
+
 /// Every change of an extent's word, one function each. All are CASes from the exact word that was read, generation
 /// included, so each has one winner, and one that comes late fails. `me` is the caller's slot. A large block's header
 /// takes part: while its extent is kHead, the header's state says who may take the run apart.
@@ -54,7 +57,7 @@ namespace shoal {
 template <class Memory>
 class ExtentProtocol {
  public:
-  enum class Pages { kKeep, kGiveBack };
+  using Pages = ExtentPages;
   struct Claimed {
     std::uint64_t got = 0;
     std::uint64_t cold = 0;  // of these

@@ -51,7 +51,7 @@ bool Extents::claim_run(std::uint64_t first, std::uint64_t count, From from) con
   note_idle(-std::int64_t(claimed.got - claimed.cold));
   if (claimed.got == count) return true;
   // Somebody else took one: these go back, as ones that have pages, which those that were cold may not have.
-  for (std::uint64_t k = 0; k < claimed.got; ++k) protocol().unclaim(first + k, ExtentProtocol<Extents>::Pages::kKeep);
+  for (std::uint64_t k = 0; k < claimed.got; ++k) protocol().unclaim(first + k, ExtentPages::kKeep);
   note_idle(std::int64_t(claimed.got));
   return false;
 }
@@ -93,7 +93,7 @@ std::uint64_t Extents::claim_any(std::uint64_t count, std::uint64_t header_bytes
     check_budget(header_bytes, asked);
   } catch (...) {  // also for want of private memory
     note_idle(std::int64_t(count));
-    for (std::uint64_t k = 0; k < count; ++k) protocol().unclaim(*found + k, ExtentProtocol<Extents>::Pages::kGiveBack);
+    for (std::uint64_t k = 0; k < count; ++k) protocol().unclaim(*found + k, ExtentPages::kGiveBack);
     throw;
   }
   prefer_own_memory_node(Session::current().memory_file().descriptor_if_open(), data(*found), count * kExtentBytes);
@@ -122,9 +122,8 @@ void Extents::check_budget(std::uint64_t more_bytes, std::uint64_t asked) const 
   }
 }
 
-bool Extents::release_free_run(std::uint64_t head, bool punch) const {
-  using Pages = ExtentProtocol<Extents>::Pages;
-  return protocol().release_large(head, punch ? Pages::kGiveBack : Pages::kKeep);
+bool Extents::release_free_run(std::uint64_t head, ExtentPages pages) const {
+  return protocol().release_large(head, pages);
 }
 
 void Extents::punch_idle(std::uint64_t keep) const {
@@ -137,18 +136,17 @@ void Extents::punch_idle(std::uint64_t keep) const {
       // that; the one that counts is the protocol's.
       if (is_pinned(i) || protocol().claim(i, 1, false).got == 0) continue;
       SHOAL_KILL_POINT("extents.punch.claimed");
-      if (protocol().unclaim(i, ExtentProtocol<Extents>::Pages::kGiveBack)) --idle;
+      if (protocol().unclaim(i, ExtentPages::kGiveBack)) --idle;
     } else if (seen.use() == ExtentRecord::kHead && kind(i, 0) == BlockHeader::kFree) {
       // A run that is pinned as a whole stays the free block that it is: most likely it is wanted again as one.
       const std::uint64_t unpinned = seen.run() - pinned_in(i, seen.run());
-      if (unpinned != 0 && release_free_run(i, true)) idle -= std::min(idle, unpinned);
+      if (unpinned != 0 && release_free_run(i, ExtentPages::kGiveBack)) idle -= std::min(idle, unpinned);
     }
   }
 }
 
-bool Extents::has_block_in_use(std::uint64_t index, ExtentState state) const {
-  for (std::uint32_t block = 0, used = record(index).used.load(); block < used && state.use() == ExtentRecord::kSmall;
-       ++block)
+bool Extents::has_block_in_use(std::uint64_t index) const {
+  for (std::uint32_t block = 0, used = record(index).used.load(); block < used; ++block)
     if (is_in_use(kind(index, block))) return true;
   return false;
 }
@@ -166,8 +164,9 @@ void Extents::reclaim(std::uint64_t index, ProcessTag dead) const {
     }
     return;
   }
-  const auto told =
-      protocol().reclaim(index, dead.slot(), [&](ExtentState state) { return has_block_in_use(index, state); });
+  const auto told = protocol().reclaim(index, dead.slot(), [&](ExtentState state) {
+    return state.use() == ExtentRecord::kSmall && has_block_in_use(index);
+  });
   if (told == ExtentProtocol<Extents>::Reclaimed::kTellOwner) tell_owner(index);
 }
 

@@ -92,9 +92,9 @@ class Extents {
   /// address space is used up: nothing is claimed then.
   std::uint64_t claim_any(std::uint64_t count, std::uint64_t header_bytes) const;
 
-  /// Makes the extents of a large block free where the block is; false where it is not. With `punch` the pages go back
-  /// to the system, but for extents that are pinned: those keep theirs.
-  bool release_free_run(std::uint64_t head, bool punch) const;
+  /// Makes the extents of a large block free where the block is; false where it is not. Pages that are given
+  /// back go to the system, but for extents that are pinned: those keep theirs.
+  bool release_free_run(std::uint64_t head, ExtentPages pages) const;
   /// Gives idle extents back to the system, the last ones first, until at most `keep` are left besides pinned ones.
   void punch_idle(std::uint64_t keep) const;
   /// What a dead process had to do with this extent.
@@ -113,7 +113,7 @@ class Extents {
   enum class From { kWarm, kAny };
   std::optional<std::uint64_t> try_claim(std::uint64_t count, From from) const;
   bool claim_run(std::uint64_t first, std::uint64_t count, From from) const;
-  bool has_block_in_use(std::uint64_t index, ExtentState state) const;
+  bool has_block_in_use(std::uint64_t index) const;
   void check_budget(std::uint64_t more_bytes, std::uint64_t asked) const;
   std::uint64_t pinned_in(std::uint64_t first, std::uint64_t count) const;
 

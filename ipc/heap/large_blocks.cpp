@@ -76,11 +76,11 @@ bool BlockCache::free_up(std::uint64_t count) {
     idle += seen.run();
     if (seen.run() >= count && seen.run() < best_run) best = i, best_run = seen.run();
   }
-  if (best_run != ~0ull) return extents_.release_free_run(best, false);
+  if (best_run != ~0ull) return extents_.release_free_run(best, ExtentPages::kKeep);
   if (idle < count) return false;
   // No single one is long enough, but some may be neighbours.
   for (std::uint64_t i = 0, end = extents_.touched(); i < end; ++i)
-    if (extents_.state(i).use() == ExtentRecord::kHead) extents_.release_free_run(i, false);
+    if (extents_.state(i).use() == ExtentRecord::kHead) extents_.release_free_run(i, ExtentPages::kKeep);
   return true;
 }
 

@@ -6,24 +6,30 @@
 #include <shoal/ipc/session.h>
 
 #include <atomic>
+#include <optional>
 #include <utility>
 #include <vector>
 
 namespace shoal {
 
 void discard_cell(Heap& heap, RingLayout& layout, std::uint32_t index, CellState seen) {
+  // Memory first: once the cell is taken it has to go back. What is read before that is the message's where the cell's
+  // state has not changed meanwhile, which the CAS says.
+  std::optional<CellContents> contents;
+  std::vector<Hold> held;
+  try {
+    contents.emplace(heap, layout.cells()[index]);
+    held.reserve(contents->handles.size() + 1);
+  } catch (const DecodeError&) {
+    // The dead reader had taken the block over: that is reclaimed with it.
+  }
   std::uint64_t expected = seen.word;
   auto mine = CellState::make(CellState::kTaken, Session::current().self().slot(), seen.lap());
   if (!layout.cells()[index].state.compare_exchange_strong(expected, mine.word)) return;
-  std::vector<Hold> held;
-  try {
-    CellContents contents(heap, layout.cells()[index]);
-    held.reserve(contents.handles.size() + 1);
-    for (const HoldRef& ref : contents.handles)
-      if (heap.is_hold(ref, contents.sender.transit_word())) held.push_back(Hold::from_transit(ref));
-    if (contents.spilled.block) held.push_back(Hold::from_transit(contents.spilled));
-  } catch (const DecodeError&) {
-    // The dead reader had taken the block over: that is reclaimed with it.
+  if (contents) {
+    for (const HoldRef& ref : contents->handles)
+      if (heap.is_hold(ref, contents->sender.transit_word())) held.push_back(Hold::from_transit(ref));
+    if (contents->spilled.block) held.push_back(Hold::from_transit(contents->spilled));
   }
   core_of(layout).release(RingTicket{seen.lap() << RingTicket::kIndexBits | index});
   notify_room(layout);

@@ -140,7 +140,7 @@ TEST_CASE("pinned extents: a freed block of them is used again where it lay, sti
 TEST_CASE("pinned extents: they become blocks of another size, and are kept as those") {
   trim();
   const ExtentRange range = freed(4ul << 20, 5);
-  Session::current().heap().extents().release_free_run(range.first, false);
+  Session::current().heap().extents().release_free_run(range.first, ExtentPages::kKeep);
   {
     std::vector<Hold> others;
     for (int i = 0; i < 4; ++i) others.push_back(allocate_shared(1'000'000));
@@ -308,7 +308,7 @@ TEST_CASE("pinned extents: a block is live as long as its header says so, and th
   block = allocate_shared(3ul << 20);
   CHECK(is_live(offset, range));
   block.release();
-  extents().release_free_run(range.first, false);
+  extents().release_free_run(range.first, ExtentPages::kKeep);
   CHECK_FALSE(is_live(offset, range));
   Hold shorter = allocate_shared(2ul << 20);
   REQUIRE(shorter.block() == offset);
