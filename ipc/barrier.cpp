@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <shoal/ipc/barrier.h>
+#include <shoal/ipc/heap/other_holders.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/barrier_protocol.h>

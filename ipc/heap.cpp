@@ -4,7 +4,8 @@
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/pipe/end.h>
 #include <shoal/ipc/ring.h>
-#include <shoal/ipc/session.h>
+#include <shoal/ipc/session/at_fork.h>
+#include <shoal/ipc/session/session.h>
 
 #include <algorithm>
 #include <mutex>
@@ -204,6 +205,13 @@ bool Heap::is_hold(const HoldRef& ref, std::uint32_t word) const noexcept {
     return false;
   auto* hold = memory_.hold_word(ref.block, ref.word);
   return hold && hold->load(std::memory_order_acquire) == word;  // A2: pairs with R2 in into_transit
+}
+
+Heap* Session::make_heap(std::byte* base) {
+  auto heap = std::make_unique<Heap>(base);
+  static constexpr AtFork kSteps{.in_child = []() noexcept { Session::current().heap().after_fork(); }};
+  at_fork(kSteps);
+  return heap.release();  // never destroyed, as the session
 }
 
 // ---------------------------------------------------------------- Hold

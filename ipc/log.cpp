@@ -1,7 +1,5 @@
 #include <errno.h>
 #include <shoal/ipc/log.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/layout.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,17 +33,10 @@ std::string_view short_name(std::string_view file) {
   return file;
 }
 
-/// "train 3, pid 4711": as far as this process has a name. Takes no slot: what is said may be about just that.
+/// "train (rank 3), pid 4711": as far as this process has a name.
 std::string who() {
-  std::string name;
-  if (Session::exists()) {
-    Session& session = Session::current();
-    if (const ProcessTag self = session.self_if_known()) {
-      const ProcessRecord& record = session.record(self.slot());
-      name.assign(record.name, ::strnlen(record.name, sizeof record.name));
-      if (record.rank >= 0) name += fmt::format(" (rank {})", record.rank);
-    }
-  }
+  const ProcessName name_of = process_name.load(std::memory_order_acquire);  // A1: pairs with R1 in Session::install
+  const std::string name = name_of ? name_of() : std::string();
   return fmt::format("{}{}pid {}", name, name.empty() ? "" : ", ", ::getpid());
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <source_location>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -21,6 +22,9 @@ inline constinit std::atomic<int> threshold{kUnset};
 /// The slow half: reads SHOAL_LOG the first time.
 bool is_wanted(LogLevel level) noexcept;
 void say(LogLevel level, const std::source_location& place, std::string_view text) noexcept;
+/// Says what this process is called; set by the session when there is one, which a log does not need to know.
+using ProcessName = std::string (*)();
+inline constinit std::atomic<ProcessName> process_name{nullptr};
 
 template <class... Arguments>
 struct Text {

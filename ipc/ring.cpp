@@ -1,13 +1,14 @@
 #include <fmt/format.h>
+#include <shoal/ipc/heap/other_holders.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/ring/cell_contents.h>
 #include <shoal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/spin.h>
+#include <shoal/ipc/trace/sleep_note.h>
 #include <shoal/ipc/trace/span.h>
 #include <string.h>
 

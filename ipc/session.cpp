@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/log.h>
-#include <shoal/ipc/session.h>
 #include <shoal/ipc/session/activity.h>
+#include <shoal/ipc/session/at_fork.h>
 #include <shoal/ipc/session/layout.h>
-#include <shoal/ipc/session/listener.h>
 #include <shoal/ipc/session/liveness.h>
 #include <shoal/ipc/session/made_at.h>
 #include <shoal/ipc/session/mapping.h>
 #include <shoal/ipc/session/own_file.h>
-#include <shoal/ipc/trace/span.h>
+#include <shoal/ipc/session/session.h>
+#include <shoal/ipc/trace/switch.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -102,6 +101,17 @@ void raise_slots_touched(SessionLayout& layout, std::uint32_t end) {
   while (seen < end && !layout.slots_touched.compare_exchange_weak(seen, end)) continue;
 }
 
+/// For the log: "train (rank 3)". Takes no slot, since what is said may be about just that.
+std::string name_in_session() {
+  Session& session = Session::current();
+  const ProcessTag self = session.self_if_known();
+  if (!self) return {};
+  const ProcessRecord& record = session.record(self.slot());
+  std::string name(record.name, ::strnlen(record.name, sizeof record.name));
+  if (record.rank >= 0) name += fmt::format(" (rank {})", record.rank);
+  return name;
+}
+
 }  // namespace
 
 std::atomic<Session*> Session::instance_{nullptr};
@@ -110,13 +120,14 @@ Session::Session(Descriptors descriptors, std::byte* base)
     : base_(base),
       memory_(std::make_unique<OwnFile>(Fd(descriptors.memory), "the session's memory")),
       liveness_(std::make_unique<LivenessFile>(Fd(descriptors.liveness))),
-      heap_(std::make_unique<Heap>(base)) {}
+      heap_(make_heap(base)) {}
 
 Session& Session::install(std::unique_ptr<Session> session) {
   Session* installed = session.release();                 // never destroyed; see the class
   instance_.store(installed, std::memory_order_release);  // R2
   trace::session_word.store(&installed->layout().tracing);
-  ::pthread_atfork(nullptr, nullptr, &Session::after_fork);
+  log_detail::process_name.store(&name_in_session, std::memory_order_release);  // R1: after the instance
+  ::pthread_atfork(&at_fork_steps::before, &at_fork_steps::in_parent, &Session::after_fork);
   return *installed;
 }
 
@@ -194,9 +205,7 @@ void Session::after_fork() noexcept {
   session->fork_count_ += 1;
   new (&session->slot_mutex_) std::mutex;
   new (&session->reclaim_mutex_) std::mutex;
-  session->heap_->after_fork();
-  Listener::after_fork();
-  trace::after_fork();
+  at_fork_steps::in_child();
 }
 
 bool Session::try_slot(std::uint32_t slot) {
@@ -276,26 +285,6 @@ ProcessTag Session::find(std::int32_t pid) {
       return ProcessTag(slot, process.generation.load());
   }
   return {};
-}
-
-void Session::publish_message(const std::string& key, std::uint64_t schema, Encoder& message) {
-  self();
-  Names(*this).publish(key, schema, message);
-}
-
-Published Session::find_published(const std::string& key, std::uint64_t schema, Deadline deadline) {
-  self();
-  return Names(*this).find(key, schema, deadline);
-}
-
-bool Session::unpublish(const std::string& key) {
-  self();
-  return Names(*this).unpublish(key);
-}
-
-std::vector<std::string> Session::published_keys() {
-  self();
-  return Names(*this).keys();
 }
 
 std::uint32_t Session::free_slots() {

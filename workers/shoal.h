@@ -10,6 +10,7 @@
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/joinable_queue.h>
+#include <shoal/ipc/label.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>

@@ -4,10 +4,10 @@
 #include <shoal/ipc/pipe/end.h>
 #include <shoal/ipc/pipe/readiness.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/spin.h>
 #include <shoal/ipc/sync/wait_any.h>
+#include <shoal/ipc/trace/sleep_note.h>
 
 #include <stdexcept>
 

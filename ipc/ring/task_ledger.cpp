@@ -4,9 +4,9 @@
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/spin.h>
+#include <shoal/ipc/trace/sleep_note.h>
 
 #include <stdexcept>
 

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/at_fork.h>
 #include <shoal/ipc/session/attach_protocol.h>
 #include <shoal/ipc/session/listener.h>
 #include <shoal/ipc/session/rendezvous.h>
@@ -64,6 +65,8 @@ void* Listener::State::serve(void* self) {
 
 Listener::Listener(const std::string& name) {
   RendezvousFolder::check_name(name);
+  static constexpr AtFork kSteps{.in_child = &Listener::after_fork};
+  at_fork(kSteps);
   std::lock_guard lock(mutex);
   // A second claim by this process would not fail, since a record lock does not exclude its own process; and it would
   // drop the first one when its file is closed.

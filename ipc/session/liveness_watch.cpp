@@ -1,8 +1,7 @@
-#include <shoal/ipc/heap.h>
 #include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/session/liveness_watch.h>
+#include <shoal/ipc/session/session.h>
 #include <shoal/ipc/sync/event_word.h>
 #include <shoal/ipc/sync/thread_number.h>
 
@@ -84,20 +83,6 @@ bool counts_as_alive(Session& session, ProcessTag tag) {
   const ProcessRecord& process = session.record(tag.slot());
   return std::uint32_t(process.state.load()) == ProcessRecord::kAlive &&
          (process.generation.load() & ProcessTag::kGenerationMask) == tag.generation();
-}
-
-bool is_held_by_others(BlockOffset block) {
-  Session& session = Session::current();
-  const std::uint32_t me = session.self().word();
-  bool others = false;
-  session.heap().memory().for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
-    const std::uint32_t word = hold.load(std::memory_order_acquire);  // acquire: the record is not older
-    const ProcessTag tag = ProcessTag::from_word(word);
-    // In transit: whoever receives it will be there.
-    others = word != 0 && word != me && (word != tag.word() || counts_as_alive(session, tag));
-    return !others;
-  });
-  return others;
 }
 
 }  // namespace shoal

@@ -62,7 +62,5 @@ class LivenessWatch {
 
 /// Whether the process lives as far as the last look knows: words are compared, and the kernel is not asked.
 bool counts_as_alive(Session& session, ProcessTag tag);
-/// Whether another process that counts as alive holds this block, or a message does.
-bool is_held_by_others(BlockOffset block);
 
 }  // namespace shoal

@@ -228,4 +228,24 @@ bool Names::withdraw(ProcessTag dead) {
   return true;
 }
 
+void Session::publish_message(const std::string& key, std::uint64_t schema, Encoder& message) {
+  self();
+  Names(*this).publish(key, schema, message);
+}
+
+Published Session::find_published(const std::string& key, std::uint64_t schema, Deadline deadline) {
+  self();
+  return Names(*this).find(key, schema, deadline);
+}
+
+bool Session::unpublish(const std::string& key) {
+  self();
+  return Names(*this).unpublish(key);
+}
+
+std::vector<std::string> Session::published_keys() {
+  self();
+  return Names(*this).keys();
+}
+
 }  // namespace shoal

@@ -4,11 +4,11 @@
 #include <shoal/ipc/deadline.h>
 #include <shoal/ipc/process_tag.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/event_word.h>
 #include <shoal/ipc/sync/spin.h>
 #include <shoal/ipc/sync/thread_number.h>
+#include <shoal/ipc/trace/sleep_note.h>
 
 #include <atomic>
 #include <cstdint>

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <shoal/ipc/deadline.h>
+#include <shoal/ipc/heap/other_holders.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/event_word.h>
 #include <shoal/ipc/sync/spin.h>
+#include <shoal/ipc/trace/sleep_note.h>
 
 #include <atomic>
 

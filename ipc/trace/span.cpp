@@ -2,6 +2,7 @@
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/activity.h>
+#include <shoal/ipc/session/at_fork.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/trace/span.h>
 #include <string.h>
@@ -122,7 +123,10 @@ Writer& writer() {
   if (Writer* there = the_writer.load(std::memory_order_acquire)) return *there;
   static std::once_flag once;
   std::call_once(once, [] {
-    if (!the_writer.load()) the_writer.store(make_writer());
+    if (the_writer.load()) return;
+    static constexpr AtFork kSteps{.in_child = &after_fork};
+    at_fork(kSteps);
+    the_writer.store(make_writer());
   });
   return *the_writer.load();
 }

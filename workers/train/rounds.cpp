@@ -3,8 +3,8 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/sync/spin.h>
+#include <shoal/ipc/trace/sleep_note.h>
 #include <shoal/workers/train/rounds.h>
 #include <unistd.h>
 

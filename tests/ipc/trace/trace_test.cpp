@@ -4,7 +4,6 @@
 #include <shoal/ipc/observe/session_view.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/simple_queue.h>
 #include <shoal/ipc/trace/span.h>
 #include <shoal/ipc/trace/tracer.h>
