@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <shoal/ipc/barrier.h>
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/heap/other_holders.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/liveness_watch.h>
@@ -61,5 +62,10 @@ void Barrier::reset() { part_->reset(); }
 
 bool Barrier::broken() const { return part_->broken(); }
 int Barrier::n_waiting() const { return part_->arrived(); }
+
+constinit const BlockKind kBarrierKind{
+    .holder_crashed = [](std::byte* payload) { reinterpret_cast<BarrierLayout*>(payload)->break_it(); },
+    .wait_name = [](std::uint64_t) { return "barrier"; },
+};
 
 }  // namespace shoal

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <shoal/ipc/condition.h>
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/sync/condition_protocol.h>
 #include <shoal/ipc/sync/wait.h>
 
@@ -58,5 +59,16 @@ void Condition::lock_again(std::uint32_t depth) {
   else
     std::get<Lock>(lock_).lock();
 }
+
+constinit const BlockKind kConditionKind{
+    .recover = [](std::byte* payload, ProcessTag dead) { reinterpret_cast<ConditionLayout*>(payload)->recover(dead); },
+    .holder_crashed =
+        [](std::byte* payload) {
+          auto& condition = *reinterpret_cast<ConditionLayout*>(payload);
+          condition.crashes.fetch_add(1);
+          condition.wake_all();
+        },
+    .wait_name = [](std::uint64_t) { return "condition"; },
+};
 
 }  // namespace shoal

@@ -1,4 +1,5 @@
 #include <shoal/ipc/event.h>
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/sync/wait.h>
 
@@ -34,5 +35,15 @@ bool Event::wait_until(Deadline deadline) {
   }
   throw PeerDied("Event::wait: the other processes that had the event are dead");
 }
+
+constinit const BlockKind kEventKind{
+    .holder_crashed =
+        [](std::byte* payload) {
+          auto& event = *reinterpret_cast<EventLayout*>(payload);
+          event.crashes.fetch_add(1);
+          event.changed.notify_all();
+        },
+    .wait_name = [](std::uint64_t) { return "event"; },
+};
 
 }  // namespace shoal

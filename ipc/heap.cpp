@@ -1,9 +1,8 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap/block_cache.h>
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/pipe/end.h>
-#include <shoal/ipc/ring.h>
 #include <shoal/ipc/session/at_fork.h>
 #include <shoal/ipc/session/session.h>
 
@@ -102,8 +101,7 @@ void Heap::drop(const HoldRef& hold) noexcept {
 void Heap::finish_close(BlockOffset block) noexcept {
   SHOAL_KILL_POINT("heap.close.start");
   BlockHeader& header = memory_.header(block);
-  if (header.type == BlockType::kRing) Ring::drain(*this, block);
-  if (header.type == BlockType::kPipeEnd) pipe_end::close(*this, block);
+  if (auto* close = block_kind(header.type).close) close(*this, block);
   // Chunks go one by one from the last, by steps that a reclaimer can go on with: held by this process, as one is
   // before it is linked (mark_linked_chunk in reclaim.cpp); unlinked; dropped like any block.
   while (std::uint64_t last = header.overflow.load()) {

@@ -1,3 +1,4 @@
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/lock.h>
 
@@ -10,5 +11,7 @@ void Lock::unlock() {
   SHOAL_KILL_POINT("lock.unlock");
   part_->lock.unlock();
 }
+
+constinit const BlockKind kLockKind{.wait_name = [](std::uint64_t) { return "lock"; }};
 
 }  // namespace shoal

@@ -1,3 +1,4 @@
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/rlock.h>
 #include <shoal/ipc/sync/thread_number.h>
@@ -50,5 +51,7 @@ void RLock::lock_again(std::uint32_t depth) {
   lock();
   part_->depth = depth;
 }
+
+constinit const BlockKind kRLockKind{.wait_name = [](std::uint64_t) { return "lock"; }};
 
 }  // namespace shoal

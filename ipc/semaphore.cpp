@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/sync/wait.h>
@@ -91,5 +92,11 @@ void SemaphoreLayout::recover(ProcessTag dead) {
   SHOAL_KILL_POINT("semaphore.recover.before_notify");
   event.notify_all();
 }
+
+constinit const BlockKind kSemaphoreKind{
+    .recover = [](std::byte* payload, ProcessTag dead) { reinterpret_cast<SemaphoreLayout*>(payload)->recover(dead); },
+    .holder_crashed = [](std::byte* payload) { reinterpret_cast<SemaphoreLayout*>(payload)->crashes.fetch_add(1); },
+    .wait_name = [](std::uint64_t) { return "semaphore"; },
+};
 
 }  // namespace shoal

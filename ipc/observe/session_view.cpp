@@ -1,3 +1,4 @@
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/heap/budget.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/observe/heap_walk.h>
@@ -114,7 +115,7 @@ class Look {
       const std::uint64_t word = copied(wait.word);
       if (word == 0 || copied(wait.thread) == 0) continue;
       const std::uint64_t since = std::min(copied(wait.since), view_.time);
-      process.waits.push_back({process.slot, copied(wait.thread), SeenWait::What::kOther, 0, since});
+      process.waits.push_back({process.slot, copied(wait.thread), kOtherWait, 0, since});
       words_.push_back(word);
     }
   }
@@ -247,40 +248,11 @@ class Look {
 
 }  // namespace
 
-const char* name_of(SeenWait::What what) {
-  static constexpr const char* kNames[] = {"get",       "put",     "lock", "semaphore",  "event",
-                                           "condition", "barrier", "join", "collective", "other"};
-  return kNames[int(what)];
-}
-
 WaitSubject subject_of_wait(const SessionFile& file, std::uint64_t word) {
-  using What = SeenWait::What;
   const auto block = block_at(file, word);
   if (!block) return {};
-  auto what = [&] {
-    switch (block->type) {
-      case BlockType::kRing:
-        return word - block->payload == offsetof(RingLayout, not_full) ? What::kPut : What::kGet;
-      case BlockType::kTaskLedger:
-        return What::kJoin;
-      case BlockType::kLock:
-      case BlockType::kRLock:
-        return What::kLock;
-      case BlockType::kSemaphore:
-        return What::kSemaphore;
-      case BlockType::kEvent:
-        return What::kEvent;
-      case BlockType::kCondition:
-        return What::kCondition;
-      case BlockType::kBarrier:
-        return What::kBarrier;
-      case BlockType::kGroup:
-        return What::kGroup;
-      default:
-        return What::kOther;
-    }
-  };
-  return {what(), block->block.value};
+  auto* name = block_kind(block->type).wait_name;
+  return {name ? name(word - block->payload) : kOtherWait, block->block.value};
 }
 
 const char* name_of(SeenQueue::Kind kind) {

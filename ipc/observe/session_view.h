@@ -7,26 +7,26 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shoal {
 
+/// What a thread waits for where no kind of block says a name for it.
+constexpr std::string_view kOtherWait = "other";
+
 /// A thread that sleeps until others do something.
 struct SeenWait {
-  enum class What { kGet, kPut, kLock, kSemaphore, kEvent, kCondition, kBarrier, kJoin, kGroup, kOther };
-
   std::uint32_t slot;  // of its process
   std::uint32_t thread;
-  What what;
-  std::uint64_t block;  // what it waits for: the block's position; 0 where that is in no use any more
-  std::uint64_t since;  // CLOCK_MONOTONIC, in nanoseconds
+  std::string_view what;  // "get", "lock": see BlockKind::wait_name
+  std::uint64_t block;    // what it waits for: the block's position; 0 where that is in no use any more
+  std::uint64_t since;    // CLOCK_MONOTONIC, in nanoseconds
 };
-
-const char* name_of(SeenWait::What what);
 
 /// What it is that a thread waits for which sleeps on this word of the session's memory, and its block.
 struct WaitSubject {
-  SeenWait::What what = SeenWait::What::kOther;
+  std::string_view what = kOtherWait;
   std::uint64_t block = 0;
 };
 WaitSubject subject_of_wait(const SessionFile& file, std::uint64_t word);

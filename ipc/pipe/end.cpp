@@ -1,4 +1,5 @@
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/pipe/end.h>
 #include <shoal/ipc/session.h>
@@ -64,3 +65,9 @@ void close(Heap& heap, BlockOffset end) noexcept {
 }
 
 }  // namespace shoal::pipe_end
+
+namespace shoal {
+
+constinit const BlockKind kPipeEndKind{.close = &pipe_end::close};
+
+}  // namespace shoal

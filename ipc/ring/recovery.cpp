@@ -1,5 +1,6 @@
 // What becomes of a ring's messages when their writer or reader is dead, or when nobody is left to read them.
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/ring/cell_contents.h>
@@ -152,5 +153,17 @@ Ring::Survey Ring::survey(const Heap& heap, BlockOffset block, ProcessTag proces
     ++i;
   }
 }
+
+constinit const BlockKind kRingKind{
+    .close = &Ring::drain,
+    .holder_crashed =
+        [](std::byte* payload) {
+          auto& ring = *reinterpret_cast<RingLayout*>(payload);
+          ring.crashes.fetch_add(1);
+          ring.not_empty.notify_all();
+          ring.not_full.notify_all();
+        },
+    .wait_name = [](std::uint64_t place) { return place == offsetof(RingLayout, not_full) ? "put" : "get"; },
+};
 
 }  // namespace shoal

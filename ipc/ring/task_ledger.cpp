@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/ring/task_ledger.h>
@@ -94,5 +95,7 @@ bool TaskLedger::wait_all_done(Ring& ring, Deadline deadline) {
   spinner.ended(!slept);
   return true;
 }
+
+constinit const BlockKind kTaskLedgerKind{.wait_name = [](std::uint64_t) { return "join"; }};
 
 }  // namespace shoal

@@ -1,14 +1,11 @@
 // Giving back what a dead process had. Every step is either an atomic step from a state that names the
 // dead process, or repeatable: so any survivor may run it, twice, or be killed half-way.
-#include <shoal/ipc/barrier.h>
-#include <shoal/ipc/condition.h>
-#include <shoal/ipc/event.h>
 #include <shoal/ipc/heap.h>
+#include <shoal/ipc/heap/block_kind.h>
 #include <shoal/ipc/heap/extents.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/log.h>
 #include <shoal/ipc/ring.h>
-#include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/session/names.h>
@@ -50,40 +47,6 @@ void mark_linked_chunk(const Heap& heap, BlockOffset block, ProcessTag dead) {
     }
 }
 
-template <class Layout>
-Layout& payload_as(const BlockMemory& memory, BlockOffset block) {
-  return *reinterpret_cast<Layout*>(memory.payload(block));
-}
-
-/// What a dead process had of the thing in this block comes back. Its hold still keeps the block, so that it is what
-/// its type says; called again, there is nothing left to do.
-void recover(const BlockMemory& memory, BlockOffset block, const BlockHeader& header, ProcessTag dead) {
-  if (header.type == BlockType::kSemaphore) payload_as<SemaphoreLayout>(memory, block).recover(dead);
-  if (header.type == BlockType::kCondition) payload_as<ConditionLayout>(memory, block).recover(dead);
-}
-
-/// A holder of this block crashed: those that wait on it look up.
-void tell_others(const BlockMemory& memory, BlockOffset block, const BlockHeader& header) {
-  if (header.type == BlockType::kRing) {
-    auto& ring = payload_as<RingLayout>(memory, block);
-    ring.crashes.fetch_add(1);
-    ring.not_empty.notify_all();
-    ring.not_full.notify_all();
-  } else if (header.type == BlockType::kBarrier) {
-    payload_as<BarrierLayout>(memory, block).break_it();
-  } else if (header.type == BlockType::kSemaphore) {
-    payload_as<SemaphoreLayout>(memory, block).crashes.fetch_add(1);
-  } else if (header.type == BlockType::kEvent) {
-    auto& event = payload_as<EventLayout>(memory, block);
-    event.crashes.fetch_add(1);
-    event.changed.notify_all();
-  } else if (header.type == BlockType::kCondition) {
-    auto& condition = payload_as<ConditionLayout>(memory, block);
-    condition.crashes.fetch_add(1);
-    condition.wake_all();
-  }
-}
-
 /// Gives up the dead process's holds on a block, but for those of messages that it sent and that nobody has read yet.
 /// How many those were. Until the last of them goes, they are what makes it safe to touch the block.
 int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, const HoldSet& committed) {
@@ -94,8 +57,9 @@ int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, 
   if (holds.empty()) return 0;
   SHOAL_KILL_POINT("reclaim.holds_found");
   BlockHeader& header = memory.header(block);
-  recover(memory, block, header, dead);
-  if (crashed && had_handle) tell_others(memory, block, header);
+  const BlockKind& kind = block_kind(header.type);
+  if (kind.recover) kind.recover(memory.payload(block), dead);
+  if (crashed && had_handle && kind.holder_crashed) kind.holder_crashed(memory.payload(block));
   for (const auto& [ref, word] : holds) {
     // It may have died between setting a word and counting it (invariant I2 of BlockHeader): count now.
     // acq_rel: the hold order of hold_protocol.h, by a reclaimer in the dead one's place.

@@ -183,7 +183,7 @@ std::vector<TracedProcess> Tracer::processes() const {
 std::string Tracer::name_of_wait(std::uint64_t word) const {
   file_.begin_look();
   const WaitSubject subject = subject_of_wait(file_, word);
-  std::string name = shoal::name_of(subject.what);
+  std::string name(subject.what);
   const auto block = subject.block != 0 ? block_of(file_, subject.block) : std::nullopt;
   if (!block || block->type != BlockType::kRing) return name;
   if (const auto queue = look_at_ring(file_, *block); queue && !queue->name.empty()) name += " " + queue->name;

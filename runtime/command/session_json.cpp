@@ -25,7 +25,7 @@ Json waits_of(const SessionView& view, const std::vector<SeenWait>& waits) {
   for (const SeenWait& wait : waits)
     list.push_back({{"pid", pid_of(view, wait.slot)},
                     {"thread", wait.thread},
-                    {"for", name_of(wait.what)},
+                    {"for", wait.what},
                     {"block", wait.block},
                     {"seconds", seconds_since(view, wait.since)}});
   return list;

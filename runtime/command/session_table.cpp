@@ -229,7 +229,7 @@ class SessionText {
   std::string wait_text(const SeenWait& wait) const {
     const auto queue = queues_.find(wait.block);
     const std::string name = queue == queues_.end() || queue->second->name.empty() ? "" : " " + queue->second->name;
-    return fmt::format("{}{} {}", name_of(wait.what), name, short_seconds(seconds(wait)));
+    return fmt::format("{}{} {}", wait.what, name, short_seconds(seconds(wait)));
   }
 
   Cell state(const SeenProcess& process) const {
@@ -297,7 +297,7 @@ class SessionText {
     Cell cell;
     for (const SeenWait& wait : waits) {
       if (!cell.text.empty()) cell.text += ", ";
-      if (say_what) cell.text += fmt::format("{}: ", name_of(wait.what));
+      if (say_what) cell.text += fmt::format("{}: ", wait.what);
       cell.text += fmt::format("{} {}", who(wait.slot), short_seconds(seconds(wait)));
       if (seconds(wait) >= kLongWait) cell.color = kYellow;
     }

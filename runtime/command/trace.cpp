@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/observe/session_view.h>
-#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/trace/tracer.h>
 #include <shoal/runtime/command/choose_session.h>
 #include <shoal/runtime/command/chrome_trace.h>
@@ -51,7 +50,7 @@ void add_open_waits(const SessionFile& file, ChromeTrace& trace) {
   const SessionView view = look_at(file);
   for (const SeenProcess& process : view.processes)
     for (const SeenWait& wait : process.waits) {
-      std::string what = name_of(wait.what);
+      std::string what(wait.what);
       for (const SeenQueue& queue : view.queues)
         if (queue.block == wait.block && !queue.name.empty()) what += " " + queue.name;
       if (process.pid != ::getpid()) trace.add_open_wait(process.pid, wait.thread, what, wait.since, view.time);

@@ -2,6 +2,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap/statistics.h>
 #include <shoal/ipc/joinable_queue.h>
+#include <shoal/ipc/label.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/observe/session_view.h>
 #include <shoal/ipc/pipe.h>
@@ -229,13 +230,13 @@ TEST_CASE("session view: who waits on which side of a queue, and since when") {
   });
   const SessionView view = look_at(file);  // once more: what begins during a look counts as begun when the look did
   const SeenWait& get = queue_of(view, "empty").waits.front();
-  CHECK(get.what == SeenWait::What::kGet);
+  CHECK(get.what == "get");
   CHECK(view.process(get.slot)->pid == getter.pid());
   CHECK(get.thread == std::uint32_t(getter.pid()));
   CHECK(get.since <= view.time);
   CHECK(get.since > before - 60'000'000'000);
   const SeenWait& put = queue_of(view, "full").waits.front();
-  CHECK(put.what == SeenWait::What::kPut);
+  CHECK(put.what == "put");
   CHECK(view.process(put.slot)->pid == putter.pid());
   // It is one wait, however often the waiter looks whether the others are alive.
   const SessionView later = look_until(file, [&](const SessionView& seen) {
@@ -253,7 +254,6 @@ TEST_CASE("session view: who waits on which side of a queue, and since when") {
 }
 
 TEST_CASE("session view: waits for locks, semaphores, joins and conditions are told apart") {
-  using What = SeenWait::What;
   const SessionFile file = own_session();
   Lock lock;
   RLock recursive;
@@ -277,12 +277,12 @@ TEST_CASE("session view: waits for locks, semaphores, joins and conditions are t
     return waits == 5;
   });
   auto wait_of = [&](const Forked& child) { return process_of(view, child.pid()).waits.at(0); };
-  CHECK(wait_of(locker).what == What::kLock);
-  CHECK(wait_of(relocker).what == What::kLock);
-  CHECK(wait_of(acquirer).what == What::kSemaphore);
-  CHECK(wait_of(joiner).what == What::kJoin);
+  CHECK(wait_of(locker).what == "lock");
+  CHECK(wait_of(relocker).what == "lock");
+  CHECK(wait_of(acquirer).what == "semaphore");
+  CHECK(wait_of(joiner).what == "join");
   CHECK(wait_of(joiner).block == queue_of(view, "tasks").block);
-  CHECK(wait_of(waiter).what == What::kCondition);
+  CHECK(wait_of(waiter).what == "condition");
   CHECK(view.other_waits.size() == 2);
   const auto self = process_of(view, ::getpid()).slot;
   REQUIRE(view.locks.size() == 2);

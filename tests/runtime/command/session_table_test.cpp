@@ -42,7 +42,7 @@ SessionView example() {
   view.processes[1].rank = 0;
   view.processes[1].label = "epoch 3";
   view.processes[1].held_bytes = 3 << 20;
-  view.processes[2].waits = {{2, 12, SeenWait::What::kGet, 4096, view.time - 3 * kSecond}};
+  view.processes[2].waits = {{2, 12, "get", 4096, view.time - 3 * kSecond}};
   SeenQueue queue{};
   queue.block = 4096;
   queue.name = "batches";
@@ -59,7 +59,7 @@ SessionView example() {
   channel.name = "shoal: channel";
   channel.capacity = 2;
   view.queues = {queue, channel};
-  view.locks = {{9000, true, 1, 2, {{2, 12, SeenWait::What::kLock, 9000, view.time - kSecond / 2}}}};
+  view.locks = {{9000, true, 1, 2, {{2, 12, "lock", 9000, view.time - kSecond / 2}}}};
   view.heap.bytes = 5 << 20;
   view.heap.allowed_bytes = 1 << 30;
   view.heap.allowed_by = "the cgroup's memory limit";

@@ -1,6 +1,6 @@
+#include <shoal/ipc/label.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/activity.h>
 #include <shoal/ipc/simple_queue.h>
 #include <shoal/ipc/trace/span.h>
 #include <shoal/runtime/command/chrome_trace.h>
