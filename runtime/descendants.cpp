@@ -1,9 +1,11 @@
+#include <errno.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/session/layout.h>
 #include <shoal/runtime/descendants.h>
 #include <shoal/runtime/pidfd.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <chrono>
 
@@ -70,6 +72,21 @@ void clean_up_after(pid_t pid) {
     if (session.is_alive(tag)) return;  // the pid is a new process's by now: it was reclaimed by another
     clean_up_after(session, tag);
     if (session.find(pid) == tag) return;  // somebody else is reclaiming it
+  }
+}
+
+Fd open_pidfd_of_new_child(pid_t pid) {
+  try {
+    return open_pidfd(pid);
+  } catch (const SystemError&) {
+    siginfo_t info{};
+    if (::waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
+      // A child that nobody has waited for is surely this one; if other code of the program has, it is gone.
+      ::kill(pid, SIGKILL);
+      while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
+    }
+    if (Session::exists()) clean_up_after(pid);
+    throw;
   }
 }
 

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <shoal/ipc/error.h>
+#include <shoal/runtime/descendants.h>
 #include <shoal/runtime/exec_program.h>
 #include <shoal/runtime/exit_status.h>
 #include <shoal/runtime/lasting_thread.h>
 #include <shoal/runtime/parent_death.h>
-#include <shoal/runtime/pidfd.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>

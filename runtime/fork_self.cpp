@@ -5,12 +5,12 @@
 #include <pthread.h>
 #include <shoal/ipc/error.h>
 #include <shoal/runtime/child_main.h>
+#include <shoal/runtime/descendants.h>
 #include <shoal/runtime/fork_self.h>
 #include <shoal/runtime/hooks.h>
 #include <shoal/runtime/lasting_thread.h>
 #include <shoal/runtime/lifeline.h>
 #include <shoal/runtime/parent_death.h>
-#include <shoal/runtime/pidfd.h>
 #include <shoal/runtime/stop.h>
 #include <shoal/runtime/thread_count.h>
 #include <signal.h>

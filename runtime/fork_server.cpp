@@ -4,6 +4,7 @@
 #include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/child_main.h>
+#include <shoal/runtime/descendants.h>
 #include <shoal/runtime/fork_server.h>
 #include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/hooks.h>

@@ -2,12 +2,9 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/session.h>
-#include <shoal/runtime/descendants.h>
 #include <shoal/runtime/pidfd.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <boost/container/small_vector.hpp>
@@ -20,21 +17,6 @@ Fd open_pidfd(pid_t pid) {
   Fd process = lift(Fd(int(::syscall(SYS_pidfd_open, pid, 0))));  // CLOEXEC by itself
   if (!process) throw SystemError(fmt::format("opening a descriptor of process {}", pid), errno);
   return process;
-}
-
-Fd open_pidfd_of_new_child(pid_t pid) {
-  try {
-    return open_pidfd(pid);
-  } catch (const SystemError&) {
-    siginfo_t info{};
-    if (::waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
-      // A child that nobody has waited for is surely this one; if other code of the program has, it is gone.
-      ::kill(pid, SIGKILL);
-      while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) continue;
-    }
-    if (Session::exists()) clean_up_after(pid);
-    throw;
-  }
 }
 
 bool send_signal(const Fd& process, int signal) noexcept {

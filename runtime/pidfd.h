@@ -13,9 +13,6 @@ namespace shoal {
 /// process, or a child that nobody has waited for yet: any other may be somebody else by now.
 Fd open_pidfd(pid_t pid);
 
-/// The same for a child that was made just now; one that cannot be had is ended and reaped.
-Fd open_pidfd_of_new_child(pid_t pid);
-
 /// False where the process has ended.
 bool send_signal(const Fd& process, int signal) noexcept;
 
