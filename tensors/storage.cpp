@@ -4,6 +4,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap/read_only.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/layout.h>
 #include <shoal/tensors/read_only.h>
 #include <shoal/tensors/storage.h>
 

@@ -5,6 +5,7 @@
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/ring/cell_contents.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/layout.h>
 
 #include <atomic>
 #include <optional>
