@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include <shoal/ipc/codec.h>
 #include <shoal/ipc/ring.h>
 #include <shoal/ipc/sync/shared_part.h>
 
