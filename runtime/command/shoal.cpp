@@ -3,9 +3,9 @@
 #include <fmt/ranges.h>
 #include <shoal/ipc/error.h>
 #include <shoal/runtime/command/help.h>
-#include <shoal/runtime/command/nearest_name.h>
 #include <shoal/runtime/command/subcommand.h>
 #include <shoal/runtime/init.h>
+#include <shoal/runtime/nearest_name.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -31,7 +31,7 @@ void check_subcommand(const CLI::App& app, const std::vector<std::string>& argum
     for (const CLI::App* subcommand : app.get_subcommands([](const CLI::App*) { return true; }))
       names.push_back(subcommand->get_name());
     if (std::find(names.begin(), names.end(), word) != names.end()) return;
-    const std::string meant = shoal::command::nearest_name(word, names);
+    const std::string meant = shoal::nearest_name(word, names);
     throw shoal::command::RefusedCommand(fmt::format("there is no subcommand {}: {}", word,
                                                      meant.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
                                                                    : "did you mean " + meant + "?"),

@@ -2,11 +2,11 @@
 #include <fcntl.h>
 #include <shoal/runtime/command/leftovers.h>
 #include <shoal/runtime/command/log_folder.h>
-#include <shoal/runtime/command/nearest_name.h>
 #include <shoal/runtime/command/one_host.h>
 #include <shoal/runtime/command/output_relay.h>
 #include <shoal/runtime/command/rank_environment.h>
 #include <shoal/runtime/command/run_options.h>
+#include <shoal/runtime/nearest_name.h>
 #include <signal.h>
 #include <unistd.h>
 

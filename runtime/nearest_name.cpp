@@ -1,8 +1,8 @@
-#include <shoal/runtime/command/nearest_name.h>
+#include <shoal/runtime/nearest_name.h>
 
 #include <algorithm>
 
-namespace shoal::command {
+namespace shoal {
 namespace {
 
 /// The distance of Damerau and Levenshtein, in which no part is changed twice.
@@ -34,4 +34,4 @@ std::string nearest_name(const std::string& written, const std::vector<std::stri
   return nearest;
 }
 
-}  // namespace shoal::command
+}  // namespace shoal
