@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <span>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <shoal/workers/data/collate.h>
 #include <shoal/workers/data/dataset.h>
 #include <shoal/workers/data/sample_random.h>
@@ -32,13 +34,56 @@ at::Tensor& picture_of(Sample& sample) {
   }
 }
 
+/// The mask in a sample, or the masks in a batch: the member `target`, or the second element.
+template <class Sample>
+at::Tensor& mask_of(Sample& sample) {
+  if constexpr (requires {
+                  { sample.target } -> std::same_as<at::Tensor&>;
+                }) {
+    return sample.target;
+  } else {
+    static_assert(std::same_as<std::tuple_element_t<1, Sample>, at::Tensor>,
+                  "shoal: transformed_jointly: the mask is a sample's member `target` or its second element, a tensor");
+    return std::get<1>(sample);
+  }
+}
+
+/// Makes one tensor of what comes one by one and has to be equal in type and shape.
+class MaskBatch {
+ public:
+  explicit MaskBatch(std::int64_t count) : count_(count) {}
+  void put(std::int64_t i, const at::Tensor& mask) {
+    if (i == 0) {
+      std::vector<std::int64_t> sizes = mask.sizes().vec();
+      sizes.insert(sizes.begin(), count_);
+      masks_ = at::empty(sizes, mask.options());
+    } else if (mask.sizes() != masks_.sizes().slice(1) || mask.scalar_type() != masks_.scalar_type()) {
+      throw std::invalid_argument(
+          fmt::format("TransformedDataset: a mask is {} {} after its transforms, the first one of its batch {} {}",
+                      c10::toString(mask.scalar_type()), mask.sizes().vec(), c10::toString(masks_.scalar_type()),
+                      masks_.sizes().slice(1).vec()));
+    }
+    masks_.select(0, i).copy_(mask);
+  }
+  at::Tensor take() { return std::move(masks_); }
+
+ private:
+  std::int64_t count_;
+  at::Tensor masks_;
+};
+
 }  // namespace transforming
+
+/// What a TransformedDataset transforms of a sample.
+enum class Transformed : std::uint8_t { picture, picture_and_mask };
 
 /// The samples of `dataset` with their pictures transformed, keyed by this thread's EpochScope and the sample's index
 /// in this data set. What a sample's picture is: the sample, where it is a tensor; its member `data` (Example); its
 /// first element (pair, tuple, array). A batch is made straight from the samples into one tensor, also where the
-/// pictures differ in size before the transforms (an ImageFolder). A plain aggregate: crosses where the data set does.
-template <MapDataset D, ImageTransform T>
+/// pictures differ in size before the transforms (an ImageFolder). With picture_and_mask the sample's mask (its member
+/// `target`, its second element) goes through the same draws: see transform_mask(). A plain aggregate: crosses where
+/// the data set does.
+template <MapDataset D, ImageTransform T, Transformed kWhat = Transformed::picture>
 struct TransformedDataset {
   D dataset;
   T transform;
@@ -48,6 +93,10 @@ struct TransformedDataset {
   [[nodiscard]] auto get(std::int64_t index) {
     auto sample = dataset.get(index);
     at::Tensor& picture = transforming::picture_of(sample);
+    if constexpr (kWhat == Transformed::picture_and_mask) {
+      at::Tensor& mask = transforming::mask_of(sample);
+      mask = transform_mask(transform, mask, transforming::shape_of_image(picture), sample_key(index));
+    }
     picture = transform_image(transform, picture, sample_key(index));
     return sample;
   }
@@ -61,6 +110,7 @@ struct TransformedDataset {
     std::vector<SampleOf<D>> samples;
     samples.reserve(indices.size());
     at::Tensor pictures;
+    [[maybe_unused]] transforming::MaskBatch masks(count);
     ImageShape shape;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t index = indices[std::size_t(i)];
@@ -75,12 +125,18 @@ struct TransformedDataset {
             "one that makes all sizes equal (RandomResizedCrop, Resize to {{h, w}}, CenterCrop)",
             indices[0], shape.channels, shape.height, shape.width, index, after.channels, after.height, after.width));
       }
+      if constexpr (kWhat == Transformed::picture_and_mask) {
+        at::Tensor& mask = transforming::mask_of(samples.back());
+        masks.put(i, transform_mask(transform, mask, transforming::shape_of_image(picture), sample_key(index)));
+        mask = nothing;
+      }
       transform_into(transform, picture, sample_key(index),
                      pictures.mutable_data_ptr<std::uint8_t>() + std::size_t(i) * shape.bytes());
       picture = nothing;  // the rest is collated as ever
     }
     auto batch = collate(samples);
     transforming::picture_of(batch) = transforming::apply_tensors(transform, std::move(pictures));
+    if constexpr (kWhat == Transformed::picture_and_mask) transforming::mask_of(batch) = masks.take();
     return batch;
   }
 };
@@ -88,6 +144,13 @@ struct TransformedDataset {
 /// transformed(image_folder("train"), Compose{RandomResizedCrop{.size = {224}}, RandomHorizontalFlip{}})
 template <MapDataset D, ImageTransform T>
 TransformedDataset<D, T> transformed(D dataset, T transform) {
+  return {std::move(dataset), std::move(transform)};
+}
+
+/// The same for pictures with masks: transformed_jointly(segmentation, Compose{RandomCrop{.size = {256}, .mask_fill =
+/// 255}, RandomHorizontalFlip{}, ColorJitter{...}, Normalize{...}})
+template <MapDataset D, ImageTransform T>
+TransformedDataset<D, T, Transformed::picture_and_mask> transformed_jointly(D dataset, T transform) {
   return {std::move(dataset), std::move(transform)};
 }
 

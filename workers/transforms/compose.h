@@ -36,10 +36,17 @@ Compose(Steps...) -> Compose<Steps...>;
 
 namespace transforming {
 
+/// A list of steps that is put together at run time has both kinds.
+template <class T>
+concept StepsOfBothKinds = ByteTransform<T> && requires(const T& transform, const at::Tensor& batch) {
+  { transform.on_batch(batch) } -> std::same_as<at::Tensor>;
+  { transform.has_bytes() } -> std::same_as<bool>;
+};
+
 template <class T>
 struct Parts {  // of a single transform
   static constexpr bool kHasBytes = ByteTransform<T>;
-  static constexpr bool kHasTensors = TensorTransform<T>;
+  static constexpr bool kHasTensors = TensorTransform<T> || StepsOfBothKinds<T>;
 };
 template <class First, class... Rest>
 struct Parts<Compose<First, Rest...>> {
@@ -96,9 +103,41 @@ void apply_bytes(const Compose<First, Rest...>& steps, const std::uint8_t* in, c
 }
 
 template <class T>
+void move_mask(const T& transform, const ImageShape& shape, const Draws& draws, std::uint64_t /*position*/,
+               MaskSources& mask) {
+  if constexpr (requires { transform.move(shape, draws, mask); }) {
+    transform.move(shape, draws, mask);
+  } else {
+    static_assert(
+        TensorTransform<T> || MaskTransform<T>,
+        "shoal: this transform does not say what becomes of a mask: give it a member move(), as MaskTransform "
+        "describes it, or where pixels stay in their places `static constexpr bool kKeepsPlaces = true`");
+  }
+}
+template <class First, class... Rest>
+void move_mask(const Compose<First, Rest...>& steps, const ImageShape& shape, const Draws& draws,
+               std::uint64_t position, MaskSources& mask) {
+  move_mask(steps.first, shape, draws.of_step(position), 0, mask);
+  if constexpr ((Parts<Rest>::kHasBytes || ...)) {
+    move_mask(steps.rest, output_shape(steps.first, shape), draws, position + 1, mask);
+  }
+}
+
+template <class T>
+bool has_bytes([[maybe_unused]] const T& transform) {
+  if constexpr (StepsOfBothKinds<T>) {
+    return transform.has_bytes();
+  } else {
+    return Parts<T>::kHasBytes;
+  }
+}
+
+template <class T>
 at::Tensor apply_tensors(const T& transform, at::Tensor batch) {
   if constexpr (TensorTransform<T>) {
     return transform(batch);
+  } else if constexpr (StepsOfBothKinds<T>) {
+    return transform.on_batch(batch);
   } else {
     return batch;
   }
@@ -157,9 +196,11 @@ template <ImageTransform T>
 at::Tensor transform_batch(const T& transform, const at::Tensor& batch, std::span<const SampleKey> samples) {
   at::Tensor result = batch;
   if constexpr (transforming::Parts<T>::kHasBytes) {
-    const ImageShape after = transforming::output_shape(transform, transforming::shape_in_batch(batch));
-    result = at::empty({batch.size(0), after.channels, after.height, after.width}, at::TensorOptions(at::kByte));
-    transform_batch_into(transform, batch, samples, result);
+    if (transforming::has_bytes(transform)) {
+      const ImageShape after = transforming::output_shape(transform, transforming::shape_in_batch(batch));
+      result = at::empty({batch.size(0), after.channels, after.height, after.width}, at::TensorOptions(at::kByte));
+      transform_batch_into(transform, batch, samples, result);
+    }
   }
   return transforming::apply_tensors(transform, result);
 }
@@ -168,6 +209,30 @@ at::Tensor transform_batch(const T& transform, const at::Tensor& batch, std::spa
 template <ImageTransform T>
 at::Tensor transform_image(const T& transform, const at::Tensor& image, const SampleKey& sample) {
   return transform_batch(transform, image.unsqueeze(0), std::span(&sample, 1)).squeeze(0);
+}
+
+/// What becomes of the mask of a picture of `shape` that is transformed with the same key: the same draws move it.
+/// Pixels are taken, not mixed (nearest), and what has no pixel is filled. Colours, floats and Cutout leave it as it
+/// is. `mask`: [height, width] or [channels, height, width], of any type, on the CPU, as large as the picture. Returns
+/// a new tensor; throws std::invalid_argument.
+template <ImageTransform T>
+at::Tensor transform_mask(const T& transform, const at::Tensor& mask, const ImageShape& shape,
+                          const SampleKey& sample) {
+  const at::Tensor planes = transforming::mask_planes(mask, shape);
+  thread_local MaskSources sources;
+  sources.start({shape.height, shape.width});
+  if constexpr (transforming::Parts<T>::kHasBytes) {
+    transforming::move_mask(transform, shape, Draws{sample}, 0, sources);
+  }
+  at::Tensor out = at::empty({planes.size(0), sources.size().height, sources.size().width}, mask.options());
+  sources.copy(planes, out);
+  return mask.dim() == 2 ? out.squeeze(0) : out;
+}
+/// Of an RGB picture.
+template <ImageTransform T>
+at::Tensor transform_mask(const T& transform, const at::Tensor& mask, const SampleKey& sample) {
+  const bool is_mask = mask.defined() && mask.dim() >= 2;
+  return transform_mask(transform, mask, {3, is_mask ? mask.size(-2) : 0, is_mask ? mask.size(-1) : 0}, sample);
 }
 
 }  // namespace shoal

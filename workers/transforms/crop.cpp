@@ -87,6 +87,25 @@ Canvas canvas_of(const RandomCrop& crop, const ImageShape& shape, const ImageSiz
   return canvas;
 }
 
+// Of a part, in the picture without its padding: may be outside.
+struct Corner {
+  std::int64_t top, left;
+};
+
+Corner random_corner(const RandomCrop& crop, const ImageShape& shape, const ImageShape& after, const Draws& draws) {
+  const Canvas canvas = canvas_of(crop, shape, {after.height, after.width});
+  SampleRandom random = draws.random();
+  const std::int64_t top = random.below(canvas.height - after.height + 1);
+  return {top - canvas.top, random.below(canvas.width - after.width + 1) - canvas.left};
+}
+
+// Of the middle. torchvision rounds half to even where it cuts, and down where it pads: first padding, then the cut.
+std::int64_t middle(std::int64_t whole, std::int64_t part) {
+  if (part > whole) return -((part - whole) / 2);
+  const std::int64_t difference = whole - part, half = difference / 2;
+  return difference % 2 == 1 && half % 2 == 1 ? half + 1 : half;
+}
+
 }  // namespace
 
 ImageShape RandomCrop::output(const ImageShape& shape) const {
@@ -109,11 +128,17 @@ ImageShape RandomCrop::output(const ImageShape& shape) const {
 void RandomCrop::apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
                        TransformScratch& /*scratch*/) const {
   const ImageShape after = output(shape);
-  const Canvas canvas = canvas_of(*this, shape, {after.height, after.width});
-  SampleRandom random = draws.random();
-  const std::int64_t top = random.below(canvas.height - after.height + 1);
-  const std::int64_t left = random.below(canvas.width - after.width + 1);
-  copy_part(in, shape, out, {after.height, after.width}, top - canvas.top, left - canvas.left, padding_mode, fill);
+  const Corner corner = random_corner(*this, shape, after, draws);
+  copy_part(in, shape, out, {after.height, after.width}, corner.top, corner.left, padding_mode, fill);
+}
+
+void RandomCrop::move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const {
+  const ImageShape after = output(shape);
+  const Corner corner = random_corner(*this, shape, after, draws);
+  mask.then(
+      {after.height, after.width}, mask_fill.value_or(fill),
+      [&](std::int64_t y) { return source(corner.top + y, shape.height, padding_mode); },
+      [&](std::int64_t x) { return source(corner.left + x, shape.width, padding_mode); });
 }
 
 ImageShape CenterCrop::output(const ImageShape& shape) const {
@@ -124,14 +149,16 @@ ImageShape CenterCrop::output(const ImageShape& shape) const {
 void CenterCrop::apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& /*draws*/,
                        TransformScratch& /*scratch*/) const {
   const ImageShape after = output(shape);
-  // torchvision rounds half to even where it cuts, and down where it pads: first padding, then the cut.
-  auto corner = [](std::int64_t whole, std::int64_t part) {
-    if (part > whole) return -((part - whole) / 2);
-    const std::int64_t difference = whole - part, half = difference / 2;
-    return difference % 2 == 1 && half % 2 == 1 ? half + 1 : half;
+  copy_part(in, shape, out, {after.height, after.width}, middle(shape.height, after.height),
+            middle(shape.width, after.width), PaddingMode::constant, 0);
+}
+
+void CenterCrop::move(const ImageShape& shape, const Draws& /*draws*/, MaskSources& mask) const {
+  const ImageShape after = output(shape);
+  auto source_in = [](std::int64_t whole, std::int64_t part) {
+    return [=](std::int64_t at) { return source(middle(whole, part) + at, whole, PaddingMode::constant); };
   };
-  copy_part(in, shape, out, {after.height, after.width}, corner(shape.height, after.height),
-            corner(shape.width, after.width), PaddingMode::constant, 0);
+  mask.then({after.height, after.width}, 0, source_in(shape.height, after.height), source_in(shape.width, after.width));
 }
 
 ImageShape Cutout::output(const ImageShape& shape) const {

@@ -28,10 +28,13 @@ struct RandomCrop {
   bool pad_if_needed = false;
   std::uint8_t fill = 0;
   PaddingMode padding_mode = PaddingMode::constant;
+  /// What stands around a mask, in place of `fill`: the class that a loss passes over, say.
+  std::optional<std::int64_t> mask_fill = std::nullopt;
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
+  void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 
 /// torchvision's CenterCrop: the middle of the picture; where that is smaller, with zeros around it.
@@ -41,6 +44,7 @@ struct CenterCrop {
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
+  void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 
 /// Cutout (DeVries and Taylor 2017, "Improved regularization of convolutional neural networks with cutout"): `n_holes`
@@ -50,6 +54,7 @@ struct Cutout {
   std::int64_t n_holes = 1;
   std::int64_t length = 16;
   std::uint8_t fill = 0;
+  static constexpr bool kKeepsPlaces = true;  // a mask stays as it is, as with torchvision's RandomErasing
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,

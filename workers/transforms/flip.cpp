@@ -2,6 +2,7 @@
 #include <shoal/workers/transforms/pixel_loops.h>
 
 #include <cstring>
+#include <functional>
 
 namespace shoal {
 
@@ -19,6 +20,11 @@ void RandomHorizontalFlip::apply(const std::uint8_t* in, const ImageShape& shape
   const auto width = std::size_t(shape.width);
   const PixelLoops& loops = PixelLoops::best();
   for (std::size_t at = 0; at < shape.bytes(); at += width) loops.reverse(in + at, out + at, width);
+}
+
+void RandomHorizontalFlip::move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const {
+  if (!draws.random().chance(p)) return;
+  mask.then({shape.height, shape.width}, 0, std::identity(), [&](std::int64_t x) { return shape.width - 1 - x; });
 }
 
 }  // namespace shoal

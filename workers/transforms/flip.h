@@ -12,6 +12,7 @@ struct RandomHorizontalFlip {
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
+  void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 
 }  // namespace shoal

@@ -59,6 +59,13 @@ void check_range(const char* name, const std::array<double, 2>& range) {
   }
 }
 
+// The nearest pixels of a part: of two classes there is no mean.
+void move_part(const ImagePart& part, const ImageSize& size, MaskSources& mask) {
+  mask.then(
+      size, 0, [&](std::int64_t y) { return part.top + transforming::nearest_source(y, part.height, size.height); },
+      [&](std::int64_t x) { return part.left + transforming::nearest_source(x, part.width, size.width); });
+}
+
 }  // namespace
 
 void resize_part(const std::uint8_t* in, const ImageShape& shape, const ImagePart& part, std::uint8_t* out,
@@ -125,6 +132,11 @@ void Resize::apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t
   resize_part(in, shape, {0, 0, shape.height, shape.width}, out, {after.height, after.width}, antialias, scratch);
 }
 
+void Resize::move(const ImageShape& shape, const Draws& /*draws*/, MaskSources& mask) const {
+  const ImageShape after = output(shape);
+  move_part({0, 0, shape.height, shape.width}, {after.height, after.width}, mask);
+}
+
 ImageShape RandomResizedCrop::output(const ImageShape& shape) const {
   check_range("scale", scale);
   check_range("ratio", ratio);
@@ -162,6 +174,12 @@ void RandomResizedCrop::apply(const std::uint8_t* in, const ImageShape& shape, s
   SampleRandom random = draws.random();
   const ImagePart part = random_part(*this, {shape.height, shape.width}, random);
   resize_part(in, shape, part, out, transforming::crop_size("RandomResizedCrop", size), antialias, scratch);
+}
+
+void RandomResizedCrop::move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const {
+  SampleRandom random = draws.random();
+  const ImagePart part = random_part(*this, {shape.height, shape.width}, random);
+  move_part(part, transforming::crop_size("RandomResizedCrop", size), mask);
 }
 
 }  // namespace shoal

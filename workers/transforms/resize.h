@@ -20,6 +20,7 @@ struct Resize {
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
+  void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 
 /// torchvision's RandomResizedCrop: a part of a random share `scale` of the picture's area with a random `ratio` of
@@ -33,6 +34,7 @@ struct RandomResizedCrop {
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
+  void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 
 /// A part of a picture: rows top to top + height, columns left to left + width.

@@ -67,5 +67,19 @@ ImageShape shape_in_batch(const at::Tensor& batch) {
   return {batch.size(1), batch.size(2), batch.size(3)};
 }
 
+at::Tensor mask_planes(const at::Tensor& mask, const ImageShape& picture) {
+  const bool is_mask = mask.defined() && mask.is_cpu() && (mask.dim() == 2 || mask.dim() == 3);
+  if (!is_mask || mask.size(-2) != picture.height || mask.size(-1) != picture.width) {
+    throw std::invalid_argument(fmt::format(
+        "transform: the mask of a picture of {} x {} is [height, width] or [channels, height, width] on the CPU and as "
+        "large, was given {}",
+        picture.height, picture.width,
+        mask.defined()
+            ? fmt::format("{} {} on {}", c10::toString(mask.scalar_type()), mask.sizes().vec(), mask.device().str())
+            : std::string("an undefined tensor")));
+  }
+  return mask.dim() == 2 ? mask.unsqueeze(0) : mask;
+}
+
 }  // namespace transforming
 }  // namespace shoal

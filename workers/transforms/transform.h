@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <shoal/workers/data/sample_random.h>
 #include <shoal/workers/images/decode.h>
+#include <shoal/workers/transforms/mask_sources.h>
 
 namespace shoal {
 
@@ -85,6 +86,13 @@ concept ByteTransform = requires(const T& transform, const ImageShape& shape, co
   transform.apply(in, shape, out, draws, scratch);
 };
 
+/// One that can say what becomes of a mask: `move` tells the mask's rows and columns where they go, by the same draws
+/// as `apply`. Or nothing becomes of it: colours, say (a member `static constexpr bool kKeepsPlaces = true`).
+template <class T>
+concept MaskTransform = requires(const T& transform, const ImageShape& shape, const Draws& draws, MaskSources& mask) {
+  transform.move(shape, draws, mask);
+} || requires { requires T::kKeepsPlaces; };
+
 /// A transform of a whole batch wherever it is, on the CPU or another device: a function of a tensor.
 template <class T>
 concept TensorTransform = !ByteTransform<T> && requires(const T& transform, const at::Tensor& batch) {
@@ -102,6 +110,8 @@ void check_probability(const char* transform, double p);
 /// the tensor's.
 ImageShape shape_of_image(const at::Tensor& image);
 ImageShape shape_in_batch(const at::Tensor& batch);
+/// A mask as [channels, height, width]. Throws std::invalid_argument unless it is one of a picture of this shape.
+at::Tensor mask_planes(const at::Tensor& mask, const ImageShape& picture);
 
 }  // namespace transforming
 }  // namespace shoal
