@@ -18,7 +18,9 @@
 #include <shoal/workers/transforms/transforms.h>
 #include <tests/support/catch.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <new>
 #include <set>
 #include <thread>
@@ -293,6 +295,53 @@ TEST_CASE("normalize: bytes in one pass are (x / 255 - mean) / std, floats the s
   CHECK_THROWS_WITH((Normalize{{0.5, 0.5}, {1}}(images)), Catch::Contains("2 means and 1 stds"));
   CHECK_THROWS_WITH((Normalize{{0.5}, {0}}(images)), Catch::Contains("std of 0"));
   CHECK_THROWS_WITH(normalize(images.to(at::kLong)), Catch::Contains("Long"));
+}
+
+TEST_CASE("to float16 and bfloat16: in one pass, the float32 result rounded as torch rounds it") {
+  const at::Tensor images = random_images({2, 3, 9, 11});
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    const Normalize halves{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}, type};
+    const Normalize floats{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+    CHECK(halves(images).scalar_type() == type);
+    CHECK(halves(images).equal(floats(images).to(type)));
+    CHECK(halves(images.transpose(2, 3)).equal(floats(images.transpose(2, 3)).to(type)));
+    CHECK(halves(shoal::ToFloat{}(images)).equal(floats(shoal::ToFloat{}(images)).to(type)));
+    CHECK(shoal::ToFloat{type}(images).equal(shoal::ToFloat{}(images).to(type)));
+    CHECK(shoal::ToFloat{type}(images.to(at::kFloat)).scalar_type() == type);
+    at::Tensor out = at::empty(images.sizes(), at::TensorOptions(type));
+    halves.into(images, out);
+    CHECK(out.equal(halves(images)));
+    CHECK_THROWS_WITH(floats.into(images, out), Catch::Contains("uint8 and Float"));
+  }
+  CHECK_THROWS_WITH((Normalize{{0.5}, {1}, at::kDouble}(images)), Catch::Contains("dtype is Double"));
+  CHECK_THROWS_WITH(shoal::ToFloat{at::kInt}(images), Catch::Contains("dtype is Int"));
+}
+
+TEST_CASE("pixel loops: float16 and bfloat16 are torch's for numbers of every size, subnormal, infinite and none") {
+  at::Tensor bytes = at::arange(256, at::TensorOptions(at::kByte));
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<std::pair<float, float>> lines = {{0, 0},           {0, -0.0F},    {1, infinity},
+                                                {1, -infinity},   {infinity, 0}, {1e38F, 3e38F},
+                                                {-1e38F, -1e38F}, {0x1p-24F, 0}, {0x1p-25F, 0x1p-26F}};
+  for (int exponent = -30; exponent < 20; ++exponent)  // halves of the last bit among them
+    for (const float offset : {0.0F, 0.37F, -1.0F, 777.25F})
+      lines.emplace_back(std::ldexp(1.0F + 1.0F / 512, exponent), std::ldexp(offset, exponent));
+  at::Tensor floats = at::empty({256}, at::TensorOptions(at::kFloat));
+  for (const auto* loops : {&shoal::PixelLoops::plain(), &shoal::PixelLoops::best()})
+    for (const auto& [scale, shift] : lines) {
+      CAPTURE(scale, shift);
+      const auto* in = bytes.const_data_ptr<std::uint8_t>();
+      loops->to_float(in, floats.mutable_data_ptr<float>(), 256, scale, shift);
+      for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+        at::Tensor out = at::empty({256}, at::TensorOptions(type));
+        auto* to = static_cast<std::uint16_t*>(out.mutable_data_ptr());
+        (type == at::kHalf ? loops->to_half : loops->to_bfloat16)(in, to, 256, scale, shift);
+        const at::Tensor theirs = floats.to(type);
+        const at::Tensor same = out.view(at::kShort).eq(theirs.view(at::kShort));
+        // Of what is no number any bits will do.
+        CHECK(same.logical_or(out.isnan().logical_and(theirs.isnan())).all().item<bool>());
+      }
+    }
 }
 
 TEST_CASE("compose: is its steps one after the other, tensors after bytes") {

@@ -18,6 +18,38 @@ SHOAL_LOOP_BODY void to_float_body(const std::uint8_t* __restrict in, float* __r
   for (std::size_t i = 0; i < n; ++i) out[i] = float(in[i]) * scale + shift;
 }
 
+// Without branches, and in integers but for one sum of floats, so that it runs on many numbers at once. float16 has 13
+// bits less of mantissa than float: adding a float whose last bit is worth as much as float16's lets the CPU round, to
+// the nearest even.
+SHOAL_LOOP_BODY std::uint16_t half_bits(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = bits >> 16U & 0x8000U, size = bits & 0x7FFFFFFFU;
+  // Up to 65520 a float16 is near; from there on it is infinity.
+  const auto magnitude = std::bit_cast<float>(std::min(size, 0x477FF000U));
+  // Below 2^-14 float16's last bit is worth 2^-24, whatever the number.
+  const std::uint32_t exponent = std::max(std::bit_cast<std::uint32_t>(magnitude) & 0x7F800000U, 0x38800000U);
+  const auto rounding = std::bit_cast<float>(exponent + (13U << 23U));
+  const std::uint32_t rounded =
+      std::bit_cast<std::uint32_t>(magnitude + rounding) - std::bit_cast<std::uint32_t>(rounding);
+  // 0 to 2^11 units of that exponent; 2^10 of them are the bit that float16 does not write.
+  const std::uint32_t number = (((exponent >> 23U) - 113U) << 10U) + rounded;
+  return std::uint16_t(sign | (size > 0x7F800000U ? 0x7E00U : number));
+}
+SHOAL_LOOP_BODY std::uint16_t bfloat16_bits(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7FFFU + (bits >> 16U & 1U)) >> 16U;
+  return std::uint16_t((bits & 0x7FFFFFFFU) > 0x7F800000U ? 0x7FC0U : rounded);
+}
+
+SHOAL_LOOP_BODY void to_half_body(const std::uint8_t* __restrict in, std::uint16_t* __restrict out, std::size_t n,
+                                  float scale, float shift) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = half_bits(float(in[i]) * scale + shift);
+}
+SHOAL_LOOP_BODY void to_bfloat16_body(const std::uint8_t* __restrict in, std::uint16_t* __restrict out, std::size_t n,
+                                      float scale, float shift) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = bfloat16_bits(float(in[i]) * scale + shift);
+}
+
 SHOAL_LOOP_BODY void weighted_rows_body(const std::uint8_t* const* rows, const float* weights, std::size_t count,
                                         float* __restrict out, std::size_t n) {
   const std::uint8_t* __restrict first = rows[0];
@@ -86,6 +118,14 @@ SHOAL_LOOP_BODY void split_body(const std::uint8_t* __restrict pixels, std::uint
     ATTRIBUTE static void to_float(const std::uint8_t* in, float* out, std::size_t n, float scale, float shift) {    \
       to_float_body(in, out, n, scale, shift);                                                                       \
     }                                                                                                                \
+    ATTRIBUTE static void to_half(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale,            \
+                                  float shift) {                                                                     \
+      to_half_body(in, out, n, scale, shift);                                                                        \
+    }                                                                                                                \
+    ATTRIBUTE static void to_bfloat16(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale,        \
+                                      float shift) {                                                                 \
+      to_bfloat16_body(in, out, n, scale, shift);                                                                    \
+    }                                                                                                                \
     ATTRIBUTE static void rows(const std::uint8_t* const* rows, const float* weights, std::size_t count, float* out, \
                                std::size_t n) {                                                                      \
       weighted_rows_body(rows, weights, count, out, n);                                                              \
@@ -108,7 +148,8 @@ SHOAL_LOOP_BODY void split_body(const std::uint8_t* __restrict pixels, std::uint
                                 std::uint8_t* blue, std::size_t n) {                                                 \
       split_body(pixels, red, green, blue, n);                                                                       \
     }                                                                                                                \
-    static constexpr PixelLoops kLoops{&reverse, &to_float, &rows, &columns, &blend, &blend_with, &grey, &split};    \
+    static constexpr PixelLoops kLoops{&reverse, &to_float, &to_half,    &to_bfloat16, &rows,                        \
+                                       &columns, &blend,    &blend_with, &grey,        &split};                      \
   };
 
 SHOAL_LOOPS(Plain, )

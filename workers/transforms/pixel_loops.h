@@ -13,6 +13,9 @@ struct PixelLoops {
   void (*reverse)(const std::uint8_t* in, std::uint8_t* out, std::size_t n);
   /// out[i] = in[i] * scale + shift
   void (*to_float)(const std::uint8_t* in, float* out, std::size_t n, float scale, float shift);
+  /// The same rounded to the nearest float16, or bfloat16; of two the even one. `out`: their bits.
+  void (*to_half)(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale, float shift);
+  void (*to_bfloat16)(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale, float shift);
   /// out[i] = sum of rows[k][i] * weights[k]
   void (*weighted_rows)(const std::uint8_t* const* rows, const float* weights, std::size_t count, float* out,
                         std::size_t n);

@@ -8,9 +8,13 @@
 
 namespace shoal {
 
-/// torchvision's ToDtype(torch.float32, scale=True): uint8 0 to 255 becomes float 0 to 1.
+/// torchvision's ToDtype(dtype, scale=True): uint8 0 to 255 becomes 0 to 1, as float32 or as `dtype` (float16,
+/// bfloat16), rounded once, in the same pass.
 struct ToFloat {
-  /// A new tensor on the same device. Floats are returned as they are; std::invalid_argument for other types.
+  at::ScalarType dtype = at::kFloat;
+
+  /// A new tensor on the same device. Floats become `dtype`, and are returned as they are where they are that;
+  /// std::invalid_argument for other types.
   at::Tensor operator()(const at::Tensor& images) const;
 };
 
@@ -19,12 +23,17 @@ struct ToFloat {
 struct Normalize {
   std::vector<double> mean;
   std::vector<double> std;
+  /// Of what comes out: float32, float16 or bfloat16. It is computed in float32, and rounded once, in the same pass.
+  at::ScalarType dtype = at::kFloat;
 
-  /// A new float tensor on the same device. std::invalid_argument for a number of channels other than the parameters',
-  /// or a std of 0.
+  /// A new tensor on the same device. std::invalid_argument for a number of channels other than the parameters', or a
+  /// std of 0.
   at::Tensor operator()(const at::Tensor& images) const;
-  /// The same for bytes on the CPU into `out`, float, contiguous, of the same shape: allocates nothing.
+  /// The same for bytes on the CPU into `out`, of type `dtype`, contiguous, of the same shape: allocates nothing.
   void into(const at::Tensor& images, at::Tensor& out) const;
 };
+
+/// Throws std::invalid_argument for parameters that no picture has.
+void check_normalize(const Normalize& normalize);
 
 }  // namespace shoal
