@@ -7,3 +7,4 @@
 #include <shoal/workers/transforms/flip.h>
 #include <shoal/workers/transforms/resize.h>
 #include <shoal/workers/transforms/to_float.h>
+#include <shoal/workers/transforms/transform_list.h>

@@ -1,0 +1,62 @@
+// Transforms that are put together at run time, from a description.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <shoal/workers/transforms/color_jitter.h>
+#include <shoal/workers/transforms/crop.h>
+#include <shoal/workers/transforms/flip.h>
+#include <shoal/workers/transforms/resize.h>
+#include <shoal/workers/transforms/to_float.h>
+#include <shoal/workers/transforms/transform.h>
+
+namespace shoal {
+
+/// One transform as it is written: its name and its parameters' names as in C++, values as in torchvision: 0.5, true,
+/// reflect, [0.485, 0.456, 0.406]. Plain strings: from a configuration, an option, a checkpoint.
+struct TransformStep {
+  std::string name;
+  std::map<std::string, std::string> parameters = {};
+
+  bool operator==(const TransformStep&) const = default;
+};
+using TransformDescription = std::vector<TransformStep>;
+
+/// "RandomCrop(size=32, padding=4), RandomHorizontalFlip(), ToFloat()": steps with commas or line ends between them.
+/// Throws std::invalid_argument that shows the place; whether there are such transforms TransformList::from() says.
+TransformDescription parse_transforms(std::string_view text);
+/// What parse_transforms() reads.
+std::string to_string(const TransformDescription& description);
+
+using AnyTransform = std::variant<RandomHorizontalFlip, RandomCrop, RandomResizedCrop, Resize, CenterCrop, Cutout,
+                                  ColorJitter, ToFloat, Normalize>;
+
+/// A Compose whose steps are known when the program runs: an ImageTransform, which draws as the Compose of the same
+/// steps does. Steps that work on bytes come before those that make floats, as there. A plain aggregate: crosses to
+/// workers. With transforms of one's own it goes into a Compose, behind those that work on bytes. Threads: any.
+struct TransformList {
+  std::vector<AnyTransform> steps;
+
+  /// Throws std::invalid_argument that names the step, its parameter and value, and what there is instead.
+  static TransformList from(const TransformDescription& description);
+  static TransformList from(std::string_view text) { return from(parse_transforms(text)); }
+  /// All steps with all parameters: from() makes the same list of it.
+  [[nodiscard]] TransformDescription description() const;
+
+  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
+             TransformScratch& scratch) const;
+  void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
+  /// The steps that work on whole batches; `batch` has been through the others.
+  [[nodiscard]] at::Tensor on_batch(const at::Tensor& batch) const;
+  /// Whether any step works on bytes.
+  [[nodiscard]] bool has_bytes() const;
+};
+
+}  // namespace shoal
