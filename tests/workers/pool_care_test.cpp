@@ -198,6 +198,35 @@ TEST_CASE("pool: imap gives the results of all elements that its input has, and 
   CHECK(filtered.next() == std::nullopt);
 }
 
+TEST_CASE("pool: imap of a function that returns nothing gives one for each element, when it is done with it") {
+  Pool pool(2);
+  Value<int> sum(0);
+  std::vector<std::pair<int, Value<int>>> elements;
+  for (int i = 1; i <= 20; ++i) elements.emplace_back(i, sum);
+  const auto add = [](const std::pair<int, Value<int>>& element) {
+    if (element.first == 13) throw std::runtime_error("no luck");
+    Value<int>(element.second).fetch_add(element.first);
+  };
+  for (const std::size_t chunksize : {1, 3}) {
+    sum.store(0);
+    auto done = pool.imap({.chunksize = chunksize}, add, std::vector(elements.begin(), elements.begin() + 12));
+    int count = 0;
+    for (; done.next(); ++count) CHECK(sum.load() >= (count + 1) * (count + 2) / 2);
+    CHECK(count == 12);
+    CHECK(sum.load() == 78);
+  }
+  auto some = pool.imap_unordered(add, elements);
+  int done = 0, failed = 0;
+  for (bool more = true; more;) try {
+      more = some.next().has_value();
+      done += more ? 1 : 0;
+    } catch (const ProcessRaised& error) {
+      CHECK_THAT(error.what(), ContainsSubstring("no luck"));
+      ++failed;
+    }
+  CHECK((done == 19 && failed == 1));
+}
+
 TEST_CASE("pool: imap of a pool that is closed on the way gives what the pool has taken, then PoolStopped") {
   Pool pool(1);
   auto results = pool.imap({.prefetch = 4}, square, numbers(10));

@@ -38,8 +38,8 @@ class Imap {
   using OneJob = MapJob<Spread::kWhole, F, Element>;
 
  public:
-  using Result = typename OneJob::Result;
-  static_assert(!std::is_void_v<Result>, "shoal: imap of a function that returns nothing: use map");
+  /// Of a function that returns nothing: std::tuple<>, one for each element that it is done with.
+  using Result = Kept<typename OneJob::Result>;
 
   Imap(std::shared_ptr<PoolCore> core, const ImapOptions& options, F function, View input)
       : core_(std::move(core)),

@@ -141,6 +141,7 @@ class MapJob final : public Job {
 
   /// Once.
   Results take_results() {
+    if constexpr (std::is_void_v<Result>) return Results(elements_.size());
     Results results;
     results.reserve(elements_.size());
     for (Results& part : parts_) std::move(part.begin(), part.end(), std::back_inserter(results));
