@@ -133,6 +133,47 @@ TEST_CASE("pool: workers that were forked and die while the main thread is busy 
   core->terminate();
 }
 
+TEST_CASE("pool: one round of the keeper gives a worker work for longer than until its next answer") {
+  // Without the keeper's thread, which starts when a task is given that nobody is about to wait for: the rounds are
+  // ours.
+  const auto core = make_core({.processes = 1});
+  const auto work = [](Value<int> count) {
+    const auto begun = Clock::now();
+    while (Clock::now() - begun < std::chrono::microseconds(250)) continue;
+    count.fetch_add(1);
+  };
+  using Work = pooling::MapJob<pooling::Spread::kWhole, decltype(work), Value<int>>;
+  Value<int> done(0);
+  const auto ask = [&](std::size_t count) {
+    const auto job = std::make_shared<Work>(work, std::vector<Value<int>>(count, done), 1);
+    core->submit(job, PoolCore::Awaited::kNow);
+    return job;
+  };
+  const auto first = ask(64);  // how long they take, the pool has seen by then
+  core->wait([&] { return first->done(); }, Deadline::never());
+  REQUIRE(done.load() == 64);
+  ask(400);
+  core->keep();
+  // Two lie in front of a worker until its next answer: with those that were answered before the round they are 4.
+  CHECK(comes_true([&] { return done.load() >= 64 + 8; }));
+  core->terminate();
+}
+
+TEST_CASE("pool: while nobody calls it, the keeper feeds workers, and replaces those that die") {
+  Pool pool({.processes = 2, .on_worker_death = OnWorkerDeath::retry});
+  Value<int> done(0);
+  std::vector<AsyncResult<void>> results;
+  for (int i = 0; i < 600; ++i)
+    results.push_back(pool.apply_async(
+        [](int number, Value<int> count) {
+          if (number % 200 == 199 && count.fetch_add(1000) < 1000) ::raise(SIGKILL);  // one of them, once
+          count.fetch_add(1);
+        },
+        i, done));
+  CHECK(comes_true([&] { return done.load() % 1000 == 600; }));
+  for (auto& result : results) result.get();
+}
+
 TEST_CASE("pool: terminate gives all workers the same time, not one after the other") {
   constexpr int kWorkers = 4;
   Array<std::int64_t> last_seen(kWorkers);
