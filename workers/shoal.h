@@ -52,6 +52,7 @@
 #include <shoal/workers/datasets/subset.h>
 #include <shoal/workers/datasets/transformed_dataset.h>
 #include <shoal/workers/pool.h>
+#include <shoal/workers/thread_pool.h>
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/hogwild.h>

@@ -10,18 +10,24 @@
 #include <utility>
 
 #include <shoal/ipc/error.h>
+#include <shoal/workers/pool/host.h>
 #include <shoal/workers/pool/pool_call.h>
-#include <shoal/workers/pool/pool_core.h>
 
 namespace shoal {
+
+namespace pooling {
+template <class Jobs>
+class PoolCalls;
+}
 
 /// As multiprocessing.pool.AsyncResult. A handle: a copy is the same result. The pool may be gone; then results that
 /// were not there are errors. Threads: any, at once.
 template <class R>
 class AsyncResult {
  public:
-  /// Waits for the result. Throws what the function threw, as ProcessRaised; WorkerDied, PoolStopped, and what encoding
-  /// or decoding threw. Every call gives it again; one that can only be moved comes once.
+  /// Waits for the result. Throws what the function threw, as ProcessRaised (of a ThreadPool: itself); WorkerDied,
+  /// PoolStopped, and what encoding or decoding threw. Every call gives it again; one that can only be moved comes
+  /// once.
   R get() {
     wait(Deadline::never());
     return take();
@@ -43,15 +49,16 @@ class AsyncResult {
   }
 
  private:
-  friend class Pool;
+  template <class>
+  friend class pooling::PoolCalls;
+  using Take = pooling::Kept<R> (*)(pooling::Request&);
   struct State {
-    std::shared_ptr<pooling::PoolCore> core;
-    std::shared_ptr<pooling::Job> job;
-    pooling::Kept<R> (*take)(pooling::Job&);
+    std::shared_ptr<pooling::Host> core;
+    std::shared_ptr<pooling::Request> job;
+    Take take;
     std::optional<pooling::Kept<R>> value;
   };
-  template <class J>
-  AsyncResult(std::shared_ptr<pooling::PoolCore> core, std::shared_ptr<J> job, pooling::Kept<R> (*take)(pooling::Job&))
+  AsyncResult(std::shared_ptr<pooling::Host> core, std::shared_ptr<pooling::Request> job, Take take)
       : state_(std::make_shared<State>(State{std::move(core), std::move(job), take, std::nullopt})) {}
 
   bool wait(Deadline deadline) {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include <shoal/ipc/error.h>
+#include <shoal/workers/pool/host.h>
 #include <shoal/workers/pool/pool_call.h>
-#include <shoal/workers/pool/pool_core.h>
 
 namespace shoal {
 
@@ -32,16 +32,17 @@ enum class Order { kOfInput, kOfCompletion };
 /// far as `prefetch` chunks ahead and no further, so it may be endless, and no more results than that are kept. An
 /// element that failed throws when its turn comes, and the others can still be had. What the input throws comes once,
 /// after the results of all elements before, and is the end.
-template <Order kOrder, class F, std::ranges::view View>
+template <Order kOrder, class Jobs, class F, std::ranges::view View>
 class Imap {
+  using Core = typename Jobs::Core;
   using Element = std::ranges::range_value_t<View>;
-  using OneJob = MapJob<Spread::kWhole, F, Element>;
+  using OneJob = typename Jobs::template Map<Spread::kWhole, F, Element>;
 
  public:
   /// Of a function that returns nothing: std::tuple<>, one for each element that it is done with.
   using Result = Kept<typename OneJob::Result>;
 
-  Imap(std::shared_ptr<PoolCore> core, const ImapOptions& options, F function, View input)
+  Imap(std::shared_ptr<Core> core, const ImapOptions& options, F function, View input)
       : core_(std::move(core)),
         function_(std::move(function)),
         input_(std::make_unique<View>(std::move(input))),
@@ -91,7 +92,7 @@ class Imap {
       std::vector<Element> elements = read_chunk();
       if (elements.empty()) break;
       auto job = std::make_shared<OneJob>(function_, std::move(elements), chunk_);
-      core_->submit(job, PoolCore::Awaited::kLater);
+      core_->submit(job, Awaited::kLater);
       asked_.push_back(std::move(job));
     }
   }
@@ -148,7 +149,7 @@ class Imap {
     return std::optional<Result>(std::move(results_[taken_++]));
   }
 
-  std::shared_ptr<PoolCore> core_;
+  std::shared_ptr<Core> core_;
   F function_;
   std::unique_ptr<View> input_;  // does not move when this object does
   std::optional<std::ranges::iterator_t<View>> next_;

@@ -499,7 +499,7 @@ bool PoolCore::keep() {
   return kept_;
 }
 
-void PoolCore::abandon(const std::shared_ptr<Job>& job) {
+void PoolCore::abandon(const std::shared_ptr<Request>& job) {
   Lock lock(mutex_);
   unanswered_ -= job->drop_rest();
 }

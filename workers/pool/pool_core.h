@@ -15,6 +15,7 @@
 #include <shoal/ipc/deadline.h>
 #include <shoal/runtime/process.h>
 #include <shoal/workers/pool/function_name.h>
+#include <shoal/workers/pool/host.h>
 #include <shoal/workers/pool/pool_job.h>
 #include <shoal/workers/pool/pool_options.h>
 #include <shoal/workers/pool/pool_protocol.h>
@@ -30,31 +31,27 @@ namespace shoal::pooling {
 /// another worker has nothing to do, is taken back and given to that one.
 ///
 /// Belongs to the process that made it. Threads: any, at once. Workers die with this process.
-class PoolCore : public std::enable_shared_from_this<PoolCore> {
+class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore> {
  public:
   using StartWorker = std::function<Process<void>(const ProcessOptions& options, const WorkerEnds& ends)>;
 
   PoolCore(const PoolOptions& options, StartWorker start);
-  PoolCore(const PoolCore&) = delete;
-  ~PoolCore() { terminate(); }
+  ~PoolCore() override { terminate(); }
 
-  [[nodiscard]] int size() const { return options_.processes; }
+  [[nodiscard]] int size() const override { return options_.processes; }
   /// Of those that live. Looks after the dead first, where nobody else does.
   [[nodiscard]] std::vector<int> pids();
 
-  /// Whether somebody is going to wait for the job at once.
-  enum class Awaited { kNow, kLater };
+  using Awaited = pooling::Awaited;
   /// Throws std::invalid_argument, PoolStopped.
   void submit(std::shared_ptr<Job> job, Awaited awaited);
   /// Does the pool's work until ready() is true, asked under the mutex. False at the deadline.
-  bool wait(const std::function<bool()>& ready, Deadline deadline);
-  /// The mutex of everything that belongs to jobs.
-  std::mutex& mutex() { return mutex_; }
+  bool wait(const std::function<bool()>& ready, Deadline deadline) override;
+  [[nodiscard]] std::mutex& mutex() override { return mutex_; }
   /// For the keeper: does what is to be done now, without waiting for anything. False where the pool needs no keeper
   /// until the next submit().
   bool keep();
-  /// Gives up what nobody has begun of it.
-  void abandon(const std::shared_ptr<Job>& job);
+  void abandon(const std::shared_ptr<Request>& job) override;
   /// The same for all jobs, also what is in workers' rings.
   void abandon_all();
   /// Called, under the mutex, with how a worker died that ended otherwise than by returning.

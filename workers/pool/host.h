@@ -1,0 +1,33 @@
+// Where a pool's tasks run, as those that wait for results see it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include <shoal/ipc/deadline.h>
+#include <shoal/workers/pool/request.h>
+
+namespace shoal::pooling {
+
+/// Whether somebody is going to wait for a request at once.
+enum class Awaited { kNow, kLater };
+
+/// Threads: any, at once.
+class Host {
+ public:
+  Host() = default;
+  Host(const Host&) = delete;
+  virtual ~Host() = default;
+
+  /// Tasks that run at once, at most.
+  [[nodiscard]] virtual int size() const = 0;
+  /// Waits until ready() is true, asked under the mutex. False at the deadline.
+  virtual bool wait(const std::function<bool()>& ready, Deadline deadline) = 0;
+  /// Gives up what nobody has begun of it.
+  virtual void abandon(const std::shared_ptr<Request>& request) = 0;
+  /// The mutex of everything that belongs to requests.
+  [[nodiscard]] virtual std::mutex& mutex() = 0;
+};
+
+}  // namespace shoal::pooling

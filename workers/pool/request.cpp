@@ -1,0 +1,33 @@
+#include <shoal/workers/pool/request.h>
+
+#include <utility>
+
+namespace shoal::pooling {
+
+std::size_t Request::take_next() {
+  if (again_.empty()) return next_++;
+  const std::size_t task = again_.back();
+  again_.pop_back();
+  return task;
+}
+
+std::size_t Request::drop_rest() {
+  const std::size_t rest = again_.size() + (tasks_ - next_);
+  again_.clear();
+  next_ = tasks_;
+  return rest;
+}
+
+void Request::fail(std::size_t task, std::exception_ptr error) {
+  if (!error_ || task < failed_) {
+    error_ = std::move(error);
+    failed_ = task;
+  }
+  finish_one();
+}
+
+void Request::finish_one() {
+  if (--unfinished_ == 0 && when_done) std::exchange(when_done, nullptr)();
+}
+
+}  // namespace shoal::pooling

@@ -1,0 +1,48 @@
+// Something that a pool has been asked for: one task, or the tasks that the chunks of a map are.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <vector>
+
+namespace shoal::pooling {
+
+/// Which of its tasks are to be begun, which are over, and the error that counts. Made by the thread that asks; after
+/// that everything happens under the mutex of its Host, until it is done.
+class Request {
+ public:
+  explicit Request(std::size_t tasks) : tasks_(tasks), unfinished_(tasks) {}
+  Request(const Request&) = delete;
+  virtual ~Request() = default;
+
+  [[nodiscard]] bool done() const { return unfinished_ == 0; }
+  [[nodiscard]] std::size_t unfinished() const { return unfinished_; }
+  /// How many it is.
+  [[nodiscard]] std::size_t tasks() const { return tasks_; }
+  [[nodiscard]] const std::exception_ptr& error() const { return error_; }
+
+  /// Whether a task is left to be begun.
+  [[nodiscard]] bool has_next() const { return !again_.empty() || next_ < tasks_; }
+  std::size_t take_next();
+  void run_again(std::size_t task) { again_.push_back(task); }
+  /// Those that nobody has begun, and nobody ever will.
+  std::size_t drop_rest();
+
+  void fail(std::size_t task, std::exception_ptr error);
+  /// Called once, by whoever finds it done.
+  std::function<void()> when_done;
+
+ protected:
+  void finish_one();
+
+ private:
+  const std::size_t tasks_;
+  std::size_t next_ = 0;
+  std::vector<std::size_t> again_;
+  std::size_t unfinished_;
+  std::exception_ptr error_;  // of the task that comes first, as if they had run one after the other
+  std::size_t failed_ = 0;
+};
+
+}  // namespace shoal::pooling
