@@ -51,6 +51,7 @@
 #include <shoal/workers/datasets/shard_stream.h>
 #include <shoal/workers/datasets/subset.h>
 #include <shoal/workers/datasets/transformed_dataset.h>
+#include <shoal/workers/images/encode.h>
 #include <shoal/workers/pool.h>
 #include <shoal/workers/thread_pool.h>
 #include <shoal/workers/train/communicator.h>

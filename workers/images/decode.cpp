@@ -29,6 +29,13 @@ Kind kind_of(std::span<const std::uint8_t> bytes, const std::string& name) {
                                  fmt::join(bytes.first(std::min<std::size_t>(bytes.size(), 8)), " ")));
 }
 
+// Until the thread's next call. Reused: a worker reads thousands of files of similar size. Kept until the thread ends.
+std::span<const std::uint8_t> bytes_of(const std::filesystem::path& path) {
+  thread_local std::vector<std::uint8_t> bytes;
+  read_file(path, bytes);
+  return bytes;
+}
+
 }  // namespace
 
 void check_pixels(const ImageSize& size, const std::string& name, const DecodeOptions& options) {
@@ -47,11 +54,19 @@ ImageSize decoded_size(std::span<const std::uint8_t> bytes, const std::string& n
   return kind_of(bytes, name) == Kind::jpeg ? jpeg::size(bytes, name, options) : png::size(bytes, name, options);
 }
 
+at::Tensor decode_mask(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options) {
+  if (kind_of(bytes, name) == Kind::jpeg) {
+    throw DatasetError(fmt::format("{}: a JPEG has no class numbers, as it changes values; a mask is a PNG", name));
+  }
+  return png::decode_numbers(bytes, name, options);
+}
+
 at::Tensor read_image(const std::filesystem::path& path, const DecodeOptions& options) {
-  // Reused: a worker reads thousands of files of similar size. Kept until the thread ends.
-  thread_local std::vector<std::uint8_t> bytes;
-  read_file(path, bytes);
-  return decode_image(bytes, path.native(), options);
+  return decode_image(bytes_of(path), path.native(), options);
+}
+
+at::Tensor read_mask(const std::filesystem::path& path, const DecodeOptions& options) {
+  return decode_mask(bytes_of(path), path.native(), options);
 }
 
 }  // namespace shoal

@@ -39,6 +39,11 @@ struct DecodeOptions {
 at::Tensor decode_image(std::span<const std::uint8_t> bytes, const std::string& name,
                         const DecodeOptions& options = {});
 
+/// The class numbers in a PNG, as PIL and NumPy give them for a mask: uint8 [height, width], of a palette the numbers
+/// of the colours, of grey the levels as they are written (1 bit: 0 and 1). Throws DatasetError as decode_image, and
+/// for what has no such numbers: JPEG, RGB, transparency, 16 bits.
+at::Tensor decode_mask(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options = {});
+
 /// Size that decode_image would give these bytes, from their header.
 ImageSize decoded_size(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options = {});
 
@@ -47,5 +52,7 @@ void check_pixels(const ImageSize& size, const std::string& name, const DecodeOp
 
 /// decode_image of a file.
 at::Tensor read_image(const std::filesystem::path& path, const DecodeOptions& options = {});
+/// decode_mask of a file.
+at::Tensor read_mask(const std::filesystem::path& path, const DecodeOptions& options = {});
 
 }  // namespace shoal
