@@ -74,6 +74,12 @@ TEST_CASE("progress_line: an unknown total has no share and no bar") {
   CHECK(progress_line({"reading", 5000, 0, 2, "bytes", ""}, 80) == "reading   2,500 bytes/s  0:02");
 }
 
+TEST_CASE("progress_line: bytes in MiB a second, with tenths") {
+  const shoal::ProgressState state{"reading", 157286400, 314572800, 0.5, "MiB", "", 1 << 20};
+  CHECK(progress_line(state, 100) == "reading  [===============...............]  50%  300.0 MiB/s  0:01 left");
+  CHECK_THAT(progress_line({"", 52429, 0, 1, "MiB", "", 1 << 20}, 80), ContainsSubstring(" 0.1 MiB/s"));
+}
+
 TEST_CASE("with_thousands: groups digits by three") {
   CHECK(shoal::with_thousands(0) == "0");
   CHECK(shoal::with_thousands(999) == "999");

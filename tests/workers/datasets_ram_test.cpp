@@ -180,15 +180,16 @@ TEST_CASE("ram files: more than the budget allows is refused before anything is 
   std::ofstream(paths[0]).put('x');
   std::filesystem::resize_file(paths[0], std::uintmax_t{1} << 39U);  // a hole: it takes no disk
   CHECK_THROWS_AS(load_ram_files(paths, kQuiet), shoal::OutOfSharedMemory);
-  CHECK_THROWS_WITH(load_ram_files(paths, kQuiet), Catch::Contains("1 files with 549.76 GB are to be kept in memory") &&
-                                                       Catch::Contains("GB more than there is; nothing was read"));
+  CHECK_THROWS_WITH(load_ram_files(paths, kQuiet),
+                    Catch::Contains("1 files with 512.00 GiB are to be kept in memory") &&
+                        Catch::Contains("GiB more than there is; nothing was read"));
 }
 
 TEST_CASE("ram files: the progress bar says how much there is, and how much a second") {
   const TemporaryFolder folder;
   const Paths paths = some_files(folder);
   CHECK_THAT(shown(paths, "train"),
-             Catch::Contains("train: 3 files, 30 bytes") && Catch::Contains("bytes/s") && Catch::Contains("100%"));
+             Catch::Contains("train: 3 files, 30 bytes") && Catch::Contains("MiB/s") && Catch::Contains("100%"));
   CHECK(shown(paths, "train").empty());  // only who reads shows one
   CHECK(forget_ram_files(paths));
 }

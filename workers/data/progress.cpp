@@ -62,7 +62,9 @@ std::string progress_line(const ProgressState& state, std::size_t width) {
     share = std::clamp(static_cast<double>(state.done) / static_cast<double>(state.total), 0.0, 1.0);
     tail += fmt::format("{:3.0f}% ", std::floor(share * 100));
   }
-  tail += fmt::format(" {} {}/s ", with_thousands(std::llround(rate)), state.unit);
+  // Of units that are many of what is counted, tenths matter: a slow disk reads few MiB a second.
+  tail += state.per_unit == 1 ? fmt::format(" {} {}/s ", with_thousands(std::llround(rate)), state.unit)
+                              : fmt::format(" {:.1f} {}/s ", rate / static_cast<double>(state.per_unit), state.unit);
   if (state.done >= state.total || rate <= 0) {
     tail += fmt::format(" {}", as_minutes(state.seconds));
   } else {
@@ -116,7 +118,7 @@ void ProgressBar::finish(const std::string& note) {
 }
 
 void ProgressBar::draw(const std::string& note, bool last) {
-  const ProgressState state{options_.label, done_, options_.total, seconds(), options_.unit, note};
+  const ProgressState state{options_.label, done_, options_.total, seconds(), options_.unit, note, options_.per_unit};
   if (on_terminal_) {
     // One column is left free: a terminal that fills its last one may go to the next line. \x1b[K clears what stood
     // behind.

@@ -14,6 +14,7 @@ struct ProgressBarOptions {
   std::int64_t total = 0;                          // what makes 100 %; 0 where it is not known
   std::string label = "";                          // in front of the bar
   std::string unit = "samples";                    // of the rate: "samples/s"
+  std::int64_t per_unit = 1;                       // of what is counted: 1 << 20 bytes for "MiB"
   int fd = STDERR_FILENO;                          // kept, not owned
   std::chrono::milliseconds redraw_every{100};     // on a terminal
   std::chrono::milliseconds new_line_every{5000};  // elsewhere
@@ -58,6 +59,7 @@ struct ProgressState {
   double seconds = 0;
   std::string unit;
   std::string note;
+  std::int64_t per_unit = 1;
 };
 
 /// One line of at most `width` columns, with a bar in the space that is left where there is enough of it.

@@ -30,8 +30,8 @@ std::string key_of(std::span<const fs::path> paths) {
 }
 
 std::string shown_bytes(std::uint64_t bytes) {
-  return bytes < 10'000'000 ? fmt::format("{} bytes", with_thousands(std::int64_t(bytes)))
-                            : fmt::format("{:.2f} GB", double(bytes) / 1e9);
+  return bytes < 10 << 20U ? fmt::format("{} bytes", with_thousands(std::int64_t(bytes)))
+                           : fmt::format("{:.2f} GiB", double(bytes) / double(1ULL << 30U));
 }
 
 at::Tensor allocate(std::uint64_t total, std::size_t files) {
@@ -71,7 +71,8 @@ RamFiles read_files(std::span<const fs::path> paths, const RamOptions& options) 
     bar.emplace(ProgressBarOptions{.total = std::int64_t(total),
                                    .label = fmt::format("{}: {} files, {}", options.label,
                                                         with_thousands(std::int64_t(paths.size())), shown_bytes(total)),
-                                   .unit = "bytes",
+                                   .unit = "MiB",
+                                   .per_unit = std::int64_t(1) << 20U,
                                    .fd = options.fd});
   }
   auto* bytes = files.bytes.mutable_data_ptr<std::uint8_t>();
