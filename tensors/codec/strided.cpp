@@ -21,7 +21,9 @@ namespace {
 /// A copy of the elements in a block of the heap: in the tensor's own order of dimensions where it is
 /// dense, else contiguous.
 Hold copy_elements(const at::Tensor& tensor) {
-  const std::size_t bytes = tensor.numel() * tensor.element_size();
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(std::size_t(tensor.numel()), tensor.element_size(), &bytes))
+    refuse(fmt::format("{} elements have more bytes than can be counted", tensor.numel()));
   if (!tensor.is_non_overlapping_and_dense() && tensor.is_quantized()) return copy_elements(tensor.contiguous());
   Hold hold = allocate_shared(bytes);
   if (tensor.is_non_overlapping_and_dense()) {
@@ -60,7 +62,9 @@ std::uint32_t add_storage(Encoder& encoder, const at::Tensor& tensor) {
 bool goes_as_a_whole(Encoder& encoder, const at::Tensor& tensor) {
   if (encoder.find_added(tensor.storage().unsafeGetStorageImpl())) return true;
   const std::size_t bytes = tensor.storage().nbytes();
-  return bytes != 0 && bytes <= 2 * std::size_t(tensor.numel()) * tensor.element_size();
+  // By division: the elements of an expanded tensor may have more bytes than can be counted.
+  const std::size_t of_two = 2 * tensor.element_size();
+  return bytes != 0 && (bytes + of_two - 1) / of_two <= std::size_t(tensor.numel());
 }
 
 /// Elements that a tensor of these sizes and strides reaches, from its offset on. Nothing overflows.

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/heap.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/spawn.h>
@@ -108,6 +109,20 @@ TEST_CASE("tensor codec: random strided views arrive equal and never reach outsi
 TEST_CASE("tensor codec: a private view moves only its own elements") {
   at::Tensor large = at::zeros({1000, 1000});
   CHECK(through_queue(large[3]).storage().nbytes() == 4000);
+}
+
+TEST_CASE("tensor codec: an expanded tensor of more bytes than can be counted arrives by the few that it has") {
+  for (const at::ScalarType type : {at::kByte, at::kLong, at::kComplexDouble}) {
+    const at::Tensor huge = at::ones({3}, type).slice(0, 2, 3).expand({1LL << 30, 1LL << 31});  // of 8 bytes: 2^64
+    Queue<at::Tensor> queue(1);
+    const std::size_t before = heap_bytes_in_use();
+    queue.put(huge);
+    CHECK(heap_bytes_in_use() - before < 1 << 20);
+    const at::Tensor copy = queue.get();
+    CHECK(copy.sizes() == huge.sizes());
+    CHECK(copy.strides() == huge.strides());
+    CHECK(copy[1 << 29][7].equal(at::ones({}, type)));
+  }
 }
 
 TEST_CASE("tensor codec: tensors of one message that share a storage share one on the other side") {
