@@ -94,10 +94,43 @@ template <class Scope>
 constexpr SeededGenerator::Afterwards kGeneratorAfterwards =
     std::is_empty_v<Scope> ? SeededGenerator::Afterwards::kRestore : SeededGenerator::Afterwards::kLeave;
 
+/// What is known of the batch that is being made, whether it comes or fails. One thread.
+class BatchInMaking {
+ public:
+  /// Of the sample that failed, or -1.
+  [[nodiscard]] std::int64_t at_fault() const { return at_fault_; }
+  [[nodiscard]] const LoaderTimes& times() const { return times_; }
+  BatchNotes take_notes() { return std::exchange(notes_, {}); }
+
+ protected:
+  /// `warnings` lives until the batch is made.
+  void begin(const LoaderTask& task, SampleWarnings& warnings) {
+    task_ = &task;
+    warnings_ = &warnings;
+    at_fault_ = -1;
+    times_ = {};
+    notes_ = {};
+  }
+  /// What was said since the last call was said of the sample at_fault_.
+  void note_warnings() {
+    for (std::string& text : warnings_->take()) notes_.warnings.push_back({task_->batch, at_fault_, std::move(text)});
+  }
+
+  void drop_warnings() { warnings_->take(); }
+
+  const LoaderTask* task_ = nullptr;
+  std::int64_t at_fault_ = -1;
+  LoaderTimes times_;
+  BatchNotes notes_;
+
+ private:
+  SampleWarnings* warnings_ = nullptr;
+};
+
 /// Makes batches of one map-style data set. `Scope` is what new tensors of a batch are made in: SharedMemoryScope in
 /// workers. One thread.
 template <class Scope, class Dataset, class Collate>
-class BatchMaker {
+class BatchMaker : public BatchInMaking {
  public:
   using Batch = BatchFrom<Dataset, Collate>;
 
@@ -108,13 +141,9 @@ class BatchMaker {
   /// at_fault() is then the sample's index, or -1.
   std::optional<Batch> make(const LoaderTask& task) {
     const TraceSpan span("make batch", task.indices.size());
-    task_ = &task;
-    at_fault_ = -1;
-    times_ = {};
-    notes_ = {};
-    const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
     SampleWarnings warnings;
-    warnings_ = &warnings;
+    begin(task, warnings);
+    const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
     const SeededGenerator seeded(sample_key(task.indices.empty() ? 0 : task.indices.front()),
                                  kGeneratorAfterwards<Scope>);
     try {
@@ -131,10 +160,7 @@ class BatchMaker {
     }
   }
 
-  [[nodiscard]] std::int64_t at_fault() const { return at_fault_; }
   [[nodiscard]] bool at_end() const { return false; }
-  [[nodiscard]] const LoaderTimes& times() const { return times_; }
-  BatchNotes take_notes() { return std::exchange(notes_, {}); }
 
  private:
   std::optional<Batch> read_samples() {
@@ -200,10 +226,6 @@ class BatchMaker {
     at_fault_ = -1;
   }
 
-  void note_warnings() {
-    for (std::string& text : warnings_->take()) notes_.warnings.push_back({task_->batch, at_fault_, std::move(text)});
-  }
-
   [[nodiscard]] std::int64_t other_than(std::int64_t index, int attempt) const {
     if (size_ == 1) return index;
     constexpr std::uint64_t kOperation = 0x7265706c616365;  // "replace"
@@ -216,11 +238,6 @@ class BatchMaker {
   Collate& collate_;
   const FaultPolicy policy_;
   const std::int64_t size_;
-  const LoaderTask* task_ = nullptr;
-  std::int64_t at_fault_ = -1;
-  LoaderTimes times_;
-  SampleWarnings* warnings_ = nullptr;  // of the batch
-  BatchNotes notes_;
 };
 
 struct NoScope {};

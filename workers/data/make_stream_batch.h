@@ -18,7 +18,7 @@ namespace shoal::loading {
 /// forward to; for one that lies behind (its first maker died), or of another pass, the stream is opened anew. So any
 /// maker makes the same of a task, the one that has the stream makes it soonest. `Scope` as for BatchMaker. One thread.
 template <class Scope, IterableDataset Dataset, class Collate>
-class StreamBatchMaker {
+class StreamBatchMaker : public BatchInMaking {
   using Stream = PlacedStream<Dataset>;
   using Samples = std::vector<typename Stream::Sample>;
 
@@ -32,16 +32,12 @@ class StreamBatchMaker {
   /// throws and the policy does not answer; at_fault() is then the sample's number, or -1.
   std::optional<Batch> make(const LoaderTask& task) {
     const TraceSpan span("make batch", static_cast<std::uint64_t>(task.part.count));
-    task_ = &task;
-    at_fault_ = -1;
+    SampleWarnings warnings;
+    begin(task, warnings);
     at_end_ = false;
-    times_ = {};
-    notes_ = {};
     const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
     if (std::exchange(pass_, task.pass) != task.pass) streams_.clear();
     const SeededGenerator seeded(sample_key(number_of(task.part.first)), kGeneratorAfterwards<Scope>);
-    SampleWarnings warnings;
-    warnings_ = &warnings;
     try {
       Samples samples = read();
       note_warnings();
@@ -55,11 +51,8 @@ class StreamBatchMaker {
     }
   }
 
-  [[nodiscard]] std::int64_t at_fault() const { return at_fault_; }
   /// The stream has nothing behind the batch that was made last.
   [[nodiscard]] bool at_end() const { return at_end_; }
-  [[nodiscard]] const LoaderTimes& times() const { return times_; }
-  BatchNotes take_notes() { return std::exchange(notes_, {}); }
 
  private:
   Samples read() {
@@ -72,7 +65,7 @@ class StreamBatchMaker {
     samples.reserve(static_cast<std::size_t>(part.count));
     for (std::int64_t place = part.first; place < part.first + part.count && !at_end_; ++place) {
       at_fault_ = number_of(place);
-      warnings_->take();  // of samples that were only passed over
+      drop_warnings();  // of samples that were only passed over
       if (auto sample = read_one(place)) samples.push_back(*std::move(sample));
       note_warnings();
     }
@@ -112,10 +105,6 @@ class StreamBatchMaker {
     return !at_end_;
   }
 
-  void note_warnings() {
-    for (std::string& text : warnings_->take()) notes_.warnings.push_back({task_->batch, at_fault_, std::move(text)});
-  }
-
   Stream& stream() {
     const StreamPart& part = task_->part;
     return streams_.try_emplace(part.shard, dataset_, Shard{part.shard, part.shards, part.count}).first->second;
@@ -131,13 +120,8 @@ class StreamBatchMaker {
   const FaultPolicy policy_;
   std::map<std::int64_t, Stream> streams_;  // by shard
   std::uint64_t pass_ = 0;
-  const LoaderTask* task_ = nullptr;
-  std::int64_t at_fault_ = -1;
   bool at_end_ = false;
   int failures_in_a_row_ = 0;
-  LoaderTimes times_;
-  SampleWarnings* warnings_ = nullptr;  // of the batch
-  BatchNotes notes_;
 };
 
 template <class Scope, LoadableDataset Dataset, class Collate>
