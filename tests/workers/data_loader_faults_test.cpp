@@ -223,3 +223,15 @@ TEST_CASE("DataLoader: of a batch that is read as a whole the samples at fault a
   CHECK(flat(one_epoch(loader)) == expected);
   CHECK(loader.report().faults.size() == 4);
 }
+
+TEST_CASE("DataLoader: a worker_init_fn that never ends is an error that says so, where start_timeout is given") {
+  DataLoader loader({.batch_size = 2,
+                     .num_workers = 1,
+                     .start_timeout = std::chrono::milliseconds(50),
+                     .worker_init_fn =
+                         [](int) {
+                           for (;;) ::pause();
+                         }},
+                    Numbers{8});
+  CHECK_THROWS_WITH(loader.begin(), Catch::Contains("cannot start within the 0.05 s of start_timeout"));
+}

@@ -71,6 +71,34 @@ __attribute__((noinline)) static void stay_here() {
   for (;;) ::pause();
 }
 
+TEST_CASE("pool: with a start_timeout a worker that does not get ready is replaced, and the third ends the pool") {
+  Value<int> starts(0);
+  Pool pool(
+      {.processes = 1, .start_timeout = std::chrono::seconds(2)},
+      [](Value<int> count) {
+        if (count.fetch_add(1) == 0) stay_here();
+      },
+      starts);
+  CHECK(pool.apply(square, 3) == 9);
+  CHECK(starts.load() == 2);
+  starts.store(0);
+  Pool stuck(
+      {.processes = 1, .start_timeout = milliseconds(50)},
+      [](Value<int> count) {
+        count.fetch_add(1);
+        stay_here();
+      },
+      starts);
+  try {
+    stuck.apply(square, 3);
+    FAIL("no exception");
+  } catch (const PoolStopped& error) {
+    CHECK_THAT(error.what(),
+               ContainsSubstring("cannot start within the 0.05 s of start_timeout") && ContainsSubstring("SIGABRT"));
+  }
+  CHECK_THROWS_AS(Pool({.start_timeout = milliseconds(-1)}), std::invalid_argument);
+}
+
 TEST_CASE("pool: a task that took too long says so, and which it was and where; one that aborts does not") {
   Pool pool({.processes = 2, .task_timeout = milliseconds(50)});
   try {

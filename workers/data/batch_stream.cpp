@@ -31,6 +31,7 @@ PoolOptions pool_options(const DataLoaderOptions& options) {
           .on_worker_death = OnWorkerDeath::retry,
           .max_retries = options.max_retries,
           .task_timeout = options.timeout,
+          .start_timeout = options.start_timeout,
           .max_replacements = options.max_replacements,
           .tasks_ahead = kTasksAhead,
           .name = "loader worker",

@@ -22,6 +22,7 @@ void check(const DataLoaderOptions& options) {
   check_at_least("num_workers", options.num_workers, 0);
   check_at_least("prefetch_factor", options.prefetch_factor, 1);
   check_at_least("timeout", options.timeout.count(), 0);
+  check_at_least("start_timeout", options.start_timeout.count(), 0);
   check_at_least("max_retries", options.max_retries, 0);
   check_at_least("copies_ahead", options.copies_ahead, 0);
   options.to_device.check();

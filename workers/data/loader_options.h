@@ -31,6 +31,9 @@ struct DataLoaderOptions {
   /// A worker that takes longer for one batch is ended and replaced, and its stack written to stderr; its batch is made
   /// by another. 0: workers may take as long as they want.
   std::chrono::nanoseconds timeout{0};
+  /// The same for a worker's start, with its worker_init_fn and the data set that it gets; when three in a row take
+  /// longer, the epoch fails with PoolStopped. 0: they may take as long as they want.
+  std::chrono::nanoseconds start_timeout{0};
   StartMethod start_method = get_start_method();
   /// As in ProcessOptions.
   bool fork_despite_threads = false;

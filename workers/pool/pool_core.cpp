@@ -56,9 +56,16 @@ PoolOptions checked(PoolOptions options) {
   if (options.task_timeout.count() < 0)
     throw std::invalid_argument(fmt::format("PoolOptions::task_timeout is {} ns: give a time, or 0 for no limit",
                                             options.task_timeout.count()));
+  if (options.start_timeout.count() < 0)
+    throw std::invalid_argument(fmt::format("PoolOptions::start_timeout is {} ns: give a time, or 0 for no limit",
+                                            options.start_timeout.count()));
   if (options.processes == 0) options.processes = usable_cpus();
   options.num_threads = thread_share(options.processes, options.num_threads);
   return options;
+}
+
+std::string late_start(std::chrono::nanoseconds limit) {
+  return fmt::format(" within the {} s of start_timeout", std::chrono::duration<double>(limit).count());
 }
 
 std::exception_ptr stopped_error(const char* why) {
@@ -308,9 +315,14 @@ std::size_t PoolCore::take_back(Worker& worker, std::size_t most, const std::fun
 void PoolCore::end_stuck() {
   const auto now = std::chrono::steady_clock::now();
   for (const auto& worker : workers_) {
-    // Its start and its initializer are no task: the first one begins when they are over.
-    if (worker->ends.progress->ready.load() == 0) worker->busy_since = now;
-    if (worker->given.empty() || now - worker->busy_since < options_.task_timeout) continue;
+    if (worker->ends.progress->ready.load() == 0) {
+      // Its start and its initializer are no task: the first one begins when they are over.
+      worker->busy_since = now;
+      if (options_.start_timeout.count() == 0 || now - worker->started < options_.start_timeout) continue;
+    } else if (options_.task_timeout.count() == 0 || worker->given.empty() ||
+               now - worker->busy_since < options_.task_timeout) {
+      continue;
+    }
     if (!worker->patience) {
       worker->patience = Deadline::after(kPatience);
       worker->retiring = true;
@@ -334,7 +346,7 @@ void PoolCore::tell_of_stop() {
 void PoolCore::look_after_workers() {
   looked_ = std::chrono::steady_clock::now();
   tell_of_stop();
-  if (options_.task_timeout.count() != 0) end_stuck();
+  if (options_.task_timeout.count() != 0 || options_.start_timeout.count() != 0) end_stuck();
   if (missing_) refill();
   std::vector<pollfd> ends;
   for (const auto& worker : workers_) ends.push_back({worker->process.sentinel(), POLLIN, 0});
@@ -385,8 +397,9 @@ void PoolCore::bury(Worker& worker) {
     // Of SIGTERM dies a worker that was only just beginning when all of a job's processes got it.
     const bool was_ended = exited && exited->signal() == SIGTERM;
     if (raised || (!was_ended && ++failed_starts_ >= kMostFailedStarts))
-      return stop(
-          std::make_exception_ptr(PoolStopped(fmt::format("the pool's workers cannot start: {}", failure->what()))));
+      return stop(std::make_exception_ptr(
+          PoolStopped(fmt::format("the pool's workers cannot start{}: {}",
+                                  worker.patience ? late_start(options_.start_timeout) : "", failure->what()))));
   }
   if (failure && ++deaths_ > options_.max_replacements && options_.max_replacements >= 0)
     return stop(std::make_exception_ptr(PoolStopped(

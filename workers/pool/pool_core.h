@@ -76,6 +76,7 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
     std::deque<Given> given;  // not answered yet, in the order of its ring
     std::int64_t given_ever = 0;
     std::uint64_t last_answer = 0;
+    const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
     std::chrono::steady_clock::time_point busy_since;  // with its first task
     std::optional<Deadline> patience;                  // after SIGABRT
     bool retiring = false;                             // gets no more

@@ -26,6 +26,9 @@ struct PoolOptions {
   /// A task that takes longer has its worker ended: by SIGABRT, so that WorkerDied tells the stack, where it was stuck,
   /// and by SIGKILL where that does not help. 0: never. Seen to within 100 ms.
   std::chrono::nanoseconds task_timeout{0};
+  /// A worker whose start and initializer take longer is ended in the same way, and another one is started; the third
+  /// in a row stops the pool, as workers do that die at their start. 0: they may take as long as they want.
+  std::chrono::nanoseconds start_timeout{0};
   /// Workers that may die before the pool stops. Negative: any number.
   int max_replacements = -1;
   /// Tasks that a worker may have at once, 2 to 4096: short ones are given ahead, so that it need not wait for the
