@@ -3,6 +3,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/liveness_watch.h>
 #include <shoal/ipc/sync/spin.h>
 #include <shoal/ipc/trace/sleep_note.h>
 #include <shoal/workers/train/rounds.h>
@@ -81,6 +82,7 @@ void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline
     if (has_arrived(peer)) return spinner.ended(true);
   if (!deadline) deadline = Deadline::after(timeout_);
   SleepNote note;
+  LivenessWatch watch(kLivenessSlice);  // reclaim knows nothing of groups, and wakes nobody in one
   for (;;) {
     std::uint32_t prepared = peer.event.prepare();
     if (has_arrived(peer)) break;
@@ -88,7 +90,8 @@ void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline
     check_peers(what);
     if (deadline->passed()) give_up(what);
     note.asleep_on(&peer.event);
-    peer.event.sleep(prepared, deadline->left(kLivenessSlice));
+    peer.event.sleep(prepared, deadline->left(watch.nap()));
+    watch.woke();
   }
   peer.event.leave();
   spinner.ended(false);
@@ -105,7 +108,7 @@ void Rounds::check_peers(const char* what) {
     const std::uint32_t state = peer.state.load(std::memory_order_seq_cst);  // A2, A3
     const bool has_left = state == RankLayout::kLeft;
     if (state == RankLayout::kGaveUp) continue;  // looked at below, where it does not matter whether it has arrived
-    bool gone = !has_left && !session.is_alive(tag);
+    bool gone = !has_left && !counts_as_alive(session, tag);
     if (!(has_left || gone) || has_arrived(peer)) continue;  // once more: it may have ended its part and then itself
     if (gone)
       dead = other;
