@@ -58,6 +58,7 @@
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/hogwild.h>
 #include <shoal/workers/train/launched_ranks.h>
+#include <shoal/workers/train/object_collectives.h>
 #include <shoal/workers/train/process_group.h>
 #include <shoal/workers/train/shm_group.h>
 #include <shoal/workers/train/split.h>

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/trace/span.h>
 #include <shoal/workers/train/communicator.h>
@@ -8,8 +9,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,11 +29,31 @@ constexpr std::size_t kLine = 64;
 constexpr std::size_t kSmallBytes = 4 << 10;
 constexpr std::size_t kTinyBytes = 512;
 
-constexpr const char* kNames[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter",
-                                  "reduce",     "gather",    "scatter",    "barrier"};
+constexpr const char* kNames[] = {
+    "all_reduce", "broadcast", "all_gather",        "reduce_scatter", "reduce",           "gather",
+    "scatter",    "barrier",   "all_gather_object", "gather_object",  "broadcast_object", "scatter_object"};
+
+/// What a rank tells the others of its value before it sends it, in its stage of the first round.
+struct ValueNote {
+  std::uint64_t schema;
+  std::uint32_t failed;  // 1: it cannot be encoded, and `text` is why; otherwise `text` is the type
+  std::uint32_t length;
+  char text[1008];
+
+  void say(std::string_view what) {
+    length = std::uint32_t(std::min(what.size(), sizeof text));
+    std::memcpy(text, what.data(), length);
+  }
+  std::string_view said() const { return {text, std::min<std::size_t>(length, sizeof text)}; }
+};
+static_assert(std::is_trivially_copyable_v<ValueNote> && sizeof(ValueNote) <= kSmallBytes);
+
+bool is_of_values(Collective what) { return what >= Collective::all_gather_object; }
 
 std::string describe(const Announcement& announced) {
   std::string text = std::uint32_t(announced.what) < std::size(kNames) ? kNames[int(announced.what)] : "?";
+  if (is_of_values(announced.what))
+    return text + (announced.root >= 0 ? fmt::format("(root {})", announced.root) : "()");
   text += fmt::format("({} bytes", announced.bytes);
   const auto type = c10::ScalarType(announced.type);
   if (announced.op <= std::uint32_t(ReduceOp::bit_xor))
@@ -109,6 +134,7 @@ struct Communicator::State {
   void all_reduce_staged_in_parts(const Region& data, const ReduceKernel& kernel);
   void reduce_staged(const Region& data, const ReduceKernel& kernel, int root);
   void broadcast_staged(const Region& data, int root);
+  void compare_notes(const ObjectExchange& exchange, std::exception_ptr own_failure);
   void collect(const Announcement& announcement, const Region& input, std::span<std::byte* const> outputs);
 
   std::shared_ptr<ShmGroup::Parts> parts;
@@ -506,6 +532,85 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
 void Communicator::barrier() {
   const TraceSpan span("barrier");
   state_->begin({Collective::barrier, kNone, kNone, -1, 0, 0, 0, 0, 0, 0, {}}, {});
+}
+
+/// All ranks come to the same, since all read the same notes.
+void Communicator::State::compare_notes(const ObjectExchange& exchange, std::exception_ptr own_failure) {
+  const char* what = kNames[int(exchange.what)];
+  auto note_of = [&](int rank) { return reinterpret_cast<const ValueNote*>(layout.stage(rank, rounds.last_stage())); };
+  int other_type = -1, failed = -1;
+  for (int rank = world - 1; rank >= 0; --rank) {
+    const ValueNote& note = *note_of(rank);
+    if (note.failed != 0) failed = rank;
+    if (note.schema != exchange.schema) other_type = rank;
+  }
+  if (other_type >= 0) {
+    const ValueNote& note = *note_of(other_type);
+    throw std::invalid_argument(
+        fmt::format("rank {} called {} of {} where rank {} called it of {}: all ranks have to give values of one type",
+                    me, what, exchange.type, other_type, note.failed != 0 ? "another type" : note.said()));
+  }
+  if (own_failure) std::rethrow_exception(own_failure);
+  if (failed >= 0)
+    throw Error(
+        fmt::format("{}: rank {} could not send its {}: {}", what, failed, exchange.type, note_of(failed)->said()));
+}
+
+/// One round for the notes, by which all know that all can send, and another for the messages. So nobody's exception
+/// leaves the others waiting, nor a message in an inbox.
+void Communicator::exchange(const ObjectExchange& exchange) {
+  State& s = *state_;
+  const char* what = kNames[int(exchange.what)];
+  const TraceSpan span(what);
+  if (exchange.root != -1) s.check_root(what, exchange.root);
+  s.rounds.check_usable();
+  auto goes = [&](int from, int to) {
+    switch (exchange.what) {
+      case Collective::gather_object:
+        return to == exchange.root;
+      case Collective::broadcast_object:
+        return from == exchange.root && to != from;
+      case Collective::scatter_object:
+        return from == exchange.root;
+      default:
+        return true;
+    }
+  };
+  std::vector<std::unique_ptr<Encoder>> messages(std::size_t(s.world));
+  std::exception_ptr failure;
+  ValueNote note{exchange.schema, 0, 0, {}};
+  note.say(exchange.type);
+  auto fail = [&](std::string_view why) {
+    failure = std::current_exception();
+    note.failed = 1;
+    note.say(why);
+  };
+  try {
+    for (int to = 0; to < s.world; ++to) {
+      if (!goes(s.me, to)) continue;
+      auto& message = messages[std::size_t(to)] = std::make_unique<Encoder>();
+      s.buffers.begin_value(*message);
+      exchange.encode(*message, to);
+      // Now, when memory that is out is still everybody's error.
+      if (message->total() > RingCell::kInlineBytes) message->in_block();
+    }
+  } catch (const std::exception& error) {
+    fail(error.what());
+  } catch (...) {
+    fail("an exception that is no std::exception");
+  }
+  s.begin({exchange.what, kNone, kNone, exchange.root, sizeof note, 0, 0, 0, 0, 0, {}},
+          {reinterpret_cast<std::byte*>(&note), sizeof note, nullptr});
+  s.compare_notes(exchange, failure);
+  for (int to = 0; to < s.world; ++to)
+    if (messages[std::size_t(to)]) s.buffers.send_value(to, *messages[std::size_t(to)]);
+  s.meet(what);
+  // All are taken before any is read: what cannot be read is this rank's error alone, and the group goes on.
+  std::vector<PeerBuffers::Value> values(std::size_t(s.world));
+  for (int from = 0; from < s.world; ++from)
+    if (goes(from, s.me)) values[std::size_t(from)] = s.buffers.take_value(from);
+  for (int from = 0; from < s.world; ++from)
+    if (auto& value = values[std::size_t(from)]; value.message) exchange.decode(*value.decoder, from);
 }
 
 }  // namespace shoal

@@ -7,8 +7,11 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace shoal {
 
@@ -18,6 +21,18 @@ struct Region {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   const Hold* hold = nullptr;
+};
+
+enum class Collective : std::uint32_t;  // group_layout.h
+
+/// A collective whose data are values of any type; what object_collectives.h makes it of.
+struct ObjectExchange {
+  Collective what;
+  int root;  // -1 for none
+  std::uint64_t schema;
+  std::string type;  // the values', as people write it
+  std::function<void(Encoder&, int to)> encode;
+  std::function<void(Decoder&, int from)> decode;
 };
 
 /// One process as one rank of a ShmGroup. All ranks call the same collectives in the same order with the
@@ -59,6 +74,8 @@ class Communicator {
   void scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type = Type::Undefined);
   /// Returns when all ranks have called it.
   void barrier();
+  /// Values of any type: see object_collectives.h, which calls it.
+  void exchange(const ObjectExchange& exchange);
 
  private:
   friend class ShmGroup;

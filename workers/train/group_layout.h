@@ -17,7 +17,11 @@ enum class Collective : std::uint32_t {
   reduce,
   gather,
   scatter,
-  barrier
+  barrier,
+  all_gather_object,
+  gather_object,
+  broadcast_object,
+  scatter_object
 };
 
 /// What a rank says about the collective that it starts: the others compare it with their own, and

@@ -14,6 +14,8 @@ namespace shoal {
 namespace {
 
 struct Letter {
+  static constexpr std::uint32_t kValue = PeerBuffers::kSlots + 1;  // in `slot`: no letter, a value follows
+
   std::uint64_t emptied;  // bit n: slot n
   std::uint32_t sender;
   std::uint32_t slot;  // of the block in the letter; PeerBuffers::kSlots for none
@@ -41,7 +43,11 @@ bool is_held_by_self(BlockOffset block) {
 }  // namespace
 
 PeerBuffers::PeerBuffers(Rounds& rounds, std::vector<Ring>& inboxes)
-    : rounds_(rounds), inboxes_(inboxes), seen_(std::size_t(rounds.world_size())), letters_read_(seen_.size()) {}
+    : rounds_(rounds),
+      inboxes_(inboxes),
+      seen_(std::size_t(rounds.world_size())),
+      letters_read_(seen_.size()),
+      values_(seen_.size()) {}
 
 PeerBuffers::Place PeerBuffers::show(const Hold& hold) {
   ++uses_;
@@ -99,38 +105,65 @@ void PeerBuffers::send(std::uint64_t emptied, std::uint32_t slot, const Hold* ho
     letter.write(Letter{emptied, std::uint32_t(rounds_.rank()), slot});
     if (hold) letter.add(*hold);
     SHOAL_KILL_POINT("group.letter.before_put");
-    if (inboxes_[std::size_t(other)].put(letter, Deadline::after(kPatience)) != RingStatus::kDone)
-      throw Error(fmt::format("the inbox of rank {} takes no letters", other));
+    put(other, letter);
     SHOAL_KILL_POINT("group.letter.after_put");
   }
   ++letters_sent_;
   for (; emptied != 0; emptied &= emptied - 1) shown_[std::size_t(std::countr_zero(emptied))] = Shown{};
 }
 
+void PeerBuffers::put(int to, Encoder& message) {
+  if (inboxes_[std::size_t(to)].put(message, Deadline::after(kPatience)) != RingStatus::kDone)
+    throw Error(fmt::format("the inbox of rank {} takes no letters", to));
+}
+
 void PeerBuffers::read_letters(int from, std::uint32_t letters) {
-  while (letters_read_[std::size_t(from)] != letters) {
-    Received message;
-    // It was put before it was announced; in front of it there may be one that another rank is writing.
-    if (inboxes_[std::size_t(rounds_.rank())].get(message, Deadline::after(kPatience)) != RingStatus::kDone)
-      throw Error(fmt::format("letter {} of rank {} did not come", letters, from));
-    Decoder decoder = std::move(message).decoder();
-    auto letter = decoder.read<Letter>();
-    if (letter.sender >= seen_.size() || letter.slot > kSlots)
-      throw DecodeError(fmt::format("letter about buffer {} of rank {}", letter.slot, letter.sender));
-    auto& slots = seen_[letter.sender];
-    if (slots.empty()) slots.resize(kSlots);
-    for (; letter.emptied != 0; letter.emptied &= letter.emptied - 1)
-      slots[std::size_t(std::countr_zero(letter.emptied))] = Seen{};
-    if (letter.slot < kSlots) {
-      Seen seen;
-      seen.hold = decoder.handle(0).share();
-      seen.data = seen.hold.data();
-      seen.size = seen.hold.size();
-      slots[letter.slot] = std::move(seen);
-    }
-    SHOAL_KILL_POINT("group.letter.after_get");
-    ++letters_read_[letter.sender];
+  while (letters_read_[std::size_t(from)] != letters) read_message();
+}
+
+/// What is waited for was put before it was announced; in front of it there may be what another rank is writing.
+void PeerBuffers::read_message() {
+  auto message = std::make_unique<Received>();
+  if (inboxes_[std::size_t(rounds_.rank())].get(*message, Deadline::after(kPatience)) != RingStatus::kDone)
+    throw Error(fmt::format("what was sent to rank {} did not come", rounds_.rank()));
+  auto decoder = std::make_unique<Decoder>(std::move(*message).decoder());
+  auto letter = decoder->read<Letter>();
+  if (letter.sender >= seen_.size() || letter.slot > Letter::kValue)
+    throw DecodeError(fmt::format("letter about buffer {} of rank {}", letter.slot, letter.sender));
+  if (letter.slot == Letter::kValue) {
+    values_[letter.sender] = Value{std::move(message), std::move(decoder)};
+    return;
   }
+  auto& slots = seen_[letter.sender];
+  if (slots.empty()) slots.resize(kSlots);
+  for (; letter.emptied != 0; letter.emptied &= letter.emptied - 1)
+    slots[std::size_t(std::countr_zero(letter.emptied))] = Seen{};
+  if (letter.slot < kSlots) {
+    Seen seen;
+    seen.hold = decoder->handle(0).share();
+    seen.data = seen.hold.data();
+    seen.size = seen.hold.size();
+    slots[letter.slot] = std::move(seen);
+  }
+  SHOAL_KILL_POINT("group.letter.after_get");
+  ++letters_read_[letter.sender];
+}
+
+void PeerBuffers::begin_value(Encoder& message) const {
+  message.write(Letter{0, std::uint32_t(rounds_.rank()), Letter::kValue});
+}
+
+void PeerBuffers::send_value(int to, Encoder& message) {
+  SHOAL_KILL_POINT("group.value.before_put");
+  put(to, message);
+  SHOAL_KILL_POINT("group.value.after_put");
+}
+
+PeerBuffers::Value PeerBuffers::take_value(int from) {
+  Value& place = values_[std::size_t(from)];
+  while (!place.message) read_message();
+  SHOAL_KILL_POINT("group.value.after_get");
+  return std::move(place);
 }
 
 std::byte* PeerBuffers::find(int from, std::uint32_t slot, std::uint64_t offset, std::uint64_t size) const {

@@ -1,4 +1,4 @@
-// Blocks of the heap that ranks show to each other.
+// Blocks of the heap that ranks show to each other, and values that they send.
 #pragma once
 
 #include <shoal/ipc/heap.h>
@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace shoal {
@@ -26,7 +27,8 @@ class Rounds;
 ///
 /// Letters go through rings, whose messages survive or vanish with their sender as a whole. A rank reads
 /// its letters whenever announcements say that there are some; it sends at most one a collective, so
-/// an inbox never holds more than two of each sender. Owned by a Communicator; one thread.
+/// an inbox never holds more than two of each sender. Values come through the inboxes as well: one of each sender at
+/// most, since all have taken theirs before the next collective has begun. Owned by a Communicator; one thread.
 class PeerBuffers {
  public:
   static constexpr std::uint32_t kSlots = 64;
@@ -55,7 +57,19 @@ class PeerBuffers {
   /// is no such thing.
   std::byte* find(int from, std::uint32_t slot, std::uint64_t offset, std::uint64_t size) const;
 
-  static std::uint32_t inbox_capacity(int world_size) { return std::uint32_t(world_size) * 2 + 2; }
+  /// What a message that brings a value to a rank begins with; the value is written behind it.
+  void begin_value(Encoder& message) const;
+  /// Throws Error, OutOfSharedMemory.
+  void send_value(int to, Encoder& message);
+  /// A value on this side; the decoder stands at its beginning.
+  struct Value {
+    std::unique_ptr<Received> message;  // what the decoder reads
+    std::unique_ptr<Decoder> decoder;
+  };
+  /// The value that this rank has sent, which it has said that it did.
+  Value take_value(int from);
+
+  static std::uint32_t inbox_capacity(int world_size) { return std::uint32_t(world_size) * 3 + 2; }
 
  private:
   struct Shown {
@@ -69,6 +83,8 @@ class PeerBuffers {
   };
   bool is_unused(std::uint32_t slot) const;
   void send(std::uint64_t emptied, std::uint32_t slot, const Hold* hold);
+  void put(int to, Encoder& message);
+  void read_message();
 
   Rounds& rounds_;
   std::vector<Ring>& inboxes_;
@@ -81,8 +97,9 @@ class PeerBuffers {
   std::uint32_t next_to_check_ = 0;
   std::vector<std::vector<Seen>> seen_;      // [rank][slot]
   std::vector<std::uint32_t> letters_read_;  // by rank
+  std::vector<Value> values_;                // by rank: come, and not taken yet
 };
 
-constexpr std::uint64_t PeerBuffers::schema() { return 0x73726574'74656c31; }  // "letters1"
+constexpr std::uint64_t PeerBuffers::schema() { return 0x73726574'74656c32; }  // "letters2"
 
 }  // namespace shoal
