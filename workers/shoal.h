@@ -31,6 +31,7 @@
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ivalue.h>
 #include <shoal/tensors/module.h>
+#include <shoal/tensors/script_module.h>
 #include <shoal/tensors/share.h>
 #include <shoal/tensors/shared_memory_scope.h>
 #include <shoal/workers/data/collate.h>
