@@ -2,6 +2,7 @@
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap/block_cache.h>
 #include <shoal/ipc/heap/block_kind.h>
+#include <shoal/ipc/heap/inherited_holds.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session/at_fork.h>
 #include <shoal/ipc/session/session.h>
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
-#include <unordered_map>
 
 namespace shoal {
 namespace {
@@ -23,8 +23,8 @@ struct Heap::State {
   explicit State(std::byte* base) : cache(base) {}
 
   BlockCache cache;
-  std::unordered_multimap<std::uint64_t, HoldRef> inherited;  // block -> own holds, after a fork; under cache.mutex
-  State* parents = nullptr;                                   // in a forked child: what after_fork leaves alone
+  InheritedHolds inherited;
+  State* parents = nullptr;  // in a forked child: what after_fork leaves alone
 };
 
 Heap::Heap(std::byte* base) : memory_(base), state_(std::make_unique<State>(base)) {
@@ -35,11 +35,16 @@ Heap::~Heap() = default;
 
 const Extents& Heap::extents() const noexcept { return state_->cache.extents(); }
 
-void Heap::after_fork() noexcept {
+void Heap::before_fork() noexcept { state_->inherited.before_fork(); }
+
+void Heap::after_fork_in_parent() noexcept { state_->inherited.after_fork_in_parent(); }
+
+void Heap::after_fork_in_child() noexcept {
   // The mutex may be held by a thread that does not exist here, and the caches are the parent's. The
   // old state is leaked, not destroyed: destroying it would free memory under that thread's feet.
   State* old = state_.release();
   state_ = std::make_unique<State>(memory_.base());
+  state_->inherited.after_fork_in_child(old->inherited);
   state_->parents = old;  // still referred to, so that leak checkers do not ask
 }
 
@@ -152,22 +157,10 @@ void Heap::free_block(BlockOffset block) noexcept {
   if (large) cache.trim_above_mark(state.run());
 }
 
-void Heap::note_inherited(const HoldRef& own) {
-  std::lock_guard lock(state_->cache.mutex);
-  state_->inherited.emplace(own.block.value, own);
-}
+void Heap::note_inherited(const HoldRef& own, std::size_t words) { state_->inherited.note(own, words); }
 
-bool Heap::drop_inherited(BlockOffset block) noexcept {
-  HoldRef own;
-  {
-    std::lock_guard lock(state_->cache.mutex);
-    auto found = state_->inherited.find(block.value);
-    if (found == state_->inherited.end()) return false;
-    own = found->second;
-    state_->inherited.erase(found);
-  }
-  drop(own);
-  return true;
+void Heap::drop_inherited(BlockOffset block) noexcept {
+  if (const HoldRef own = state_->inherited.let_go(block); own.block) drop(own);
 }
 
 void Heap::reclaim_extents(ProcessTag dead) {
@@ -207,7 +200,9 @@ bool Heap::is_hold(const HoldRef& ref, std::uint32_t word) const noexcept {
 
 Heap* Session::make_heap(std::byte* base) {
   auto heap = std::make_unique<Heap>(base);
-  static constexpr AtFork kSteps{.in_child = []() noexcept { Session::current().heap().after_fork(); }};
+  static constexpr AtFork kSteps{.before = []() noexcept { Session::current().heap().before_fork(); },
+                                 .in_parent = []() noexcept { Session::current().heap().after_fork_in_parent(); },
+                                 .in_child = []() noexcept { Session::current().heap().after_fork_in_child(); }};
   at_fork(kSteps);
   return heap.release();  // never destroyed, as the session
 }

@@ -86,12 +86,14 @@ class Heap {
   /// What a dead process owned; see reclaim.
   void reclaim_extents(ProcessTag dead);
 
-  /// Forgets what belongs to the parent, in a forked child.
-  void after_fork() noexcept;
-  /// In a forked child: a hold of this process's own on a block that a hold object from before the
-  /// fork names, if it adopted one.
-  void note_inherited(const HoldRef& own);
-  bool drop_inherited(BlockOffset block) noexcept;
+  /// Around a fork. The child forgets what belongs to the parent.
+  void before_fork() noexcept;
+  void after_fork_in_parent() noexcept;
+  void after_fork_in_child() noexcept;
+  /// In a forked child: a hold of this process's own on a block that hold objects from before the fork name, in place
+  /// of the parent's hold words (InheritedHolds); and that one of these objects is gone.
+  void note_inherited(const HoldRef& own, std::size_t words);
+  void drop_inherited(BlockOffset block) noexcept;
 
   /// Calls visit(BlockOffset, BlockHeader&) for every header that was ever used.
   void for_each_block(const std::function<void(BlockOffset, BlockHeader&)>& visit) const;

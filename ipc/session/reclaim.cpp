@@ -173,9 +173,8 @@ void Session::adopt_inherited_holds() {
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
     if (header.type == BlockType::kTrace) return;  // the parent's events: no copy of a handle refers to them
     // The parent gives nothing up meanwhile, so what is found stays a hold.
-    for (const auto& hold :
-         heap().memory().find_holds(block, [&](std::uint32_t word) { return word == parent.word(); }))
-      heap().note_inherited(heap().add_hold(hold.ref.block, self().word()));
+    const auto holds = heap().memory().find_holds(block, [&](std::uint32_t word) { return word == parent.word(); });
+    if (!holds.empty()) heap().note_inherited(heap().add_hold(block, self().word()), holds.size());
   });
 }
 

@@ -1,0 +1,40 @@
+// In a forked child: the holds behind handles that were copied by the fork.
+#pragma once
+
+#include <shoal/ipc/heap/block_header.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+namespace shoal {
+
+/// However many handles of its parent name a block, a forked child takes one hold on it, and counts the handles here:
+/// a hold for each would make a block's hold words grow with processes times handles, and all of them are read at each
+/// start and at each end. Process-local; owned by the Heap. Threads: any. A fork waits for the mutex, so that the
+/// child, whose own handles are counted by what its parent had here, finds the map whole.
+class InheritedHolds {
+ public:
+  /// This process's own hold on a block of which the parent had `words` hold words. Once for each block, after a fork.
+  void note(const HoldRef& own, std::size_t words);
+  /// A handle from before the fork is gone. The hold to give up where that was the last one, else an empty one.
+  HoldRef let_go(BlockOffset block) noexcept;
+
+  void before_fork() noexcept { mutex_.lock(); }
+  void after_fork_in_parent() noexcept { mutex_.unlock(); }
+  /// In the child, whose object this is; `parents` is the copy of its parent's, locked by before_fork().
+  void after_fork_in_child(InheritedHolds& parents) noexcept;
+
+ private:
+  struct Counted {
+    HoldRef own;
+    std::size_t handles = 0;
+  };
+
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, Counted> holds_;    // by block
+  std::unordered_map<std::uint64_t, Counted> parents_;  // what the parent had here at the fork
+};
+
+}  // namespace shoal
