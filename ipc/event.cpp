@@ -41,7 +41,7 @@ constinit const BlockKind kEventKind{
         [](std::byte* payload) {
           auto& event = *reinterpret_cast<EventLayout*>(payload);
           event.crashes.fetch_add(1);
-          event.changed.notify_all();
+          event.changed.wake_all_for_the_dead();
         },
     .wait_name = [](std::uint64_t) { return "event"; },
 };

@@ -90,7 +90,7 @@ void SemaphoreLayout::recover(ProcessTag dead) {
   // Also where it had none: what it had decided may still have to be written, and those it should have woken wait.
   core().reap(dead);
   SHOAL_KILL_POINT("semaphore.recover.before_notify");
-  event.notify_all();
+  event.wake_all_for_the_dead();
 }
 
 constinit const BlockKind kSemaphoreKind{

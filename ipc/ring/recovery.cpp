@@ -75,7 +75,7 @@ void Ring::recover(Heap& heap, BlockOffset block, ProcessTag dead) {
         layout.span(ticket).end.store(start);
       }
       core.publish(RingTicket{state.lap() << RingTicket::kIndexBits | i});
-      layout.not_empty.notify_one();
+      layout.not_empty.wake_all_for_the_dead();
     }
     SHOAL_KILL_POINT("ring.recover.cell");
   }
@@ -161,8 +161,8 @@ constinit const BlockKind kRingKind{
         [](std::byte* payload) {
           auto& ring = *reinterpret_cast<RingLayout*>(payload);
           ring.crashes.fetch_add(1);
-          ring.not_empty.notify_all();
-          ring.not_full.notify_all();
+          ring.not_empty.wake_all_for_the_dead();
+          ring.not_full.wake_all_for_the_dead();
         },
     .wait_name = [](std::uint64_t place) { return place == offsetof(RingLayout, not_full) ? "put" : "get"; },
 };

@@ -52,7 +52,7 @@ struct BasicBarrierLayout {
   Outcome wait(Action&& action, Deadline deadline, LookAfterOthers&& look_after_others);
   void break_it() {
     state.fetch_or(kBroken);
-    event.notify_all();
+    event.wake_all_for_the_dead();  // it may be called for one
   }
   /// Makes it whole, for a new round. Who waits is told.
   void reset();

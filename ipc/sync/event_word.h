@@ -1,6 +1,7 @@
 // Sleeping until somebody says that something changed.
 #pragma once
 
+#include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/sync/futex.h>
 
 #include <atomic>
@@ -29,7 +30,8 @@ struct KernelFutex {
 /// changes that thing, and only then looks at bit 0. Both are seq_cst, so at least one sees the other:
 /// no wake-up is lost, and no system call is made while nobody sleeps. There is no count of waiters
 /// that a killed one could leave too high: the notifier clears the bit, and each waiter that leaves
-/// sets it again in case others still sleep, which costs one idle system call at the most.
+/// sets it again in case others still sleep, which costs one idle system call at the most. One killed between clearing
+/// the bit and waking is made up for by its reclaimer (wake_all_for_the_dead), and by the naps of those that sleep.
 template <template <class> class Atomic, class Futex>
 class BasicEventWord {
  public:
@@ -47,6 +49,12 @@ class BasicEventWord {
   /// there is more for others.
   void notify_one() noexcept { notify(1); }
   void notify_all() noexcept { notify(INT32_MAX); }
+  /// notify_all() by whoever acts for a dead process: that one may have cleared the bit, and then not have woken
+  /// anybody any more, so all that sleep are woken whatever the bit says.
+  void wake_all_for_the_dead() noexcept {
+    word_.fetch_add(2, std::memory_order_seq_cst);  // seq_cst: as in notify(); who has prepared does not fall asleep
+    Futex::wake(word_, INT32_MAX);
+  }
 
  private:
   void notify(int count) noexcept {
@@ -56,6 +64,7 @@ class BasicEventWord {
     while ((word & 1) != 0)
       // seq_cst: before a next sleeper's prepare() or after it, and never both.
       if (word_.compare_exchange_weak(word, (word + 2) & ~1u, std::memory_order_seq_cst)) {
+        SHOAL_KILL_POINT("event_word.cleared");
         Futex::wake(word_, count);
         return;
       }

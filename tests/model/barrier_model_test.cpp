@@ -40,6 +40,9 @@ struct BarrierWorld : ModelWorld<Atomic> {
     void notify_all() {
       Whole().of([&] { word_.notify_all(); });
     }
+    void wake_all_for_the_dead() {
+      Whole().of([&] { word_.wake_all_for_the_dead(); });
+    }
 
    private:
     struct Whole {

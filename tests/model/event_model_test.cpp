@@ -16,6 +16,7 @@ struct ModelFutex {
   struct State {
     rl::mutex bucket;
     rl::condition_variable sleepers;
+    bool waker_is_dead = false;  // it does not get as far as the system call
   };
   static inline State* state = nullptr;
 
@@ -27,6 +28,7 @@ struct ModelFutex {
   }
   template <class Word>
   static void wake(const Word&, int count) {
+    if (state->waker_is_dead) return;
     state->bucket.lock($);
     if (count == 1)
       state->sleepers.notify_one($);
@@ -81,7 +83,46 @@ struct EventModel : rl::test_suite<EventModel<Atomic, kNotifiers, kWaiters, kIte
   }
 };
 
+enum class Reclaim { kWakesAll, kLooksAtBit };
+
+/// A notifier stops for ever between clearing the bit and waking; then somebody acts for it, who is the same thread
+/// here, as a death comes before what is done about it. The waiter has fallen asleep, or is about to.
+template <Reclaim kReclaim>
+struct DeadNotifier : rl::test_suite<DeadNotifier<kReclaim>, 2> {
+  AsWritten<std::uint32_t> items;
+  BasicEventWord<AsWritten, ModelFutex> event;
+  ModelFutex::State futex;
+
+  void before() {
+    death = {};
+    ModelFutex::state = &futex;
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      items.store(1);
+      futex.waker_is_dead = true;
+      event.notify_all();
+      futex.waker_is_dead = false;
+      if (kReclaim == Reclaim::kWakesAll)
+        event.wake_all_for_the_dead();
+      else
+        event.notify_all();
+      return;
+    }
+    while (items.load() == 0) {
+      const std::uint32_t prepared = event.prepare();
+      if (items.load() != 0) break;
+      event.sleep(prepared, std::chrono::nanoseconds(0));
+    }
+  }
+};
+
 }  // namespace
+
+TEST_CASE("model of the event word: who died before it woke anybody is made up for by its reclaimer") {
+  CHECK_RIGHT(at_random<DeadNotifier<Reclaim::kWakesAll>>(50'000));
+  CHECK_FINDS("DEADLOCK", at_random<DeadNotifier<Reclaim::kLooksAtBit>>(50'000));
+}
 
 TEST_CASE("model of the event word: no wake-up is lost, by every schedule") {
   CHECK_RIGHT(at_random<EventModel<AsWritten, 1, 1, 2, Notify::kOne>>(50'000));
