@@ -11,12 +11,9 @@ namespace shoal {
 namespace {
 
 std::uint32_t checked(std::size_t permits, bool bounded) {
-  // A bound of 0 is no bound in the layout, and such a semaphore could never be used.
-  const std::size_t least = bounded ? 1 : 0;
-  if (permits < least || permits > PermitState::kMost)
-    throw std::invalid_argument(fmt::format("{} of {} permits: give {} to {}",
-                                            bounded ? "BoundedSemaphore" : "Semaphore", permits, least,
-                                            PermitState::kMost));
+  if (permits > PermitState::kMost)
+    throw std::invalid_argument(fmt::format("{} of {} permits: give 0 to {}",
+                                            bounded ? "BoundedSemaphore" : "Semaphore", permits, PermitState::kMost));
   return std::uint32_t(permits);
 }
 
@@ -28,33 +25,42 @@ Semaphore::Semaphore(std::size_t permits, bool bounded)
     : part_(SharedPart<SemaphoreLayout>::create(BlockType::kSemaphore,
                                                 [count = checked(permits, bounded), bounded](SemaphoreLayout& layout) {
                                                   layout.state = PermitState{count}.word;
-                                                  layout.bound = bounded ? count : 0;
+                                                  layout.bound = bounded ? count : PermitState::kMost;
                                                 })) {}
 
 bool Semaphore::acquire_until(Deadline deadline) {
   return part_->core().acquire(Session::current().self()) || acquire_slowly(deadline);
 }
 
+/// What dead processes had comes back. True where a living one has a permit that it may bring back.
+template <class Lives>
+bool Semaphore::some_are_out(Lives&& lives) const {
+  Session& session = Session::current();
+  SemaphoreLayout& layout = *part_;
+  std::vector<ProcessTag> dead;
+  bool out = false;
+  layout.core().for_each_holder([&](ProcessTag holder, std::uint32_t) {
+    if (lives(holder))
+      out = true;
+    else
+      dead.push_back(holder);
+  });
+  for (ProcessTag tag : dead) {
+    session.reclaim(tag);
+    layout.core().reap(tag);  // reclaim leaves this to us where it had let its handles go
+  }
+  return out || !dead.empty();
+}
+
+std::size_t Semaphore::get_value() const {
+  some_are_out([&session = Session::current()](ProcessTag tag) { return session.is_alive(tag); });
+  return part_->core().left();
+}
+
 bool Semaphore::acquire_slowly(Deadline deadline) {
   Session& session = Session::current();
   const ProcessTag self = session.self();
   SemaphoreLayout& layout = *part_;
-  // What dead processes had comes back. True where a living one has a permit that it may bring back.
-  auto some_are_out = [&](auto lives) {
-    std::vector<ProcessTag> dead;
-    bool out = false;
-    layout.core().for_each_holder([&](ProcessTag holder, std::uint32_t) {
-      if (lives(holder))
-        out = true;
-      else
-        dead.push_back(holder);
-    });
-    for (ProcessTag tag : dead) {
-      session.reclaim(tag);
-      layout.core().reap(tag);  // reclaim leaves this to us where it had let its handles go
-    }
-    return out || !dead.empty();
-  };
   // A poll of a semaphore whose permits all went with the dead would never find one: it looks as well.
   if (deadline.passed()) {
     some_are_out([&](ProcessTag tag) { return session.is_alive(tag); });
@@ -79,7 +85,7 @@ bool Semaphore::acquire_slowly(Deadline deadline) {
 void Semaphore::release() {
   SemaphoreLayout& layout = *part_;
   if (layout.core().release(Session::current().self(), layout.bound) == PermitCore<std::atomic>::Released::kTooMany)
-    throw std::logic_error(layout.bound != 0
+    throw std::logic_error(layout.bound != PermitState::kMost
                                ? fmt::format("BoundedSemaphore::release: all {} permits are there", layout.bound)
                                : fmt::format("Semaphore::release: more than {} permits", PermitState::kMost));
   SHOAL_KILL_POINT("semaphore.release.before_notify");

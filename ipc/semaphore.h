@@ -15,12 +15,12 @@ namespace shoal {
 /// In shared memory, in a block of type kSemaphore. Pictured in docs/sync.md.
 struct SemaphoreLayout {
   static constexpr std::uint32_t kMagic = 0x616d6573;  // "sema"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr const char* kName = "semaphore";
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::uint32_t bound = 0;                // the most permits that may be left; 0: not bounded
+  std::uint32_t bound = 0;                // the most permits that may be left; PermitState::kMost: not bounded
   std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died otherwise than by leaving
   std::atomic<std::uint64_t> state{0};    // PermitState
   std::atomic<std::uint32_t> used{0};     // cells of the ledger ever used
@@ -57,7 +57,8 @@ class Semaphore {
   /// Brings a permit back, or makes one more where none is out. std::logic_error at 16,777,215.
   void release();
   /// Permits left at some moment during the call.
-  std::size_t get_value() const { return part_->core().left(); }
+  /// Those of processes that have ended by then are among them.
+  std::size_t get_value() const;
 
   // As a std lockable.
   void lock() { acquire(); }
@@ -73,12 +74,14 @@ class Semaphore {
   Semaphore(std::size_t permits, bool bounded);
   explicit Semaphore(SharedPart<SemaphoreLayout> part) : part_(std::move(part)) {}
   bool acquire_slowly(Deadline deadline);
+  template <class Lives>
+  bool some_are_out(Lives&& lives) const;
 
   SharedPart<SemaphoreLayout> part_;
 };
 
 /// A Semaphore of which no more permits can be brought back than were there at its start: as
-/// multiprocessing.BoundedSemaphore.
+/// multiprocessing.BoundedSemaphore. Of 0 permits: none can be had, and none be brought back.
 class BoundedSemaphore : public Semaphore {
  public:
   explicit BoundedSemaphore(std::size_t permits = 1) : Semaphore(permits, true) {}

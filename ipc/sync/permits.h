@@ -99,11 +99,11 @@ class PermitCore {
   }
 
   /// Gives a permit back: one of `self`'s, else one of the process that has most, else it is one more than there were.
-  /// With `bound`, that many permits are the most there may be left; 0: no bound but kMost.
+  /// `bound` permits are the most there may be left: PermitState::kMost, or fewer.
   Released release(ProcessTag self, std::uint32_t bound) {
     for (;;) {
       PermitState state = settled();
-      if (state.left() >= (bound == 0 ? PermitState::kMost : bound)) return Released::kTooMany;
+      if (state.left() >= bound) return Released::kTooMany;
       std::uint32_t slot = self.slot();
       LedgerCell cell = load(slot);
       if (cell.count() == 0 || cell.generation() != self.generation()) {

@@ -65,12 +65,12 @@ TEST_CASE("permits: past the bound nothing is brought back; without one the sum 
   Permits bounded(1);
   CHECK(bounded.core().release(kOne, 1) == Released::kTooMany);
   Permits permits(0);
-  CHECK(permits.core().release(kOne, 0) == Released::kDone);
+  CHECK(permits.core().release(kOne, PermitState::kMost) == Released::kDone);
   CHECK(permits.sum() == 1);
   CHECK(permits.core().acquire(kTwo));
   CHECK(permits.sum() == 1);
   Permits full(PermitState::kMost);
-  CHECK(full.core().release(kOne, 0) == Released::kTooMany);
+  CHECK(full.core().release(kOne, PermitState::kMost) == Released::kTooMany);
 }
 
 TEST_CASE("permits: those of a dead process come back once, and not those of the next one in its slot") {
@@ -90,7 +90,7 @@ TEST_CASE("permits: a new process in a slot whose dead one was never reaped take
   for (int i = 0; i < 2; ++i) REQUIRE(permits.core().acquire(kOne));
   // None is left, so it waits and its reaper does it; with one left it does so itself.
   CHECK_FALSE(permits.core().acquire(kOneAgain));
-  CHECK(permits.core().release(kTwo, 0) == Released::kDone);
+  CHECK(permits.core().release(kTwo, PermitState::kMost) == Released::kDone);
   CHECK(permits.core().acquire(kOneAgain));
   CHECK(permits.held_by(kOneAgain) == 1);
   CHECK(permits.held_by(kOne) == 0);

@@ -2,6 +2,8 @@
 #include <shoal/ipc/semaphore.h>
 
 #include <mutex>
+#include <optional>
+#include <stdexcept>
 
 #include "tests/ipc/sync_fixtures.h"
 
@@ -34,7 +36,47 @@ TEST_CASE("semaphore: starts at 1 or as told, and refuses other numbers by value
   CHECK(Semaphore(0).get_value() == 0);
   CHECK(BoundedSemaphore().get_value() == 1);
   CHECK_THROWS_WITH(Semaphore(std::size_t(1) << 24), ContainsSubstring("16777216 permits"));
-  CHECK_THROWS_AS(BoundedSemaphore(0), std::invalid_argument);
+  CHECK_THROWS_WITH(BoundedSemaphore(std::size_t(1) << 24), ContainsSubstring("give 0 to 16777215"));
+}
+
+TEST_CASE("semaphore: a bounded one of no permits gives none and takes none, here and in another process") {
+  BoundedSemaphore none(0);
+  CHECK(none.get_value() == 0);
+  CHECK_FALSE(none.try_acquire());
+  CHECK_FALSE(none.acquire(1ms));
+  CHECK_THROWS_WITH(none.release(), ContainsSubstring("all 0 permits"));
+  Forked other([&] {
+    if (none.try_acquire()) throw std::runtime_error("a permit of none");
+    bool refused = false;
+    try {
+      none.release();
+    } catch (const std::logic_error&) {
+      refused = true;
+    }
+    if (!refused) throw std::runtime_error("a permit too many was taken");
+  });
+  CHECK(other.join() == 0);
+  CHECK(none.get_value() == 0);
+}
+
+TEST_CASE("semaphore: the value counts what ended processes had, however they ended and whoever looks") {
+  const bool crashes = GENERATE(false, true);
+  const bool lets_go = GENERATE(false, true);
+  std::optional<BoundedSemaphore> semaphore(2);
+  BoundedSemaphore here = *semaphore;
+  Forked holder([&] {
+    semaphore->acquire();
+    semaphore->acquire();
+    if (lets_go) {  // of all its handles: then nobody finds the semaphore by what the process held
+      semaphore.reset();
+      BoundedSemaphore(std::move(here));
+    }
+    if (crashes) ::kill(::getpid(), SIGKILL);
+  });
+  holder.join();
+  CHECK(here.get_value() == 2);
+  for (int i = 0; i < 2; ++i) CHECK(here.try_acquire());
+  CHECK(here.get_value() == 0);  // a living process's are its own
 }
 
 TEST_CASE("semaphore: try_acquire and timed waits fail where no permit comes") {
