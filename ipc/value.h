@@ -39,9 +39,13 @@ class Value {
  public:
   using value_type = T;
 
-  explicit Value(const T& initial = T())
-      : part_(SharedPart<ValueLayout<T>>::create(
-            BlockType::kBytes, [&](auto& layout) { shared_type::copy_in(layout.copies[0], initial); })) {}
+  explicit Value(const T& initial = T()) : Value(initial, RLock()) {}
+  /// With the caller's lock, which may be that of several values that change together: whoever holds it goes on
+  /// calling, so it is an RLock.
+  Value(const T& initial, RLock lock)
+      : lock_(std::move(lock)), part_(SharedPart<ValueLayout<T>>::create(BlockType::kBytes, [&](auto& layout) {
+          shared_type::copy_in(layout.copies[0], initial);
+        })) {}
 
   T load() const {
     std::scoped_lock guard(lock_);

@@ -14,6 +14,8 @@
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
+#include <shoal/ipc/raw_array.h>
+#include <shoal/ipc/raw_value.h>
 #include <shoal/ipc/rlock.h>
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session.h>

@@ -97,3 +97,16 @@ TEST_CASE("array: an array is a handle that crosses in a message, as its type on
   CHECK_THROWS_WITH(decode_as<Array<int>>(array), ContainsSubstring("another type"));
   CHECK_THROWS_WITH(decode_as<Array<int>>(Value<int>()), ContainsSubstring("no array"));
 }
+
+TEST_CASE("array: a raw one has elements and no lock, and is another type in a message") {
+  RawArray<double> raw{1, 2, 3};
+  Queue<RawArray<double>> queue(1);
+  queue.put(raw);
+  Forked child([&] {
+    for (double& element : queue.get()) element *= 2;
+  });
+  CHECK(child.join() == 0);
+  CHECK(std::vector(raw.begin(), raw.end()) == std::vector<double>{2, 4, 6});
+  CHECK_THROWS_AS(raw.at(3), std::out_of_range);
+  STATIC_REQUIRE(schema_of<RawArray<double>>() != schema_of<Array<double>>());
+}

@@ -1,6 +1,10 @@
+#include <sched.h>
+#include <shoal/ipc/array.h>
 #include <shoal/ipc/queue.h>
+#include <shoal/ipc/raw_value.h>
 #include <shoal/ipc/value.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "tests/ipc/sync_fixtures.h"
@@ -110,4 +114,51 @@ TEST_CASE("value: a value is a handle that crosses in a message, as its type onl
   STATIC_REQUIRE_FALSE(SharedType<int*>);
   STATIC_REQUIRE_FALSE(SharedType<std::string>);
   CHECK_THROWS_AS((decode_as<Value<Pair>>(value)), DecodeError);
+}
+
+TEST_CASE("value: several may have one lock, the caller's, and change together under it") {
+  RLock lock;
+  Value<int> from(100, lock), to(0, lock);
+  Array<int> moves(1, lock);
+  Forked mover([&] {
+    for (int i = 0; i < 100; ++i) {
+      std::scoped_lock guard(moves.get_lock());
+      from.fetch_add(-1);
+      to.fetch_add(1);
+      ++moves[0];
+    }
+  });
+  for (bool done = false; !done;) {
+    std::scoped_lock guard(from.get_lock());
+    const int left = from.load();
+    ::sched_yield();
+    REQUIRE(left + to.load() == 100);
+    REQUIRE(moves[0] == to.load());
+    done = left == 0;
+  }
+  CHECK(mover.join() == 0);
+  from.get_lock().lock();
+  CHECK(lock.is_own());
+  moves.get_lock().unlock();
+}
+
+TEST_CASE("value: a raw one is the shared memory itself, and crosses in a message as its type only") {
+  RawValue<Pair> raw;
+  CHECK(raw->a == 0);
+  raw->a = 5;
+  Queue<RawValue<Pair>> queue(1);
+  queue.put(raw);
+  Forked child([&] {
+    RawValue<Pair> received = queue.get();
+    received->b = received->a + 1;
+  });
+  CHECK(child.join() == 0);
+  CHECK((*raw).b == 6);
+  RawValue<int> number(3);
+  number = 4;
+  CHECK(number.value() == 4);
+  CHECK(std::atomic_ref(*number).fetch_add(1) == 4);
+  CHECK(*number == 5);
+  CHECK_THROWS_AS((decode_as<RawValue<Pair>>(number)), DecodeError);
+  CHECK_THROWS_WITH((decode_as<RawValue<int>>(RawArray<int>(2))), ContainsSubstring("no single value"));
 }
