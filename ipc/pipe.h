@@ -3,10 +3,10 @@
 
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/pipe/any_connection.h>
+#include <shoal/ipc/pipe/wait.h>
 
 #include <chrono>
 #include <optional>
-#include <span>
 #include <utility>
 
 namespace shoal {

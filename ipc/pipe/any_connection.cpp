@@ -4,10 +4,6 @@
 #include <shoal/ipc/pipe/end.h>
 #include <shoal/ipc/pipe/readiness.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/liveness_watch.h>
-#include <shoal/ipc/sync/spin.h>
-#include <shoal/ipc/sync/wait_any.h>
-#include <shoal/ipc/trace/sleep_note.h>
 
 #include <stdexcept>
 
@@ -122,40 +118,6 @@ int AnyConnection::fileno() const {
   Core& core = this->core("fileno");
   if (!core.in) throw std::invalid_argument("Connection::fileno: this end of a one-way pipe only sends");
   return ReadinessWatch::current().descriptor(core_);
-}
-
-std::vector<std::size_t> wait(std::span<const AnyConnection> connections, Deadline deadline) {
-  std::vector<std::size_t> ready;
-  if (connections.empty()) return ready;
-  std::vector<PreparedEvent> events;
-  Spinner spinner;
-  bool slept = false;
-  SleepNote note;
-  LivenessWatch watch;
-  auto look = [&](bool prepare) {
-    ready.clear();
-    events.clear();
-    for (std::size_t i = 0; i < connections.size(); ++i) {
-      auto& core = connections[i].core("wait");
-      if (!core.in) throw std::invalid_argument(fmt::format("wait: connection {} only sends", i));
-      EventWord& event = core.in->message_event();
-      if (prepare) events.push_back({&event, event.prepare()});
-      if (core.in->is_ready()) ready.push_back(i);
-    }
-    return !ready.empty();
-  };
-  for (;;) {
-    if (look(false) || deadline.passed()) break;
-    if (!slept && spinner.turn()) continue;
-    if (look(true)) break;
-    note.asleep_on(events.front().event);
-    sleep_on_any(events, deadline.left(watch.nap()));
-    slept = true;
-    for (const PreparedEvent& prepared : events) prepared.event->leave();
-    watch.woke();  // end of file by a death: whoever finds it closes the ring, which wakes this thread
-  }
-  spinner.ended(!slept);
-  return ready;
 }
 
 }  // namespace shoal

@@ -9,10 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace shoal {
 
@@ -69,20 +67,10 @@ class AnyConnection {
  private:
   template <class T>
   friend struct Pipe;
-  friend std::vector<std::size_t> wait(std::span<const AnyConnection> connections, Deadline deadline);
+  friend class Waitable;
   friend class ReadinessWatch;
   Core& core(const char* operation) const;
   std::shared_ptr<Core> core_;
 };
-
-/// Waits until at least one of them is ready (see poll()). Returns the indices of those that are; none
-/// after `timeout`, or without connections. As multiprocessing.connection.wait.
-std::vector<std::size_t> wait(std::span<const AnyConnection> connections, Deadline deadline);
-inline std::vector<std::size_t> wait(std::span<const AnyConnection> connections) {
-  return wait(connections, Deadline::never());
-}
-inline std::vector<std::size_t> wait(std::span<const AnyConnection> connections, std::chrono::nanoseconds timeout) {
-  return wait(connections, Deadline::after(timeout));
-}
 
 }  // namespace shoal

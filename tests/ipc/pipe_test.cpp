@@ -1,12 +1,15 @@
 #include <poll.h>
+#include <shoal/ipc/fd.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/support/catch.h"
@@ -244,6 +247,56 @@ TEST_CASE("pipe: wait returns those that have a message or the end of file") {
   b.first.recv();
   CHECK(wait(all) == std::vector<std::size_t>{2});
   CHECK(wait({}, 1ms).empty());
+}
+
+TEST_CASE("pipe: wait takes connections of one type as they are, and lists of several kinds") {
+  std::vector<Connection<int>> left, right;
+  for (int i = 0; i < 3; ++i) {
+    Pipe<int> pipe;
+    left.push_back(pipe.first);
+    right.push_back(pipe.second);
+  }
+  CHECK(wait(left, 1ms).empty());
+  right[2].send(1);
+  CHECK(wait(left) == std::vector<std::size_t>{2});
+  Pipe<std::string> text;
+  text.second.send("now");
+  CHECK(wait({left[0], left[2], text.first}) == std::vector<std::size_t>{1, 2});
+}
+
+TEST_CASE("pipe: wait takes descriptors beside connections") {
+  Forked child([] {  // in a process of its own: the thread that watches for fileno() stays
+    auto expect = [](std::vector<std::size_t> got, std::vector<std::size_t> wanted, const char* when) {
+      if (got != wanted) throw std::runtime_error(when);
+    };
+    Pipe<int> a, b;
+    PipeEnds bytes = make_pipe();
+    const int descriptor = bytes.reading.get();
+    expect(wait({descriptor, a.first, b.first}, 1ms), {}, "nothing");
+    if (::write(bytes.writing.get(), "x", 1) != 1) throw std::runtime_error("write");
+    expect(wait({descriptor, a.first, b.first}), {0}, "a byte");
+    b.second.send(1);
+    expect(wait({descriptor, a.first, b.first}), {0, 2}, "a byte and a message");
+    char byte;
+    if (::read(descriptor, &byte, 1) != 1) throw std::runtime_error("read");
+    expect(wait({descriptor, a.first, b.first}), {2}, "a message");
+    b.first.recv();
+    expect(wait({descriptor, a.first, b.first}, 1ms), {}, "nothing again");
+    std::thread late([&] { a.second.close(); });
+    expect(wait({descriptor, a.first, b.first}), {1}, "an end of file");
+    late.join();
+    expect(wait(std::vector{descriptor}, 1ms), {}, "descriptors alone");
+    bytes.writing.reset();
+    expect(wait(std::vector{descriptor}), {0}, "a pipe without a writer");
+    bytes.reading.reset();
+    try {
+      wait({descriptor, b.first}, 1ms);
+    } catch (const std::invalid_argument&) {
+      return;
+    }
+    throw std::runtime_error("a closed descriptor was waited for");
+  });
+  CHECK(child.join() == 0);
 }
 
 TEST_CASE("pipe: wait is woken by any of many senders, and by their deaths") {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/ipc/event.h>
+#include <shoal/ipc/fd.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/current_process.h>
@@ -33,6 +34,25 @@ int add(int a, int b) { return a + b; }
 void wait_for_ever(Queue<int> ready) {
   ready.put(::getpid());
   for (;;) ::pause();
+}
+
+TEST_CASE("process: wait() takes processes as they are, beside descriptors") {
+  const auto wait_for = [](Event end) { end.wait(); };
+  Event ends[2];
+  std::vector<Process<void>> processes;
+  for (Event& end : ends) processes.emplace_back(ProcessOptions{}, wait_for, end);
+  CHECK_THROWS_WITH(wait(processes), ContainsSubstring("was not started"));
+  for (auto& process : processes) process.start();
+  CHECK(wait(processes, milliseconds(1)).empty());
+  ends[1].set();
+  CHECK(wait(processes) == std::vector<std::size_t>{1});
+  PipeEnds bytes = make_pipe();
+  const int descriptor = bytes.reading.get();
+  CHECK(wait({processes[0], descriptor, processes[1]}) == std::vector<std::size_t>{2});
+  ends[0].set();
+  processes[0].join();
+  bytes.writing.reset();
+  CHECK(wait({processes[0], descriptor, processes[1]}) == std::vector<std::size_t>{0, 1, 2});
 }
 
 TEST_CASE("process: returns its result, as often as asked") {
