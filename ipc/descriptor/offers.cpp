@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
+#include <shoal/ipc/deadline.h>
 #include <shoal/ipc/descriptor/offers.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/kill_point.h>
@@ -220,19 +221,31 @@ Fd DescriptorOffers::fetch(const Hold& offer) {
     return PeerDied(fmt::format("the process that sent a descriptor (pid {}) ended before it was received",
                                 session.record(sender.slot()).pid.load()));
   };
-  Fd connection = make_socket("fetching a descriptor");
-  auto [address, length] = address_of(sender);
-  if (::connect(connection.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) throw gone();
-  ::send(connection.get(), layout.secret, sizeof layout.secret, MSG_NOSIGNAL);
-  SHOAL_KILL_POINT("descriptor.fetch.asked");
-  constexpr int kPatience = 30'000;  // ms: the sender is stopped, or as good as
-  constexpr int kSlice = kLivenessSlice.count();
-  // Not its end of the connection alone tells that it is gone: a child that it forked just then has that, too.
-  for (int waited = 0; !wait_readable(connection.get(), kSlice); waited += kSlice) {
-    if (!session.is_alive(sender) && !wait_readable(connection.get(), 0)) throw gone();
-    if (waited >= kPatience)
+  constexpr std::chrono::seconds kPatience{30};  // the sender is stopped, or as good as
+  const Deadline deadline = Deadline::after(kPatience);
+  auto check_patience = [&] {
+    if (deadline.passed())
       throw TimeoutError(fmt::format("the process that sent a descriptor (pid {}) does not answer",
                                      session.record(sender.slot()).pid.load()));
+  };
+  Fd connection = make_socket("fetching a descriptor");
+  auto [address, length] = address_of(sender);
+  // Where more wait for the sender than it has room for, connect() waits as long as a send would: a slice at a time.
+  const timeval slice{0, std::chrono::microseconds(kLivenessSlice).count()};
+  ::setsockopt(connection.get(), SOL_SOCKET, SO_SNDTIMEO, &slice, sizeof slice);
+  while (::connect(connection.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    const int error = errno;
+    if (error == ECONNREFUSED) throw gone();  // nobody listens there
+    if (error != EINTR && error != EAGAIN) throw SystemError("asking another process for a descriptor", error);
+    if (!session.is_alive(sender)) throw gone();
+    check_patience();
+  }
+  ::send(connection.get(), layout.secret, sizeof layout.secret, MSG_NOSIGNAL);
+  SHOAL_KILL_POINT("descriptor.fetch.asked");
+  // Not its end of the connection alone tells that it is gone: a child that it forked just then has that, too.
+  while (!wait_readable(connection.get(), int(kLivenessSlice.count()))) {
+    if (!session.is_alive(sender) && !wait_readable(connection.get(), 0)) throw gone();
+    check_patience();
   }
   Fd received = receive_descriptor(connection.get());
   if (!received) throw gone();

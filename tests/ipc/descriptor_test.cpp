@@ -1,19 +1,28 @@
 // Descriptors in messages. Each test is in processes of its own: the thread that hands out descriptors stays as
 // long as its process.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <shoal/ipc/descriptor.h>
 #include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
+#include <shoal/ipc/session/own_file.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <filesystem>
 #include <iterator>
 #include <thread>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
@@ -220,3 +229,62 @@ TEST_CASE("descriptor: with no descriptor left, the receiver says so") {
   CHECK(sender.join() == 0);
 }
 #endif
+
+namespace {
+
+std::atomic<int> ticks{0};
+pid_t stopped_sender = 0;
+std::vector<int> in_the_way;
+
+/// Interrupts the wait a few times, then ends what it waits for.
+void tick(int) {
+  if (++ticks != 5) return;
+  for (int connection : in_the_way) ::close(connection);
+  ::kill(stopped_sender, SIGCONT);
+}
+
+}  // namespace
+
+TEST_CASE("descriptor: fetched of one that is busy and has no room for more, through signals") {
+  Forked child([] {
+    Pipe<Descriptor> pipe;
+    Queue<int> done(1);
+    Forked sender([&] {
+      auto [in, out] = make_pipe();
+      pipe.first.send(Descriptor(std::move(in)));
+      ::raise(SIGSTOP);
+      require(::write(out.get(), "x", 1) == 1, "writing to the pipe");
+      done.get();
+    });
+    int status;
+    require(::waitpid(sender.pid(), &status, WUNTRACED) == sender.pid() && WIFSTOPPED(status), "it did not stop");
+    // Connections that it does not take, as it stands still, until the kernel keeps no more for it.
+    const OwnFile& memory = Session::current().memory_file();
+    const std::string name = fmt::format("shoal-{:x}-{:x}-{:08x}", memory.device(), memory.inode(),
+                                         Session::current().find(sender.pid()).word());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+    const auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    for (;;) {
+      in_the_way.push_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      if (::connect(in_the_way.back(), reinterpret_cast<sockaddr*>(&address), length) == 0) continue;
+      require(errno == EAGAIN, "connecting to the sender");
+      break;
+    }
+    stopped_sender = sender.pid();
+    struct sigaction action{};
+    action.sa_handler = &tick;  // without SA_RESTART
+    ::sigaction(SIGALRM, &action, nullptr);
+    const itimerval often{{0, 20'000}, {0, 20'000}}, never{};
+    ::setitimer(ITIMER_REAL, &often, nullptr);
+    Descriptor got = pipe.second.recv();
+    ::setitimer(ITIMER_REAL, &never, nullptr);
+    require(ticks >= 5, "it did not wait");
+    char byte = 0;
+    require(::read(got.get(), &byte, 1) == 1 && byte == 'x', "it is another descriptor");
+    done.put(1);
+    require(sender.join() == 0, "the sender failed");
+  });
+  CHECK(child.join() == 0);
+}
