@@ -196,6 +196,7 @@ pid_t ForkServer::fork_child(Fd& process, Run&& run) {
 }
 
 void ForkServer::add_spare() {
+  int error = 0;
   try {
     SocketPair sockets = make_socket_pair();
     Spare spare{0, Fd(), std::move(sockets.first)};
@@ -203,16 +204,17 @@ void ForkServer::add_spare() {
       spare.wake.reset();
       wait_as_spare(std::move(sockets.second));
     });
+    error = errno;  // before anything else is called
     if (spare.pid != 0) {
       log_debug("made a spare: pid {}", spare.pid);
       spares_.push_back(std::move(spare));
       return;
     }
-  } catch (const SystemError&) {
-    // No descriptors left.
+  } catch (const SystemError& no_descriptors) {
+    error = no_descriptors.error_number();
   }
   // No room for now: those that are asked for come first, and after the next request or end it is tried again.
-  log_debug("cannot make a spare: {}", std::strerror(errno));
+  log_debug("cannot make a spare: {}", std::strerror(error));
   spare_was_refused_ = true;
 }
 

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
 #include <shoal/ipc/session.h>
@@ -50,6 +51,7 @@ pid_t ForkServerClient::server() const {
 
 pid_t ForkServerClient::ensure_started(const ForkServerOptions* options) {
   std::lock_guard lock(mutex_);
+  if (has_ended()) bury(server_);
   if (options) {
     options_ = *options;
     ForkRequest wish;
@@ -58,6 +60,15 @@ pid_t ForkServerClient::ensure_started(const ForkServerOptions* options) {
   }
   if (!socket_) start();
   return server_;
+}
+
+/// Whether there was a server and is none any more, as far as the kernel knows: one that was killed a moment ago may
+/// still be on its way out, and then the next request finds that out.
+bool ForkServerClient::has_ended() const {
+  if (!socket_) return false;
+  if (process_ && owner_ == ::getpid() && is_readable(process_.get())) return true;
+  pollfd end{socket_.get(), 0, 0};
+  return ::poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;
 }
 
 void ForkServerClient::start() {

@@ -59,6 +59,7 @@ class ForkServerClient {
   StartedProcess await(PendingFork pending);
 
  private:
+  bool has_ended() const;
   void start();
   /// Forgets a server that is dead; says how it died.
   std::string bury(pid_t server);

@@ -216,6 +216,17 @@ std::vector<std::string> descriptors() {
   return result;
 }
 
+TEST_CASE("fork server: one that was killed is not told as running") {
+  const pid_t server = start_fork_server();
+  const auto watched = test::watch({server});
+  ::kill(server, SIGKILL);
+  CHECK(test::all_end(watched));
+  const pid_t next = start_fork_server();
+  CHECK(next != server);
+  CHECK(spawn({}, [](int) { return int(::getppid()); }) == std::vector{int(next)});
+  test::allow_child(next);
+}
+
 TEST_CASE("fork server: children have the session's descriptors and the way to the server, and nothing of siblings") {
   const auto method = GENERATE(StartMethod::spawn, StartMethod::forkserver);
   CAPTURE(method_name(method));
