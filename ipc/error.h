@@ -1,4 +1,4 @@
-// What shoal throws when the world fails. A caller's mistake is std::invalid_argument instead.
+// What shoal throws when the world fails. A caller's mistake is a std::logic_error (or a kind of it) instead.
 #pragma once
 
 #include <cstddef>

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 namespace shoal {
@@ -38,7 +39,7 @@ void note_early_session() noexcept { is_early = Session::exists(); }
 void refuse_early_session() {
   if (!is_early) return;
   const std::string where = place();
-  throw Error(
+  throw std::logic_error(
       "a lock, queue or other handle was made before shoal::init, at namespace scope or above it in main(): a started "
       "process, which is this program again, would make one of its own there, and be cut off from this process. Make "
       "handles after shoal::init and pass them as arguments; at namespace scope keep a std::optional that main() "

@@ -6,8 +6,9 @@ namespace shoal {
 /// By shoal::init, in a process that no other one of shoal's has started.
 void note_early_session() noexcept;
 
-/// Throws Error where the session of this process was there before shoal::init: the function that made it, and where it
-/// belongs. By those that start this program once more, whose static variables would make such a session again.
+/// Throws std::logic_error where the session of this process was there before shoal::init: the function that made it,
+/// and where it belongs. By those that start this program once more, whose static variables would make such a session
+/// again.
 void refuse_early_session();
 
 }  // namespace shoal

@@ -6,6 +6,7 @@
 #include <shoal/runtime/image_function.h>
 
 #include <cstring>
+#include <stdexcept>
 
 namespace shoal {
 namespace {
@@ -82,7 +83,9 @@ ImageFunction name_function(AnyFunction function) {
     name = {build_id_of(image), address - image.dlpi_addr, image.dlpi_name ? image.dlpi_name : ""};
     return true;
   });
-  if (!found) throw Error("the function to start lies in no program or library: code made at run time cannot cross");
+  if (!found)
+    throw std::invalid_argument(
+        "the function to start lies in no program or library: code made at run time cannot cross");
   if (name.build_id.empty())
     throw Error(
         fmt::format("{} has no build id, by which a started process finds the function: link it with "

@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <stdexcept>
 
 namespace shoal {
 namespace {
@@ -63,7 +64,7 @@ void init(int argc, char** argv) {
 
 void check_initialized() {
   if (!initialized)
-    throw Error(
+    throw std::logic_error(
         "shoal::init was not called: make `shoal::init(argc, argv);` the first statement of main(). Started processes "
         "are "
         "this program again, and that call is where they begin their work");

@@ -10,7 +10,7 @@ namespace shoal {
 /// Handles are made after it: with one from before (at namespace scope, say), starts other than by fork throw Error.
 void init(int argc, char** argv);
 
-/// Throws Error, saying where the call belongs, where init was not called.
+/// Throws std::logic_error, saying where the call belongs, where init was not called.
 void check_initialized();
 
 }  // namespace shoal

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <stdexcept>
 
 namespace shoal {
 namespace {
@@ -47,7 +48,8 @@ Listener Session::listen(const std::string& name) { return Listener(name); }
 Session& Session::attach(const std::string& name, std::chrono::nanoseconds timeout) {
   RendezvousFolder::check_name(name);
   if (exists())
-    throw Error("this process is part of a session already: attach has to come before any other use of shoal");
+    throw std::logic_error(
+        "this process is part of a session already: attach has to come before any other use of shoal");
   Fd socket = connect_to(name, timeout);
   if (!socket)
     throw Error(

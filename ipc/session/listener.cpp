@@ -18,6 +18,7 @@
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <vector>
 
 namespace shoal {
@@ -71,7 +72,8 @@ Listener::Listener(const std::string& name) {
   // A second claim by this process would not fail, since a record lock does not exclude its own process; and it would
   // drop the first one when its file is closed.
   for (const State* other : all())
-    if (other->name == name) throw Error(fmt::format("this process listens under the name '{}' already", name));
+    if (other->name == name)
+      throw std::invalid_argument(fmt::format("this process listens under the name '{}' already", name));
   Session& session = Session::current();
   session.self();
   state_.reset(new State{name, RendezvousFolder::open_or_make(), {}, {}, {}});

@@ -55,7 +55,8 @@ class Session {
   /// Makes this process part of the session that listens under this name, whoever started it: a process like any other,
   /// which others reclaim when it dies, and which keeps the memory when the root leaves. The first use of shoal in its
   /// process. Throws std::invalid_argument for a bad name, Error where nobody listens, the session belongs to another
-  /// user or was made by another version of shoal, or this process has a session already; TimeoutError.
+  /// user or was made by another version of shoal; std::logic_error in a process that has a session already;
+  /// TimeoutError.
   static Session& attach(const std::string& name, std::chrono::nanoseconds timeout = std::chrono::seconds(5));
 
   /// Throws Error where one of the numbers is another file of this program's by now, or closed: with them, a process

@@ -17,8 +17,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,6 +36,28 @@ int add(int a, int b) { return a + b; }
 void wait_for_ever(Queue<int> ready) {
   ready.put(::getpid());
   for (;;) ::pause();
+}
+
+TEST_CASE("process: at its end destructors of the function run, exit handlers do not") {
+  FOR_EACH_METHOD(method);
+  static std::optional<Queue<std::string>> told;  // for the exit handler, which has no arguments
+  Queue<std::string> ends(2);
+  const auto leave_by = [](Queue<std::string> to, bool by_exception) {
+    struct Last {
+      Queue<std::string> to;
+      ~Last() { to.put("destructor"); }
+    } last{to};
+    told = to;
+    std::atexit([] { told->put("exit handler"); });
+    if (by_exception) throw std::runtime_error("on purpose");
+  };
+  for (const bool by_exception : {false, true}) {
+    Process process({.start_method = method}, leave_by, ends, by_exception);
+    process.start();
+    process.join();
+    CHECK(ends.get() == "destructor");
+    CHECK(ends.empty());
+  }
 }
 
 TEST_CASE("process: wait() takes processes as they are, beside descriptors") {

@@ -1,10 +1,10 @@
 // A program with a handle at namespace scope: what it starts anew would make one of its own. Refused at once, by name.
-#include <shoal/ipc/error.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/spawn.h>
 
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 
 namespace {
@@ -15,7 +15,7 @@ shoal::Lock early = make_early_lock();
 bool is_refused(shoal::StartMethod method) {
   try {
     shoal::spawn({.start_method = method}, [](int) {});
-  } catch (const shoal::Error& error) {
+  } catch (const std::logic_error& error) {
     const std::string text = error.what();
     std::printf("%s: %s\n", shoal::method_name(method), error.what());
     return text.find("make_early_lock") != std::string::npos && text.find("before shoal::init") != std::string::npos;
