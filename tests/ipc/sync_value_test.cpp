@@ -121,15 +121,17 @@ TEST_CASE("value: several may have one lock, the caller's, and change together u
   Value<int> from(100, lock), to(0, lock);
   Array<int> moves(1, lock);
   Forked mover([&] {
+    RLock of_moves = moves.get_lock();
     for (int i = 0; i < 100; ++i) {
-      std::scoped_lock guard(moves.get_lock());
+      std::scoped_lock guard(of_moves);
       from.fetch_add(-1);
       to.fetch_add(1);
       ++moves[0];
     }
   });
+  RLock of_from = from.get_lock();
   for (bool done = false; !done;) {
-    std::scoped_lock guard(from.get_lock());
+    std::scoped_lock guard(of_from);
     const int left = from.load();
     ::sched_yield();
     REQUIRE(left + to.load() == 100);
