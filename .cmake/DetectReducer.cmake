@@ -1,5 +1,5 @@
 # Looks at configure time whether the constructor of libtorch's c10d::Reducer is one that workers/train knows: its parameters
-# grow with libtorch's versions. Which of the known forms it is, is chosen in workers/train/reducer_factory.cpp by the compiler.
+# grow with libtorch's versions. Which of the known forms it is, is chosen in workers/train/ddp/reducer_factory.cpp by the compiler.
 # Seen: 12 parameters in 2.11; 13 in 2.13, the last one with a default.
 #
 # Read from the header rather than tried by compiling, which takes 10 s.
@@ -27,6 +27,6 @@ list(LENGTH names count)
 list(SUBLIST names 0 11 first_names)
 if(NOT first_names STREQUAL known)
   message(FATAL_ERROR "${header}: the constructor of c10d::Reducer takes (${names}), which is not known here: "
-                      "extend workers/train/reducer_factory.cpp, then .cmake/DetectReducer.cmake.")
+                      "extend workers/train/ddp/reducer_factory.cpp, then .cmake/DetectReducer.cmake.")
 endif()
 message(STATUS "c10d::Reducer takes ${count} parameters")

@@ -1,4 +1,4 @@
-# headers_alone: compiles every public header by itself, without precompiled headers. Run by `./dev check`.
+# headers_alone: compiles every header of the libraries by itself, without precompiled headers. Run by `./dev check`.
 
 add_library(headers_alone OBJECT EXCLUDE_FROM_ALL)
 set_target_properties(headers_alone PROPERTIES LINKER_LANGUAGE CXX)
@@ -14,9 +14,9 @@ foreach(folder ${folders})
   target_link_libraries(headers_alone PRIVATE shoal::${folder})
   foreach(header ${headers})
     cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE name)
-    set(shoal_header_name ${name})
+    shoal_include_name(${name} shoal_header_name)
     set(source ${PROJECT_BINARY_DIR}/headers_alone/${name}.cpp)
-    file(CONFIGURE OUTPUT ${source} CONTENT "#include <shoal/@shoal_header_name@>\n#include <shoal/@shoal_header_name@>\n" @ONLY)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include <@shoal_header_name@>\n#include <@shoal_header_name@>\n" @ONLY)
     target_sources(headers_alone PRIVATE ${source})
     math(EXPR count "${count}+1")
   endforeach()

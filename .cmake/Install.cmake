@@ -7,15 +7,14 @@ get_property(libraries GLOBAL PROPERTY SHOAL_LIBRARIES)
 install(TARGETS ${libraries} EXPORT shoalTargets)
 install(EXPORT shoalTargets NAMESPACE shoal:: DESTINATION ${package_dir})
 
-set(folders ipc runtime)
-if(SHOAL_TENSORS)
-  list(APPEND folders tensors workers)
-  install(FILES workers/shoal.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shoal OPTIONAL)
+set(doors ${SHOAL_DOORS})
+if(NOT SHOAL_TENSORS)
+  list(FILTER doors INCLUDE REGEX "^(ipc|runtime)$")
 endif()
-foreach(folder ${folders})
-  install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/shoal/${folder} FILES_MATCHING PATTERN "*.h"
-          PATTERN shoal.h EXCLUDE PATTERN command EXCLUDE PATTERN rendezvous EXCLUDE)
-endforeach()
+install(CODE "set(SOURCE [==[${PROJECT_SOURCE_DIR}]==])
+set(DOORS [==[${doors}]==])
+set(DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/shoal\")")
+install(SCRIPT ${PROJECT_SOURCE_DIR}/.cmake/InstallHeaders.cmake)
 
 # The pages that messages and --help name.
 file(GLOB pages CONFIGURE_DEPENDS docs/*.md)

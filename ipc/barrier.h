@@ -1,10 +1,10 @@
 // A meeting point of processes.
 #pragma once
 
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/sync/barrier_layout.h>
+#include <shoal/internal/ipc/sync/shared_part.h>
 #include <shoal/ipc/codec.h>
-#include <shoal/ipc/deadline.h>
-#include <shoal/ipc/sync/barrier_layout.h>
-#include <shoal/ipc/sync/shared_part.h>
 
 #include <chrono>
 #include <functional>

@@ -1,8 +1,8 @@
 // What can cross between processes, and how a user's type becomes one that can.
 #pragma once
 
-#include <shoal/ipc/codec/aggregate.h>
-#include <shoal/ipc/codec/base.h>
-#include <shoal/ipc/codec/decoder.h>
-#include <shoal/ipc/codec/encoder.h>
-#include <shoal/ipc/codec/std_types.h>
+#include <shoal/internal/ipc/codec/aggregate.h>
+#include <shoal/internal/ipc/codec/base.h>
+#include <shoal/internal/ipc/codec/decoder.h>
+#include <shoal/internal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/codec/std_types.h>

@@ -1,13 +1,13 @@
 // Waiting, without the lock, for a notification of those that have it.
 #pragma once
 
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/codec/std_types.h>
+#include <shoal/internal/ipc/sync/condition_layout.h>
+#include <shoal/internal/ipc/sync/shared_part.h>
 #include <shoal/ipc/codec.h>
-#include <shoal/ipc/codec/std_types.h>
-#include <shoal/ipc/deadline.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/rlock.h>
-#include <shoal/ipc/sync/condition_layout.h>
-#include <shoal/ipc/sync/shared_part.h>
 
 #include <chrono>
 #include <variant>

@@ -1,10 +1,10 @@
 // A flag that processes wait for.
 #pragma once
 
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/sync/shared_part.h>
 #include <shoal/ipc/codec.h>
-#include <shoal/ipc/deadline.h>
-#include <shoal/ipc/sync/event_word.h>
-#include <shoal/ipc/sync/shared_part.h>
 
 #include <atomic>
 #include <chrono>

@@ -1,7 +1,7 @@
 // Memory that every process of the session sees: blocks, and holds that keep them.
 #pragma once
 
-#include <shoal/ipc/heap/block.h>
+#include <shoal/internal/ipc/heap/block.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,10 +1,10 @@
 // A mutex between processes.
 #pragma once
 
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/sync/lock_word.h>
+#include <shoal/internal/ipc/sync/shared_part.h>
 #include <shoal/ipc/codec.h>
-#include <shoal/ipc/deadline.h>
-#include <shoal/ipc/sync/lock_word.h>
-#include <shoal/ipc/sync/shared_part.h>
 
 #include <chrono>
 #include <optional>

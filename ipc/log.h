@@ -14,7 +14,7 @@ namespace shoal {
 
 enum class LogLevel : int { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kNone = 4 };
 
-namespace log_detail {
+namespace detail {
 
 /// What is said from this level on; kUnset: SHOAL_LOG was not looked at yet.
 constexpr int kUnset = -1;
@@ -45,42 +45,42 @@ void format_and_say(LogLevel level, const std::source_location& place, fmt::form
   }
 }
 
-}  // namespace log_detail
+}  // namespace detail
 
 /// Whether messages of this level are wanted: SHOAL_LOG is debug, info, warning (also where it is not set), error or
 /// none. One load and a branch where they are not.
 inline bool logs(LogLevel level) noexcept {
-  if (int(level) < log_detail::threshold.load(std::memory_order_relaxed)) [[likely]]  // relaxed: a number
+  if (int(level) < detail::threshold.load(std::memory_order_relaxed)) [[likely]]  // relaxed: a number
     return false;
-  return log_detail::is_wanted(level);
+  return detail::is_wanted(level);
 }
 
 /// `log_debug("started {} as {}", name, pid)`: a line on stderr with time, level, process and place, by one write(2),
 /// so that the lines of several processes do not mix. The arguments are not formatted where the level is not wanted.
 /// Any thread; not in signal handlers, and not between a fork with other threads and exec: both would allocate.
 template <class... Arguments>
-void log_debug(log_detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
+void log_debug(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kDebug)) [[unlikely]]
-    log_detail::format_and_say<Arguments...>(LogLevel::kDebug, text.place, text.format,
-                                             std::forward<Arguments>(arguments)...);
+    detail::format_and_say<Arguments...>(LogLevel::kDebug, text.place, text.format,
+                                         std::forward<Arguments>(arguments)...);
 }
 template <class... Arguments>
-void log_info(log_detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
+void log_info(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kInfo)) [[unlikely]]
-    log_detail::format_and_say<Arguments...>(LogLevel::kInfo, text.place, text.format,
-                                             std::forward<Arguments>(arguments)...);
+    detail::format_and_say<Arguments...>(LogLevel::kInfo, text.place, text.format,
+                                         std::forward<Arguments>(arguments)...);
 }
 template <class... Arguments>
-void log_warning(log_detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
+void log_warning(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kWarning)) [[unlikely]]
-    log_detail::format_and_say<Arguments...>(LogLevel::kWarning, text.place, text.format,
-                                             std::forward<Arguments>(arguments)...);
+    detail::format_and_say<Arguments...>(LogLevel::kWarning, text.place, text.format,
+                                         std::forward<Arguments>(arguments)...);
 }
 template <class... Arguments>
-void log_error(log_detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
+void log_error(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kError)) [[unlikely]]
-    log_detail::format_and_say<Arguments...>(LogLevel::kError, text.place, text.format,
-                                             std::forward<Arguments>(arguments)...);
+    detail::format_and_say<Arguments...>(LogLevel::kError, text.place, text.format,
+                                         std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace shoal

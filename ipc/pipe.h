@@ -1,9 +1,9 @@
 // Pipe<T>: two connected ends.
 #pragma once
 
+#include <shoal/internal/ipc/pipe/any_connection.h>
 #include <shoal/ipc/codec.h>
-#include <shoal/ipc/pipe/any_connection.h>
-#include <shoal/ipc/pipe/wait.h>
+#include <shoal/ipc/wait.h>
 
 #include <chrono>
 #include <optional>

@@ -1,10 +1,10 @@
 // Queue<T>: values between any number of processes.
 #pragma once
 
+#include <shoal/internal/ipc/ring/ring.h>
+#include <shoal/internal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/ring.h>
-#include <shoal/ipc/ring/task_ledger.h>
 
 #include <chrono>
 #include <cstddef>
@@ -22,10 +22,10 @@ struct QueueOptions {
   std::string name = {};          ///< what `shoal top` and `shoal trace` call it; its first 23 bytes
 };
 
-namespace queue_detail {
+namespace detail {
 [[noreturn]] void raise(RingStatus status, const char* operation);
 Ring make_ring(const QueueOptions& options, std::uint64_t schema);
-}  // namespace queue_detail
+}  // namespace detail
 
 template <class T>
 class JoinableQueue;
@@ -43,7 +43,7 @@ class Queue {
  public:
   /// Throws std::invalid_argument for a capacity of 0 or too many.
   explicit Queue(const QueueOptions& options = {})
-      : ring_(std::make_shared<Ring>(queue_detail::make_ring(options, schema_of<T>()))) {}
+      : ring_(std::make_shared<Ring>(detail::make_ring(options, schema_of<T>()))) {}
   explicit Queue(std::size_t capacity) : Queue(QueueOptions{.capacity = capacity}) {}
 
   /// Waits for room. Throws QueueClosed, PeerDied, OutOfSharedMemory, and what encoding throws.
@@ -102,7 +102,7 @@ class Queue {
       : ring_(std::make_shared<Ring>(std::move(ring))), tasks_(std::move(tasks)) {}
 
   static void check(RingStatus status, const char* operation) {
-    if (status != RingStatus::kDone) queue_detail::raise(status, operation);
+    if (status != RingStatus::kDone) detail::raise(status, operation);
   }
   RingStatus put_until(const T& value, Deadline deadline) {
     Encoder encoder;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/sync/shared_type.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/sync/shared_type.h>
 
 #include <cstddef>
 #include <cstdint>

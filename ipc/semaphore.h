@@ -1,11 +1,11 @@
 // A counter of permits between processes.
 #pragma once
 
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/sync/permits.h>
+#include <shoal/internal/ipc/sync/shared_part.h>
 #include <shoal/ipc/codec.h>
-#include <shoal/ipc/deadline.h>
-#include <shoal/ipc/sync/event_word.h>
-#include <shoal/ipc/sync/permits.h>
-#include <shoal/ipc/sync/shared_part.h>
 
 #include <chrono>
 #include <cstddef>

@@ -1,10 +1,10 @@
 // A root process and all that it started: one memory, one process table; and what its processes publish for each other.
 #pragma once
 
-#include <shoal/ipc/codec/base.h>
-#include <shoal/ipc/deadline.h>
-#include <shoal/ipc/session/names.h>
-#include <shoal/ipc/session/session.h>
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/codec/base.h>
+#include <shoal/internal/ipc/names/names.h>
+#include <shoal/internal/ipc/process/session.h>
 
 #include <utility>
 

@@ -1,11 +1,11 @@
 // One value in shared memory, with its lock.
 #pragma once
 
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/sync/shared_part.h>
+#include <shoal/internal/ipc/sync/shared_type.h>
 #include <shoal/ipc/codec.h>
-#include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/rlock.h>
-#include <shoal/ipc/sync/shared_part.h>
-#include <shoal/ipc/sync/shared_type.h>
 
 #include <atomic>
 #include <cstdint>

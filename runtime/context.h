@@ -1,7 +1,7 @@
 // ProcessContext: processes that were started together.
 #pragma once
 
-#include <shoal/runtime/child_process.h>
+#include <shoal/internal/runtime/start/child_process.h>
 #include <sys/types.h>
 
 #include <atomic>

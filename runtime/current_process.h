@@ -38,7 +38,7 @@ std::optional<RelatedProcess> parent_process();
 /// after their start. Threads: any.
 std::vector<RelatedProcess> active_children();
 
-namespace runtime_detail {
+namespace detail {
 void set_current_process(CurrentProcess process);
 }
 

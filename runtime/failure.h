@@ -1,9 +1,9 @@
 // The exceptions by which a child's failure reaches its parent.
 #pragma once
 
+#include <shoal/internal/runtime/crash/record.h>
+#include <shoal/internal/runtime/crash/symbols.h>
 #include <shoal/ipc/error.h>
-#include <shoal/runtime/crash/record.h>
-#include <shoal/runtime/crash/symbols.h>
 #include <shoal/runtime/exit_status.h>
 #include <shoal/runtime/options.h>
 #include <sys/types.h>

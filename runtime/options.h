@@ -1,7 +1,7 @@
 // How processes are started: the options of spawn, start_processes and Process.
 #pragma once
 
-#include <shoal/runtime/cpu/binding.h>
+#include <shoal/internal/runtime/cpu/binding.h>
 
 #include <chrono>
 #include <string>

@@ -1,9 +1,9 @@
 // Process: one function in one other process.
 #pragma once
 
-#include <shoal/runtime/child_process.h>
+#include <shoal/internal/runtime/call/task.h>
+#include <shoal/internal/runtime/start/child_process.h>
 #include <shoal/runtime/options.h>
-#include <shoal/runtime/task.h>
 
 #include <chrono>
 #include <memory>
@@ -19,7 +19,7 @@ template <class F>
 using ProcessOptionsFor =
     BasicProcessOptions<std::conditional_t<kCallableCrosses<std::decay_t<F>>, StartMethod, ForkOnly>>;
 
-namespace runtime_detail {
+namespace detail {
 /// What a Process is started with. Throws std::invalid_argument for a part that there is not.
 ChildSettings child_settings(const ProcessOptions& options);
 template <class Method>
@@ -28,7 +28,7 @@ ChildSettings child_settings(const BasicProcessOptions<Method>& options) {
                                        options.num_threads, options.fork_despite_threads, options.binding, options.part,
                                        options.parts, options.environment});
 }
-}  // namespace runtime_detail
+}  // namespace detail
 
 /// All of a Process but its result; named for those that keep processes of several kinds. As Python's
 /// multiprocessing.Process. A handle: a copy is the same process, which belongs to the process that made it (in a
@@ -102,7 +102,7 @@ class Process : public ProcessHandle {
   template <class F, class... Args>
   Process(const ProcessOptionsFor<F>& options, F&& function, Args&&... arguments)
       : ProcessHandle(std::make_shared<StateWithResult>(
-            runtime_detail::child_settings(options), Ending{options.grace_period, options.daemon},
+            detail::child_settings(options), Ending{options.grace_period, options.daemon},
             std::make_shared<TypedTask<false, F, Args...>>(std::forward<F>(function),
                                                            std::forward<Args>(arguments)...))) {}
 

@@ -1,9 +1,9 @@
 // spawn and start_processes: one function in several processes.
 #pragma once
 
+#include <shoal/internal/runtime/call/task.h>
 #include <shoal/runtime/context.h>
 #include <shoal/runtime/options.h>
-#include <shoal/runtime/task.h>
 
 #include <memory>
 #include <type_traits>
@@ -16,7 +16,7 @@ namespace shoal {
 template <class F>
 using SpawnOptionsFor = BasicSpawnOptions<std::conditional_t<kCallableCrosses<std::decay_t<F>>, StartMethod, ForkOnly>>;
 
-namespace runtime_detail {
+namespace detail {
 std::vector<std::unique_ptr<ChildProcess>> make_ranks(const SpawnOptions& options, std::shared_ptr<Task> task);
 }
 
@@ -32,7 +32,7 @@ auto start_processes(const SpawnOptionsFor<F>& options, F&& function, Args&&... 
       std::make_shared<TypedTask<true, F, Args...>>(std::forward<F>(function), std::forward<Args>(arguments)...);
   const SpawnOptions plain{options.nprocs,      options.start_method,         options.name,    options.grace_period,
                            options.num_threads, options.fork_despite_threads, options.binding, options.environment};
-  return ProcessContext<Result>(runtime_detail::make_ranks(plain, std::move(task)), options.grace_period);
+  return ProcessContext<Result>(detail::make_ranks(plain, std::move(task)), options.grace_period);
 }
 
 /// Starts processes, waits for them and returns what they returned, in rank order (nothing for a function that

@@ -2,9 +2,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 #include <shoal/runtime/hooks.h>
 #include <shoal/tensors/codec.h>
-#include <shoal/tensors/cuda/device_memory.h>
 
 namespace {
 

@@ -1,19 +1,19 @@
 // Pool: worker processes that run tasks.
 #pragma once
 
+#include <shoal/internal/workers/pool/calls/pool_calls.h>
+#include <shoal/internal/workers/pool/pool_call.h>
+#include <shoal/internal/workers/pool/pool_core.h>
+#include <shoal/workers/pool_failure.h>
+#include <shoal/workers/pool_options.h>
+
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include <shoal/workers/pool/pool_call.h>
-#include <shoal/workers/pool/pool_calls.h>
-#include <shoal/workers/pool/pool_core.h>
-#include <shoal/workers/pool/pool_failure.h>
-#include <shoal/workers/pool/pool_options.h>
-
 namespace shoal {
 
-namespace pooling {
+namespace detail {
 
 /// Tasks that run in worker processes.
 struct ProcessJobs {
@@ -24,7 +24,7 @@ struct ProcessJobs {
   using Map = MapJob<kSpread, F, Element>;
 };
 
-}  // namespace pooling
+}  // namespace detail
 
 /// Worker processes that run tasks, as torch.multiprocessing.Pool. Functions are functions or lambdas without captures;
 /// arguments, elements and results are encodable values (see ipc/codec.h): tensors among them cross without a copy
@@ -42,14 +42,14 @@ struct ProcessJobs {
 ///
 /// Belongs to the process that made it; workers end with it. Its destructor terminates it, as leaving a `with` block
 /// does in Python. Threads: any, at once.
-class Pool : public pooling::PoolCalls<pooling::ProcessJobs> {
+class Pool : public detail::PoolCalls<detail::ProcessJobs> {
  public:
   /// Starts the workers. Throws std::invalid_argument and SystemError.
   explicit Pool(const PoolOptions& options = {})
-      : PoolCalls(std::make_shared<pooling::PoolCore>(options,
-                                                      [](const ProcessOptions& how, const pooling::WorkerEnds& ends) {
-                                                        return Process<void>(how, serve, pooling::share(ends));
-                                                      })) {}
+      : PoolCalls(
+            std::make_shared<detail::PoolCore>(options, [](const ProcessOptions& how, const detail::WorkerEnds& ends) {
+              return Process<void>(how, serve, detail::share(ends));
+            })) {}
   explicit Pool(int processes) : Pool(PoolOptions{.processes = processes}) {}
 
   /// The same; each worker calls initializer(arguments...) before its first task. Where that throws the pool is
@@ -67,31 +67,31 @@ class Pool : public pooling::PoolCalls<pooling::ProcessJobs> {
   [[nodiscard]] std::vector<int> pids() const { return core()->pids(); }
 
  private:
-  static void serve(pooling::WorkerEnds ends) {
-    const pooling::WorkerLife life(ends);
-    pooling::serve_pool(ends);
+  static void serve(detail::WorkerEnds ends) {
+    const detail::WorkerLife life(ends);
+    detail::serve_pool(ends);
   }
 
   template <class Initializer, class... Args>
-  static std::shared_ptr<pooling::PoolCore> start(const PoolOptions& options, Initializer initializer,
-                                                  Args... arguments);
+  static std::shared_ptr<detail::PoolCore> start(const PoolOptions& options, Initializer initializer,
+                                                 Args... arguments);
 };
 
 template <class Initializer, class... Args>
-std::shared_ptr<pooling::PoolCore> Pool::start(const PoolOptions& options, Initializer initializer, Args... arguments) {
+std::shared_ptr<detail::PoolCore> Pool::start(const PoolOptions& options, Initializer initializer, Args... arguments) {
   using C = Call<false, Initializer, Args...>;
   using Values = typename C::Values;
-  const AnyFunction named = pooling::name_of<Initializer>(initializer);
-  return std::make_shared<pooling::PoolCore>(options, [name = named ? name_function(named) : ImageFunction{},
-                                                       values = Values(std::move(arguments)...)](
-                                                          const ProcessOptions& how, const pooling::WorkerEnds& ends) {
-    auto work = [](pooling::WorkerEnds its_ends, const ImageFunction& its_name, Values its_values) {
-      const pooling::WorkerLife life(its_ends);
-      auto function = pooling::function_of<Initializer>(its_name.build_id.empty() ? nullptr : find_function(its_name));
+  const AnyFunction named = detail::name_of<Initializer>(initializer);
+  return std::make_shared<detail::PoolCore>(options, [name = named ? name_function(named) : ImageFunction{},
+                                                      values = Values(std::move(arguments)...)](
+                                                         const ProcessOptions& how, const detail::WorkerEnds& ends) {
+    auto work = [](detail::WorkerEnds its_ends, const ImageFunction& its_name, Values its_values) {
+      const detail::WorkerLife life(its_ends);
+      auto function = detail::function_of<Initializer>(its_name.build_id.empty() ? nullptr : find_function(its_name));
       C::invoke(function, 0, its_values);
-      pooling::serve_pool(its_ends);
+      detail::serve_pool(its_ends);
     };
-    return Process<void>(how, work, pooling::share(ends), name, values);
+    return Process<void>(how, work, detail::share(ends), name, values);
   });
 }
 

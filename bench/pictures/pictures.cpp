@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tests/workers/image_files.h"
+#include "tests/support/pictures/image_files.h"
 
 namespace shoal::bench {
 namespace {

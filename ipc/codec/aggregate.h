@@ -1,8 +1,8 @@
 // Codec of plain aggregates: no macro, no base class.
 #pragma once
 
-#include <shoal/ipc/codec/base.h>
-#include <shoal/ipc/codec/members.h>
+#include <shoal/internal/ipc/codec/base.h>
+#include <shoal/internal/ipc/codec/members.h>
 
 #include <tuple>
 #include <type_traits>

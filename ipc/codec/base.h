@@ -1,8 +1,8 @@
 // The customization point Codec<T>, and encode, decode and schema_of on top of it.
 #pragma once
 
-#include <shoal/ipc/codec/decoder.h>
-#include <shoal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/codec/decoder.h>
+#include <shoal/internal/ipc/codec/encoder.h>
 
 #include <concepts>
 #include <cstddef>
@@ -73,7 +73,7 @@ struct NotEncodable<std::span<T, N>> {
                 "elements: send a std::vector, a std::array or a tensor");
 };
 
-namespace codec_detail {
+namespace detail {
 
 template <class T, class... Outer>
 constexpr bool is_one_of() {
@@ -87,15 +87,15 @@ constexpr std::uint64_t levels_up() {
   return level - found;
 }
 
-}  // namespace codec_detail
+}  // namespace detail
 
 /// Hash of what a T looks like in a message; two types of the same hash can be told apart by nothing. Outer: the types
 /// that are being described and have a T inside. One that comes again is described by how far up it is.
 template <class T, class... Outer>
 constexpr std::uint64_t schema_of() {
   using Type = std::remove_cv_t<T>;
-  if constexpr (codec_detail::is_one_of<Type, Outer...>())
-    return schema_hash("again", codec_detail::levels_up<Type, Outer...>());
+  if constexpr (detail::is_one_of<Type, Outer...>())
+    return schema_hash("again", detail::levels_up<Type, Outer...>());
   else if constexpr (requires { Codec<Type>::template schema<Outer..., Type>(); })
     return Codec<Type>::template schema<Outer..., Type>();
   else if constexpr (Encodable<Type>)

@@ -1,5 +1,6 @@
+#include <shoal/internal/ipc/codec/decoder.h>
+
 #include <fmt/format.h>
-#include <shoal/ipc/codec/decoder.h>
 
 namespace shoal {
 

@@ -1,7 +1,7 @@
 // Reads values from bytes that it does not trust.
 #pragma once
 
-#include <shoal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/codec/encoder.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 

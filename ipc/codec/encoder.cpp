@@ -1,5 +1,6 @@
+#include <shoal/internal/ipc/codec/encoder.h>
+
 #include <fmt/format.h>
-#include <shoal/ipc/codec/encoder.h>
 
 #include <algorithm>
 #include <stdexcept>

@@ -7,7 +7,7 @@
 #include <utility>
 
 namespace shoal {
-namespace members_detail {
+namespace detail {
 
 /// Initializes a member of any type, in code that is never run. Copyable aggregates are probed by lvalues: a type that
 /// is only constructible from everything is then not taken for several members.
@@ -112,18 +112,18 @@ constexpr std::size_t count() {
   return 0;
 }
 
-}  // namespace members_detail
+}  // namespace detail
 
 /// How many members an aggregate has.
 template <class T>
-constexpr std::size_t kMembersOf = members_detail::count<std::remove_cv_t<T>>();
+constexpr std::size_t kMembersOf = detail::count<std::remove_cv_t<T>>();
 
 /// A tuple of references to the members of an aggregate of up to 40.
 // clang-format off
 template <class T>
 constexpr auto members_of([[maybe_unused]] T& value) {
   constexpr std::size_t kCount = kMembersOf<T>;
-  static_assert(kCount <= members_detail::kMost, "shoal: an aggregate of more than 40 members: put some of them into a struct of their own");
+  static_assert(kCount <= detail::kMost, "shoal: an aggregate of more than 40 members: put some of them into a struct of their own");
   if constexpr (kCount == 0) return std::tuple<>();
   if constexpr (kCount == 1) { auto& [a] = value; return std::tie(a); }
   if constexpr (kCount == 2) { auto& [a, b] = value; return std::tie(a, b); }

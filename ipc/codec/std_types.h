@@ -1,7 +1,7 @@
 // Codecs of arithmetic types, enums and the standard library's types.
 #pragma once
 
-#include <shoal/ipc/codec/base.h>
+#include <shoal/internal/ipc/codec/base.h>
 
 #include <array>
 #include <bitset>
@@ -116,7 +116,7 @@ struct Codec<std::filesystem::path> {
   static std::filesystem::path decode(Decoder& decoder) { return shoal::decode<std::string>(decoder); }
 };
 
-namespace codec_detail {
+namespace detail {
 
 /// An element that takes no bytes (an empty struct) is given one, so that a count never promises more elements than
 /// there are bytes.
@@ -183,26 +183,22 @@ void encode_bytes(Encoder& encoder, const Sequence& sequence) {
   encoder.write(sequence.data(), sequence.size() * sizeof(typename Sequence::value_type));
 }
 
-}  // namespace codec_detail
+}  // namespace detail
 
 template <class C>
 struct Codec<std::basic_string<C>> {
   static constexpr std::uint64_t schema() { return schema_hash("string", std::uint64_t(sizeof(C))); }
-  static void encode(Encoder& encoder, const std::basic_string<C>& value) {
-    codec_detail::encode_bytes(encoder, value);
-  }
-  static std::basic_string<C> decode(Decoder& decoder) {
-    return codec_detail::decode_bytes<std::basic_string<C>>(decoder);
-  }
+  static void encode(Encoder& encoder, const std::basic_string<C>& value) { detail::encode_bytes(encoder, value); }
+  static std::basic_string<C> decode(Decoder& decoder) { return detail::decode_bytes<std::basic_string<C>>(decoder); }
 };
 
 template <std::size_t N>
 struct Codec<std::bitset<N>> {
   static constexpr std::uint64_t schema() { return schema_hash("bitset", std::uint64_t(N)); }
-  static void encode(Encoder& encoder, const std::bitset<N>& value) { codec_detail::encode_bits(encoder, value); }
+  static void encode(Encoder& encoder, const std::bitset<N>& value) { detail::encode_bits(encoder, value); }
   static std::bitset<N> decode(Decoder& decoder) {
     std::bitset<N> result;
-    codec_detail::decode_bits(decoder, result);
+    detail::decode_bits(decoder, result);
     return result;
   }
 };
@@ -212,13 +208,13 @@ struct Codec<std::vector<bool>> {
   static constexpr std::uint64_t schema() { return schema_hash("bits"); }
   static void encode(Encoder& encoder, const std::vector<bool>& value) {
     encoder.write(std::uint64_t(value.size()));
-    codec_detail::encode_bits(encoder, value);
+    detail::encode_bits(encoder, value);
   }
   static std::vector<bool> decode(Decoder& decoder) {
     auto size = decoder.read<std::uint64_t>();
     if (size / 8 > decoder.left()) throw DecodeError("more bits announced than there are");
     std::vector<bool> result(size);
-    codec_detail::decode_bits(decoder, result);
+    detail::decode_bits(decoder, result);
     return result;
   }
 };
@@ -231,15 +227,15 @@ struct Codec<std::vector<T>> {
   }
   static void encode(Encoder& encoder, const std::vector<T>& value) {
     if constexpr (kBytesAreValue<T>)
-      codec_detail::encode_bytes(encoder, value);
+      detail::encode_bytes(encoder, value);
     else
-      codec_detail::encode_elements(encoder, value);
+      detail::encode_elements(encoder, value);
   }
   static std::vector<T> decode(Decoder& decoder) {
     if constexpr (kBytesAreValue<T>)
-      return codec_detail::decode_bytes<std::vector<T>>(decoder);
+      return detail::decode_bytes<std::vector<T>>(decoder);
     else
-      return codec_detail::decode_elements<std::vector<T>>(decoder);
+      return detail::decode_elements<std::vector<T>>(decoder);
   }
 };
 
@@ -250,8 +246,8 @@ struct ElementwiseCodec {
   static constexpr std::uint64_t schema() {
     return schema_hash("sequence", schema_of<Element, Outer...>());
   }
-  static void encode(Encoder& encoder, const C& value) { codec_detail::encode_elements<C, Element>(encoder, value); }
-  static C decode(Decoder& decoder) { return codec_detail::decode_elements<C, Element>(decoder); }
+  static void encode(Encoder& encoder, const C& value) { detail::encode_elements<C, Element>(encoder, value); }
+  static C decode(Decoder& decoder) { return detail::decode_elements<C, Element>(decoder); }
 };
 
 template <class T>

@@ -1,16 +1,17 @@
+#include <shoal/internal/ipc/descriptor/offers.h>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
-#include <shoal/ipc/deadline.h>
-#include <shoal/ipc/descriptor/offers.h>
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/own_file.h>
+#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/service_thread.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/layout.h>
-#include <shoal/ipc/session/own_file.h>
-#include <shoal/ipc/sync/event_word.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 // Descriptors that this process has sent and nobody has fetched yet. Not for users.
 #pragma once
 
-#include <shoal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/codec/encoder.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/ipc/heap.h>
 

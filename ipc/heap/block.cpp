@@ -1,4 +1,4 @@
-#include <shoal/ipc/heap/block.h>
+#include <shoal/internal/ipc/heap/block.h>
 
 namespace shoal {
 

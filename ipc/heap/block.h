@@ -1,8 +1,8 @@
 // Blocks of the shared heap, where they lie, and the holds that decide when one is free.
 #pragma once
 
-#include <shoal/ipc/heap/block_header.h>
-#include <shoal/ipc/heap/hold_protocol.h>
+#include <shoal/internal/ipc/heap/hold_protocol.h>
+#include <shoal/internal/ipc/layout/block_header.h>
 
 #include <atomic>
 #include <cstddef>

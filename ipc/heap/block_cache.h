@@ -1,8 +1,8 @@
 // What this process has in the shared heap to allocate from: its extents, and which of their blocks are free.
 #pragma once
 
-#include <shoal/ipc/heap/extents.h>
-#include <shoal/ipc/heap/size_class.h>
+#include <shoal/internal/ipc/heap/extents.h>
+#include <shoal/internal/ipc/heap/size_class.h>
 
 #include <array>
 #include <cstdint>

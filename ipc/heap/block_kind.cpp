@@ -1,4 +1,4 @@
-#include <shoal/ipc/heap/block_kind.h>
+#include <shoal/internal/ipc/heap/block_kind.h>
 
 namespace shoal {
 namespace {

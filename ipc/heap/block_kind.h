@@ -1,7 +1,7 @@
 // What the heap, the reclaimer and those that look on have to know of what lies in a block.
 #pragma once
 
-#include <shoal/ipc/heap/block_header.h>
+#include <shoal/internal/ipc/layout/block_header.h>
 
 #include <cstddef>
 #include <cstdint>

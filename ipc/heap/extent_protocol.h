@@ -1,9 +1,9 @@
 // The protocol of extents: who may change an extent's word from what to what.
 #pragma once
 
-#include <shoal/ipc/heap/block_header.h>
-#include <shoal/ipc/heap/extent_state.h>
-#include <shoal/ipc/kill_point.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/layout/block_header.h>
+#include <shoal/internal/ipc/layout/extent_state.h>
 
 #include <cstdint>
 

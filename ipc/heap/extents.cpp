@@ -1,13 +1,14 @@
+#include <shoal/internal/ipc/heap/extents.h>
+
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/own_file.h>
+#include <shoal/internal/ipc/heap/size_class.h>
+#include <shoal/internal/ipc/memory/memory_node.h>
+#include <shoal/internal/ipc/memory/pages.h>
+#include <shoal/internal/ipc/memory/recent_budget.h>
+#include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap/extents.h>
-#include <shoal/ipc/heap/memory_node.h>
-#include <shoal/ipc/heap/pages.h>
-#include <shoal/ipc/heap/recent_budget.h>
-#include <shoal/ipc/heap/size_class.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/own_file.h>
 
 #include <string>
 

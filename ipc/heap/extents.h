@@ -1,10 +1,10 @@
 // The session's extents: which are free, and who owns the others.
 #pragma once
 
-#include <shoal/ipc/heap/block.h>
-#include <shoal/ipc/heap/extent_protocol.h>
-#include <shoal/ipc/heap/extent_state.h>
-#include <shoal/ipc/session/layout.h>
+#include <shoal/internal/ipc/heap/block.h>
+#include <shoal/internal/ipc/heap/extent_protocol.h>
+#include <shoal/internal/ipc/layout/extent_state.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
 
 #include <cstdint>
 #include <optional>

@@ -1,8 +1,8 @@
 // The protocol of holds on a block: who may free it when.
 #pragma once
 
-#include <shoal/ipc/heap/block_header.h>
-#include <shoal/ipc/kill_point.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/layout/block_header.h>
 
 #include <atomic>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include <shoal/ipc/heap/inherited_holds.h>
+#include <shoal/internal/ipc/heap/inherited_holds.h>
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 // In a forked child: the holds behind handles that were copied by the fork.
 #pragma once
 
-#include <shoal/ipc/heap/block_header.h>
+#include <shoal/internal/ipc/layout/block_header.h>
 
 #include <cstddef>
 #include <cstdint>

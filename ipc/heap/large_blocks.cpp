@@ -1,10 +1,10 @@
 // The part of BlockCache for blocks that are runs of extents, and for where extents come from and go.
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/heap/block_cache.h>
+#include <shoal/internal/ipc/memory/budget.h>
+#include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap/block_cache.h>
-#include <shoal/ipc/heap/budget.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/session.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
+#include <shoal/internal/ipc/heap/other_holders.h>
+
+#include <shoal/internal/ipc/process/liveness_watch.h>
+#include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/heap/other_holders.h>
-#include <shoal/ipc/session/liveness_watch.h>
-#include <shoal/ipc/session/session.h>
 
 namespace shoal {
 

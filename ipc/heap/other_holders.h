@@ -1,7 +1,7 @@
 // Who else holds a block, as far as it matters to those that wait there.
 #pragma once
 
-#include <shoal/ipc/heap/block_header.h>
+#include <shoal/internal/ipc/layout/block_header.h>
 
 namespace shoal {
 

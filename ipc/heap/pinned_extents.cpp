@@ -1,8 +1,9 @@
+#include <shoal/internal/ipc/heap/pinned_extents.h>
+
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/heap/extents.h>
+#include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/heap/extents.h>
-#include <shoal/ipc/heap/pinned_extents.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/session.h>
 
 namespace shoal {
 namespace {

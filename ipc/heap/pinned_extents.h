@@ -1,7 +1,7 @@
 // Extents whose pages a process has registered with a device's driver: they are not given back to the system.
 #pragma once
 
-#include <shoal/ipc/heap/block_header.h>
+#include <shoal/internal/ipc/layout/block_header.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
+#include <shoal/internal/ipc/heap/size_class.h>
+
+#include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap/size_class.h>
-#include <shoal/ipc/session.h>
 
 namespace shoal {
 

@@ -1,7 +1,7 @@
 // Which block sizes the heap makes.
 #pragma once
 
-#include <shoal/ipc/session/layout.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
 
 #include <array>
 #include <bit>

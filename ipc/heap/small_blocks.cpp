@@ -1,7 +1,7 @@
 // The part of BlockCache for blocks that share an extent with others of their size.
-#include <shoal/ipc/heap/block_cache.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/session.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/heap/block_cache.h>
+#include <shoal/internal/ipc/process/session.h>
 
 #include <algorithm>
 #include <bit>

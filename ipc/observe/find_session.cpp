@@ -2,9 +2,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fmt/format.h>
+#include <shoal/internal/ipc/names/rendezvous.h>
+#include <shoal/internal/ipc/observe/session_file.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/observe/session_file.h>
-#include <shoal/ipc/session/rendezvous.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

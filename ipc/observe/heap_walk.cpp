@@ -1,5 +1,6 @@
-#include <shoal/ipc/heap/size_class.h>
-#include <shoal/ipc/observe/heap_walk.h>
+#include <shoal/internal/ipc/observe/heap_walk.h>
+
+#include <shoal/internal/ipc/heap/size_class.h>
 
 #include <algorithm>
 #include <memory>

@@ -1,7 +1,7 @@
 // The blocks of a session's heap, as somebody outside of it sees them.
 #pragma once
 
-#include <shoal/ipc/observe/session_file.h>
+#include <shoal/internal/ipc/observe/session_file.h>
 
 #include <functional>
 #include <optional>

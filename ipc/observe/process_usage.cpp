@@ -1,7 +1,8 @@
+#include <shoal/internal/ipc/observe/process_usage.h>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/ipc/fd.h>
-#include <shoal/ipc/observe/process_usage.h>
 #include <unistd.h>
 
 #include <algorithm>

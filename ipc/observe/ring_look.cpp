@@ -1,6 +1,7 @@
-#include <shoal/ipc/codec/encoder.h>
-#include <shoal/ipc/observe/ring_look.h>
-#include <shoal/ipc/ring/layout.h>
+#include <shoal/internal/ipc/observe/ring_look.h>
+
+#include <shoal/internal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/ring/layout.h>
 #include <string.h>
 
 #include <algorithm>

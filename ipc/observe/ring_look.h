@@ -1,8 +1,8 @@
 // A queue, as somebody outside of its session sees it.
 #pragma once
 
-#include <shoal/ipc/observe/heap_walk.h>
-#include <shoal/ipc/observe/session_view.h>
+#include <shoal/internal/ipc/observe/heap_walk.h>
+#include <shoal/internal/ipc/observe/session_view.h>
 
 #include <optional>
 

@@ -1,9 +1,10 @@
+#include <shoal/internal/ipc/observe/session_file.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/observe/session_file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

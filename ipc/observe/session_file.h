@@ -1,10 +1,10 @@
 // The memory of a session, as somebody outside of it reads it.
 #pragma once
 
+#include <shoal/internal/ipc/heap/extents.h>
+#include <shoal/internal/ipc/layout/block_header.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/ipc/fd.h>
-#include <shoal/ipc/heap/block_header.h>
-#include <shoal/ipc/heap/extents.h>
-#include <shoal/ipc/session/layout.h>
 #include <sys/types.h>
 
 #include <atomic>

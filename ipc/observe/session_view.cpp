@@ -1,13 +1,14 @@
-#include <shoal/ipc/heap/block_kind.h>
-#include <shoal/ipc/heap/budget.h>
+#include <shoal/internal/ipc/observe/session_view.h>
+
+#include <shoal/internal/ipc/heap/block_kind.h>
+#include <shoal/internal/ipc/memory/budget.h>
+#include <shoal/internal/ipc/observe/heap_walk.h>
+#include <shoal/internal/ipc/observe/ring_look.h>
+#include <shoal/internal/ipc/pipe/end.h>
+#include <shoal/internal/ipc/process/activity.h>
+#include <shoal/internal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/lock.h>
-#include <shoal/ipc/observe/heap_walk.h>
-#include <shoal/ipc/observe/ring_look.h>
-#include <shoal/ipc/observe/session_view.h>
-#include <shoal/ipc/pipe/end.h>
-#include <shoal/ipc/ring/task_ledger.h>
 #include <shoal/ipc/rlock.h>
-#include <shoal/ipc/session/activity.h>
 #include <string.h>
 
 #include <algorithm>

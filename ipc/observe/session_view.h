@@ -1,8 +1,8 @@
 // What is in a session at one moment: processes, queues, locks, the heap.
 #pragma once
 
-#include <shoal/ipc/observe/process_usage.h>
-#include <shoal/ipc/observe/session_file.h>
+#include <shoal/internal/ipc/observe/process_usage.h>
+#include <shoal/internal/ipc/observe/session_file.h>
 
 #include <cstdint>
 #include <optional>

@@ -1,9 +1,10 @@
+#include <shoal/internal/ipc/pipe/any_connection.h>
+
 #include <fmt/format.h>
-#include <shoal/ipc/pipe/any_connection.h>
-#include <shoal/ipc/pipe/core.h>
-#include <shoal/ipc/pipe/end.h>
-#include <shoal/ipc/pipe/readiness.h>
-#include <shoal/ipc/session.h>
+#include <shoal/internal/ipc/pipe/core.h>
+#include <shoal/internal/ipc/pipe/end.h>
+#include <shoal/internal/ipc/pipe/readiness.h>
+#include <shoal/internal/ipc/process/session.h>
 
 #include <stdexcept>
 

@@ -1,9 +1,9 @@
 // One end of a pipe, whatever the type of its messages.
 #pragma once
 
-#include <shoal/ipc/deadline.h>
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/ring.h>
 
 #include <chrono>
 #include <cstddef>

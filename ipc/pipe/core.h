@@ -1,8 +1,8 @@
 // What the handles of one connection share in one process. Not for users.
 #pragma once
 
+#include <shoal/internal/ipc/pipe/any_connection.h>
 #include <shoal/ipc/fd.h>
-#include <shoal/ipc/pipe/any_connection.h>
 
 #include <atomic>
 #include <mutex>

@@ -1,9 +1,10 @@
+#include <shoal/internal/ipc/pipe/end.h>
+
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/heap/block_kind.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap/block_kind.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/pipe/end.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/layout.h>
 
 #include <new>
 

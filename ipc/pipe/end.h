@@ -1,8 +1,8 @@
 // One end of a pipe, in shared memory.
 #pragma once
 
+#include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/ring.h>
 
 #include <cstdint>
 

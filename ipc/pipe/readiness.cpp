@@ -1,9 +1,10 @@
+#include <shoal/internal/ipc/pipe/readiness.h>
+
+#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/process/liveness_watch.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/wait/wait_any.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/pipe/readiness.h>
-#include <shoal/ipc/service_thread.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/liveness_watch.h>
-#include <shoal/ipc/sync/wait_any.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 // Descriptors that become readable when a connection has something to receive. Not for users.
 #pragma once
 
-#include <shoal/ipc/pipe/core.h>
-#include <shoal/ipc/sync/event_word.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/pipe/core.h>
 
 #include <memory>
 #include <mutex>

@@ -1,12 +1,13 @@
+#include <shoal/ipc/wait.h>
+
 #include <fmt/format.h>
 #include <poll.h>
-#include <shoal/ipc/pipe/core.h>
-#include <shoal/ipc/pipe/readiness.h>
-#include <shoal/ipc/pipe/wait.h>
-#include <shoal/ipc/session/liveness_watch.h>
-#include <shoal/ipc/sync/spin.h>
-#include <shoal/ipc/sync/wait_any.h>
-#include <shoal/ipc/trace/sleep_note.h>
+#include <shoal/internal/ipc/base/spin.h>
+#include <shoal/internal/ipc/pipe/core.h>
+#include <shoal/internal/ipc/pipe/readiness.h>
+#include <shoal/internal/ipc/process/liveness_watch.h>
+#include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/ipc/wait/wait_any.h>
 #include <time.h>
 
 #include <algorithm>

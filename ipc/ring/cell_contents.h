@@ -1,10 +1,10 @@
 // What the cells of a ring hold, read by those that need not believe it.
 #pragma once
 
-#include <shoal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/ring/layout.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/ring/layout.h>
 
 #include <cstddef>
 #include <cstring>

@@ -1,8 +1,8 @@
 // How a ring lies in shared memory. Pictured in docs/ring.md.
 #pragma once
 
-#include <shoal/ipc/ring/core.h>
-#include <shoal/ipc/sync/event_word.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/ring/core.h>
 
 #include <atomic>
 #include <cstddef>

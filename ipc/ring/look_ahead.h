@@ -1,7 +1,7 @@
 // Fetching the cells of a ring before they are needed.
 #pragma once
 
-#include <shoal/ipc/ring/layout.h>
+#include <shoal/internal/ipc/ring/layout.h>
 
 #include <atomic>
 #include <cstdint>

@@ -1,11 +1,11 @@
 // What becomes of a ring's messages when their writer or reader is dead, or when nobody is left to read them.
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/heap/block_kind.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/ring/cell_contents.h>
+#include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap/block_kind.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/ring.h>
-#include <shoal/ipc/ring/cell_contents.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/layout.h>
 
 #include <atomic>
 #include <optional>

@@ -1,13 +1,14 @@
+#include <shoal/internal/ipc/ring/task_ledger.h>
+
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/spin.h>
+#include <shoal/internal/ipc/heap/block_kind.h>
+#include <shoal/internal/ipc/process/liveness_watch.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/ring/ring.h>
+#include <shoal/internal/ipc/trace/sleep_note.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap/block_kind.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/ring.h>
-#include <shoal/ipc/ring/task_ledger.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/liveness_watch.h>
-#include <shoal/ipc/sync/spin.h>
-#include <shoal/ipc/trace/sleep_note.h>
 
 #include <stdexcept>
 

@@ -1,9 +1,9 @@
 // Which tasks of a joinable queue are not done yet, and whose they are.
 #pragma once
 
-#include <shoal/ipc/deadline.h>
-#include <shoal/ipc/sync/event_word.h>
-#include <shoal/ipc/sync/shared_part.h>
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/sync/shared_part.h>
 
 #include <atomic>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // A barrier, in shared memory.
 #pragma once
 
-#include <shoal/ipc/sync/real_world.h>
+#include <shoal/internal/ipc/sync/real_world.h>
 
 #include <atomic>
 #include <cstdint>

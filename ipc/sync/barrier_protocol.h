@@ -1,9 +1,9 @@
 // Arriving at a barrier, and leaving it when all are there.
 #pragma once
 
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/sync/barrier_layout.h>
-#include <shoal/ipc/sync/event_word.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/sync/barrier_layout.h>
 
 #include <atomic>
 #include <cstdint>

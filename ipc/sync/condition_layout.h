@@ -1,8 +1,8 @@
 // The waiters of a condition, in shared memory.
 #pragma once
 
-#include <shoal/ipc/process_tag.h>
-#include <shoal/ipc/sync/real_world.h>
+#include <shoal/internal/ipc/base/process_tag.h>
+#include <shoal/internal/ipc/sync/real_world.h>
 
 #include <atomic>
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Waiting and notifying by the cells of a condition, and what becomes of a dead one's notification.
 #pragma once
 
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/sync/condition_layout.h>
-#include <shoal/ipc/sync/event_word.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/sync/condition_layout.h>
 
 #include <atomic>
 #include <chrono>

@@ -1,9 +1,9 @@
 // Waiting for a lock that is not free, and leaving it to those that wait.
 #pragma once
 
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/sync/event_word.h>
-#include <shoal/ipc/sync/lock_word.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/sync/lock_word.h>
 
 #include <atomic>
 #include <chrono>

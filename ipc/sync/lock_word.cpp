@@ -1,5 +1,6 @@
-#include <shoal/ipc/sync/lock_wait.h>
-#include <shoal/ipc/sync/lock_word.h>
+#include <shoal/internal/ipc/sync/lock_word.h>
+
+#include <shoal/internal/ipc/sync/lock_wait.h>
 
 namespace shoal {
 

@@ -1,8 +1,8 @@
 // The mutex of Lock and RLock: a word that names its holder.
 #pragma once
 
-#include <shoal/ipc/process_tag.h>
-#include <shoal/ipc/sync/real_world.h>
+#include <shoal/internal/ipc/base/process_tag.h>
+#include <shoal/internal/ipc/sync/real_world.h>
 
 #include <atomic>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // The count of a semaphore, and who has what of it.
 #pragma once
 
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/process_tag.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/process_tag.h>
 
 #include <atomic>
 #include <cstdint>

@@ -1,14 +1,14 @@
 // What the algorithms of locks, conditions and barriers run on in processes.
 #pragma once
 
-#include <shoal/ipc/deadline.h>
-#include <shoal/ipc/process_tag.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/liveness_watch.h>
-#include <shoal/ipc/sync/event_word.h>
-#include <shoal/ipc/sync/spin.h>
-#include <shoal/ipc/sync/thread_number.h>
-#include <shoal/ipc/trace/sleep_note.h>
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/base/process_tag.h>
+#include <shoal/internal/ipc/base/spin.h>
+#include <shoal/internal/ipc/process/liveness_watch.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/thread_number.h>
+#include <shoal/internal/ipc/trace/sleep_note.h>
 
 #include <atomic>
 #include <cstdint>

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <shoal/ipc/codec/decoder.h>
-#include <shoal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/codec/decoder.h>
+#include <shoal/internal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/session.h>
 
 #include <memory>
 #include <new>

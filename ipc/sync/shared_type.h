@@ -1,7 +1,7 @@
 // What may lie in shared memory as it is.
 #pragma once
 
-#include <shoal/ipc/codec/base.h>
+#include <shoal/internal/ipc/codec/base.h>
 
 #include <concepts>
 #include <cstdint>

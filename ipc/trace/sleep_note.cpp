@@ -1,9 +1,10 @@
-#include <shoal/ipc/session/activity.h>
-#include <shoal/ipc/session/layout.h>
-#include <shoal/ipc/session/session.h>
-#include <shoal/ipc/sync/thread_number.h>
-#include <shoal/ipc/trace/sleep_note.h>
-#include <shoal/ipc/trace/span.h>
+#include <shoal/internal/ipc/trace/sleep_note.h>
+
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/activity.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/thread_number.h>
+#include <shoal/ipc/trace_span.h>
 
 namespace shoal {
 

@@ -1,4 +1,4 @@
-#include <shoal/runtime/command/help.h>
+#include <shoal/internal/runtime/command/help.h>
 
 namespace shoal::command {
 

@@ -1,11 +1,11 @@
 // main() of the program shoal.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/runtime/command/help.h>
+#include <shoal/internal/runtime/command/subcommand.h>
+#include <shoal/internal/runtime/environment/nearest_name.h>
 #include <shoal/ipc/error.h>
-#include <shoal/runtime/command/help.h>
-#include <shoal/runtime/command/subcommand.h>
 #include <shoal/runtime/init.h>
-#include <shoal/runtime/nearest_name.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,7 @@
+#include <shoal/internal/runtime/cpu/binding.h>
+
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
-#include <shoal/runtime/cpu/binding.h>
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,7 +1,7 @@
 // Which CPUs each of several processes gets.
 #pragma once
 
-#include <shoal/runtime/cpu/topology.h>
+#include <shoal/internal/runtime/cpu/topology.h>
 
 #include <string>
 #include <vector>

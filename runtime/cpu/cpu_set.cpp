@@ -1,7 +1,8 @@
+#include <shoal/internal/runtime/cpu/cpu_set.h>
+
 #include <errno.h>
 #include <fmt/format.h>
 #include <sched.h>
-#include <shoal/runtime/cpu/cpu_set.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

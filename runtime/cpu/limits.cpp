@@ -1,5 +1,6 @@
-#include <shoal/ipc/cgroup.h>
-#include <shoal/runtime/cpu/limits.h>
+#include <shoal/internal/runtime/cpu/limits.h>
+
+#include <shoal/internal/ipc/base/cgroup.h>
 
 #include <algorithm>
 #include <fstream>

@@ -1,8 +1,9 @@
+#include <shoal/internal/runtime/cpu/topology.h>
+
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <hwloc.h>
 #include <shoal/ipc/error.h>
-#include <shoal/runtime/cpu/topology.h>
 
 #include <memory>
 

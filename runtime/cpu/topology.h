@@ -1,7 +1,7 @@
 // How a machine's CPUs are arranged, as far as dividing them among processes needs it.
 #pragma once
 
-#include <shoal/runtime/cpu/cpu_set.h>
+#include <shoal/internal/runtime/cpu/cpu_set.h>
 
 #include <string>
 #include <vector>

@@ -1,10 +1,11 @@
+#include <shoal/internal/runtime/crash/handler.h>
+
 #include <dlfcn.h>
 #include <errno.h>
+#include <shoal/internal/ipc/read_only/read_only_fault.h>
+#include <shoal/internal/runtime/crash/raised.h>
+#include <shoal/internal/runtime/crash/stack.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap/read_only_fault.h>
-#include <shoal/runtime/crash/handler.h>
-#include <shoal/runtime/crash/stack.h>
-#include <shoal/runtime/raised.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 // Writes down how this process dies, where it still can.
 #pragma once
 
-#include <shoal/runtime/crash/record.h>
+#include <shoal/internal/runtime/crash/record.h>
 
 #include <string>
 

@@ -1,5 +1,6 @@
-#include <shoal/ipc/cgroup.h>
-#include <shoal/runtime/crash/oom_kills.h>
+#include <shoal/internal/runtime/crash/oom_kills.h>
+
+#include <shoal/internal/ipc/base/cgroup.h>
 
 #include <chrono>
 #include <fstream>

@@ -1,7 +1,7 @@
 // Whether the kernel's OOM killer was at work.
 #pragma once
 
-#include <shoal/ipc/deadline.h>
+#include <shoal/internal/ipc/base/deadline.h>
 
 #include <cstdint>
 #include <optional>

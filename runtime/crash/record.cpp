@@ -1,6 +1,7 @@
+#include <shoal/internal/runtime/crash/record.h>
+
+#include <shoal/internal/runtime/ticket/child_blocks.h>
 #include <shoal/ipc/error.h>
-#include <shoal/runtime/child_blocks.h>
-#include <shoal/runtime/crash/record.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include <shoal/runtime/crash/source_lines.h>
+#include <shoal/internal/runtime/crash/source_lines.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,9 @@
+#include <shoal/internal/runtime/crash/stack.h>
+
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
-#include <shoal/runtime/crash/stack.h>
 #include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>

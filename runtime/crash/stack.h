@@ -1,7 +1,7 @@
 // The stack of a process that may be about to die, written down without help from anyone.
 #pragma once
 
-#include <shoal/runtime/crash/record.h>
+#include <shoal/internal/runtime/crash/record.h>
 
 #include <cstdint>
 #include <span>

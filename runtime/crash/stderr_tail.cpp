@@ -1,5 +1,6 @@
+#include <shoal/internal/runtime/crash/stderr_tail.h>
+
 #include <errno.h>
-#include <shoal/runtime/crash/stderr_tail.h>
 #include <stdio.h>
 #include <unistd.h>
 

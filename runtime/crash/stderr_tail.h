@@ -1,7 +1,7 @@
 // The last words of a process, kept where its parent finds them.
 #pragma once
 
-#include <shoal/runtime/crash/record.h>
+#include <shoal/internal/runtime/crash/record.h>
 
 namespace shoal {
 

@@ -1,11 +1,12 @@
+#include <shoal/internal/runtime/crash/symbols.h>
+
 #include <cxxabi.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
+#include <shoal/internal/runtime/crash/source_lines.h>
 #include <shoal/ipc/fd.h>
-#include <shoal/runtime/crash/source_lines.h>
-#include <shoal/runtime/crash/symbols.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 

@@ -1,7 +1,7 @@
 // The names of functions, looked up in the files that they come from.
 #pragma once
 
-#include <shoal/runtime/crash/record.h>
+#include <shoal/internal/runtime/crash/record.h>
 
 #include <string>
 #include <vector>

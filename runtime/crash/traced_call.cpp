@@ -1,6 +1,7 @@
-#include <shoal/runtime/crash/handler.h>
-#include <shoal/runtime/crash/stack.h>
-#include <shoal/runtime/crash/traced_call.h>
+#include <shoal/internal/runtime/crash/traced_call.h>
+
+#include <shoal/internal/runtime/crash/handler.h>
+#include <shoal/internal/runtime/crash/stack.h>
 #include <unwind.h>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Which launcher started this process, and what it says.
+#include <shoal/internal/runtime/environment/launchers.h>
 #include <shoal/runtime/current_process.h>
-#include <shoal/runtime/environment/launchers.h>
 
 #include <cstdlib>
 

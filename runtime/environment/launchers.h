@@ -1,8 +1,8 @@
 // The launchers whose variables shoal knows.
 #pragma once
 
+#include <shoal/internal/runtime/environment/variables.h>
 #include <shoal/runtime/environment.h>
-#include <shoal/runtime/environment/variables.h>
 
 #include <string>
 #include <vector>

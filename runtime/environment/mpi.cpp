@@ -1,6 +1,6 @@
 // Variables of MPI's launchers: Open MPI's, MVAPICH2's, and PMI's, which the others set.
 #include <fmt/format.h>
-#include <shoal/runtime/environment/launchers.h>
+#include <shoal/internal/runtime/environment/launchers.h>
 
 namespace shoal {
 namespace {

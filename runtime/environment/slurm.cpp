@@ -1,6 +1,6 @@
 // Slurm's variables, and its notations of hosts and counts.
 #include <fmt/format.h>
-#include <shoal/runtime/environment/launchers.h>
+#include <shoal/internal/runtime/environment/launchers.h>
 
 #include <algorithm>
 #include <charconv>

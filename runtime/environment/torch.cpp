@@ -1,6 +1,6 @@
 // torchrun's variables, which shoal run sets as well.
 #include <fmt/format.h>
-#include <shoal/runtime/environment/launchers.h>
+#include <shoal/internal/runtime/environment/launchers.h>
 
 namespace shoal {
 namespace {

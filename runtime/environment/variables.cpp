@@ -1,5 +1,6 @@
+#include <shoal/internal/runtime/environment/variables.h>
+
 #include <fmt/format.h>
-#include <shoal/runtime/environment/variables.h>
 
 #include <charconv>
 #include <stdexcept>

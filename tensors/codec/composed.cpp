@@ -8,8 +8,8 @@
 #include <ATen/ops/_validate_sparse_coo_tensor_args.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <shoal/internal/tensors/codec/header.h>
 #include <shoal/tensors/codec.h>
-#include <shoal/tensors/codec/header.h>
 
 namespace shoal::tensor_codec {
 namespace {

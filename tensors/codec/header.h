@@ -2,8 +2,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <shoal/ipc/codec/decoder.h>
-#include <shoal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/codec/decoder.h>
+#include <shoal/internal/ipc/codec/encoder.h>
 
 #include <cstdint>
 #include <string>

@@ -5,10 +5,10 @@
 #include <ATen/quantized/Quantizer.h>
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
+#include <shoal/internal/tensors/codec/header.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
+#include <shoal/internal/tensors/storage/storage.h>
 #include <shoal/tensors/codec.h>
-#include <shoal/tensors/codec/header.h>
-#include <shoal/tensors/cuda/device_ipc.h>
-#include <shoal/tensors/storage.h>
 
 #include <array>
 #include <cmath>

@@ -1,10 +1,11 @@
+#include <shoal/internal/tensors/cuda/device_ipc.h>
+
 #include <ATen/Context.h>
 #include <fmt/format.h>
 #include <pthread.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/service_thread.h>
-#include <shoal/ipc/session.h>
-#include <shoal/tensors/cuda/device_ipc.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/process/session.h>
 
 #include <atomic>
 #include <chrono>

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <c10/core/Storage.h>
-#include <shoal/ipc/codec/decoder.h>
-#include <shoal/ipc/codec/encoder.h>
-#include <shoal/tensors/cuda/events.h>
-#include <shoal/tensors/cuda/exports.h>
-#include <shoal/tensors/cuda/imports.h>
-#include <shoal/tensors/cuda/layout.h>
-#include <shoal/tensors/cuda/pinned_ranges.h>
+#include <shoal/internal/ipc/codec/decoder.h>
+#include <shoal/internal/ipc/codec/encoder.h>
+#include <shoal/internal/tensors/cuda/events.h>
+#include <shoal/internal/tensors/cuda/exports.h>
+#include <shoal/internal/tensors/cuda/imports.h>
+#include <shoal/internal/tensors/cuda/layout.h>
+#include <shoal/internal/tensors/cuda/pinned_ranges.h>
 
 #include <atomic>
 #include <condition_variable>

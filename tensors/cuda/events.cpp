@@ -1,10 +1,11 @@
+#include <shoal/internal/tensors/cuda/events.h>
+
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
-#include <shoal/ipc/session.h>
-#include <shoal/tensors/cuda/captured_stream.h>
-#include <shoal/tensors/cuda/device_memory.h>
-#include <shoal/tensors/cuda/events.h>
-#include <shoal/tensors/cuda/holders.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/tensors/cuda/holders.h>
+#include <shoal/internal/tensors/driver/captured_stream.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 
 #include <algorithm>
 #include <cstring>

@@ -3,9 +3,9 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
-#include <shoal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/codec/encoder.h>
+#include <shoal/internal/tensors/cuda/layout.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/tensors/cuda/layout.h>
 
 #include <cstdint>
 #include <deque>

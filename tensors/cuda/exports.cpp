@@ -1,10 +1,11 @@
+#include <shoal/internal/tensors/cuda/exports.h>
+
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
-#include <shoal/ipc/descriptor/offers.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/session.h>
-#include <shoal/tensors/cuda/exports.h>
-#include <shoal/tensors/cuda/layout.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/descriptor/offers.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/tensors/cuda/layout.h>
 
 #include <cstring>
 #include <new>

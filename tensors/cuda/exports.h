@@ -2,9 +2,9 @@
 #pragma once
 
 #include <c10/core/Storage.h>
+#include <shoal/internal/tensors/cuda/holders.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/tensors/cuda/device_memory.h>
-#include <shoal/tensors/cuda/holders.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,7 @@
+#include <shoal/internal/tensors/cuda/holders.h>
+
+#include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/session.h>
-#include <shoal/tensors/cuda/holders.h>
 
 #include <atomic>
 

@@ -1,8 +1,8 @@
 // Who else holds a block that this process holds. Not for users.
 #pragma once
 
+#include <shoal/internal/ipc/base/process_tag.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/process_tag.h>
 
 #include <cstdint>
 #include <unordered_map>

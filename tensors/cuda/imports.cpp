@@ -1,14 +1,15 @@
+#include <shoal/internal/tensors/cuda/imports.h>
+
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
-#include <shoal/ipc/descriptor/offers.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/layout.h>
-#include <shoal/tensors/cuda/captured_stream.h>
-#include <shoal/tensors/cuda/device_ipc.h>
-#include <shoal/tensors/cuda/imports.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/descriptor/offers.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
+#include <shoal/internal/tensors/driver/captured_stream.h>
 
 #include <algorithm>
 #include <cstring>

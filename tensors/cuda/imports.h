@@ -3,9 +3,9 @@
 
 #include <c10/core/Storage.h>
 #include <c10/core/Stream.h>
+#include <shoal/internal/tensors/cuda/exports.h>
+#include <shoal/internal/tensors/cuda/layout.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/tensors/cuda/exports.h>
-#include <shoal/tensors/cuda/layout.h>
 
 #include <chrono>
 #include <cstddef>

@@ -1,6 +1,7 @@
-#include <shoal/ipc/deadline.h>
-#include <shoal/tensors/cuda/device_ipc.h>
-#include <shoal/tensors/cuda/ipc_collect.h>
+#include <shoal/tensors/ipc_collect.h>
+
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
 
 #include <thread>
 

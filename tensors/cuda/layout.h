@@ -1,7 +1,7 @@
 // How exported memory and events of devices lie in shared memory. Pictured in docs/cuda.md.
 #pragma once
 
-#include <shoal/tensors/cuda/device_memory.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 
 #include <cstdint>
 

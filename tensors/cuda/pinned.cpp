@@ -1,7 +1,8 @@
+#include <shoal/internal/tensors/cuda/pinned.h>
+
 #include <fmt/format.h>
-#include <shoal/tensors/cuda/device_ipc.h>
-#include <shoal/tensors/cuda/pinned.h>
-#include <shoal/tensors/storage.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
+#include <shoal/internal/tensors/storage/storage.h>
 
 #include <stdexcept>
 

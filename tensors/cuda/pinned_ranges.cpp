@@ -1,6 +1,7 @@
+#include <shoal/internal/tensors/cuda/pinned_ranges.h>
+
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <shoal/tensors/cuda/device_memory.h>
-#include <shoal/tensors/cuda/pinned_ranges.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 
 #include <iterator>
 #include <utility>

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <shoal/internal/ipc/heap/pinned_extents.h>
+#include <shoal/internal/tensors/cuda/holders.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/heap/pinned_extents.h>
-#include <shoal/tensors/cuda/holders.h>
 
 #include <chrono>
 #include <cstddef>

@@ -4,6 +4,7 @@ there, and every file says in its first line what it is."""
 import re
 
 from repository import finish, root, tracked
+from rooms import doors, suffixes
 
 link = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 heading = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
@@ -47,14 +48,16 @@ if not architecture.exists():
 else:
     text = architecture.read_text()
     sources = [name for name in tracked(*(f"{layer}/**" for layer in layers))
-               if name.endswith((".h", ".cpp", ".inl", ".cu"))]
+               if name.endswith(suffixes)]
     for folder in sorted({name.rsplit("/", 1)[0] for name in sources}):
         checked += 1
         if f"`{folder}/`" not in text:
             faults.append(f"docs/architecture.md: does not name the folder `{folder}/`")
     for name in sources:
-        if name.endswith(".cpp") and name[:-4] + ".h" in sources:
-            continue
+        file = name.rpartition("/")[2].removesuffix(".cpp") + ".h"
+        beside = {name.rpartition("/")[0], *(door for door in doors() if door.split("/")[0] == name.split("/")[0])}
+        if name.endswith(".cpp") and any(f"{folder}/{file}" in sources for folder in beside):
+            continue   # its header says it
         checked += 1
         first = (root / name).read_text().split("\n", 1)[0]
         if not re.match(r"// \S", first):

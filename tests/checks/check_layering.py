@@ -24,11 +24,11 @@ for name in tracked(*(f"{layer}/**" for layer in may_include)):
         includes += 1
         system, quoted = match.groups()
         if quoted is not None:
-            faults.append(f'{name}: #include "{quoted}": write <shoal/FOLDER/name.h>')
+            faults.append(f'{name}: #include "{quoted}": write <shoal/FOLDER/name.h>, or <shoal/internal/FOLDER/name.h>')
             continue
         if system == "shoal/shoal.h":
             faults.append(f"{name}: <shoal/shoal.h> is for users: include what is needed")
-        elif system.startswith("shoal/") and system.split("/")[1] not in may_include[layer]:
+        elif system.startswith("shoal/") and system.removeprefix("shoal/").removeprefix("internal/").split("/")[0] not in may_include[layer]:
             if name != "workers/shoal.h":
                 faults.append(f"{name}: {layer} may not include <{system}>")
         elif system.startswith(torch_folders) and layer in without_torch:

@@ -8,9 +8,14 @@ import tempfile
 here = pathlib.Path(__file__).resolve().parent
 clean = {
     ".clang-format": (here.parents[1] / ".clang-format").read_text(),
+    ".cmake/IncludeTree.cmake": "set(SHOAL_DOORS ipc runtime tensors workers)\n",
     "ipc/queue.h": "// A queue.\n#pragma once\n#include <vector>\n",
+    "ipc/heap/block.h": "// A block.\n#pragma once\n",
+    "ipc/ring/ring.h": "// A ring.\n#pragma once\n#include <shoal/internal/ipc/heap/block.h>\n",
+    "ipc/ring/queue.cpp": "#include <shoal/ipc/queue.h>\n\n#include <shoal/internal/ipc/ring/ring.h>\n",
+    "workers/shoal.h": "// All.\n#pragma once\n#include <shoal/ipc/queue.h>\n",
     "README.md": "# Title\n\nSee [the house](docs/architecture.md#the-house) and `ipc/queue.h`.\n",
-    "docs/architecture.md": "# The house\n\n`ipc/` has the queue.\n",
+    "docs/architecture.md": "# The house\n\n`ipc/` has the queue, `ipc/heap/` blocks, `ipc/ring/` rings, `workers/` all.\n",
 }
 # check, file planted, its content, what the check has to say
 faults = [
@@ -20,6 +25,17 @@ faults = [
     ("layering", "runtime/spawn.h", "#include <ATen/ATen.h>\n", "runtime may not know libtorch"),
     ("layering", "ipc/queue.h", '#include "ring.h"\n', 'write <shoal/FOLDER/name.h>'),
     ("layering", "workers/pool.h", "#include <shoal/shoal.h>\n", "<shoal/shoal.h> is for users"),
+    ("rooms", "ipc/heap/block.h", "#include <shoal/internal/ipc/ring/ring.h>\n",
+     "a circle of ipc/heap/, ipc/ring/: ipc/heap/block.h includes ipc/ring/ring.h; ipc/ring/ring.h includes ipc/heap/block.h"),
+    ("rooms", "ipc/heap/block.h", "#include <shoal/ipc/queue.h>\n", "ipc/heap/block.h includes ipc/queue.h"),   # the ring's door
+    ("public", "ipc/pipe.h", "// A pipe.\n", "workers/shoal.h: lacks the public header ipc/pipe.h"),
+    ("public", "ipc/pipe.h", "// A pipe.\n", "ipc/pipe.h: no page names it"),
+    ("public", "workers/shoal.h", "#include <shoal/internal/ipc/heap/block.h>\n", "ipc/heap/block.h is not public"),
+    ("public", "ipc/ring/ring.h", "#include <shoal/ipc/heap/block.h>\n", "<shoal/ipc/heap/block.h>, which is internal"),
+    ("public", "ipc/ring/ring.h", "#include <shoal/internal/ipc/queue.h>\n", "<shoal/internal/ipc/queue.h>, which is public"),
+    ("public", "ipc/ring/ring.h", "#include <shoal/ipc/gone.h>\n", "<shoal/ipc/gone.h>, which is not there"),
+    ("public", "docs/examples/x.cpp", "#include <shoal/internal/ipc/heap/block.h>\n", "which users cannot rely on"),
+    ("public", "README.md", "`ipc/queue.h` and <shoal/internal/ipc/heap/block.h>\n", "shows users <shoal/internal/"),
     ("tracked", "build/release/x.txt", "x\n", "build/release/x.txt: build output"),
     ("tracked", "ipc/queue.o", "x\n", "ipc/queue.o: build output"),
     ("tracked", "bench/program", "\x7fELF and so on", "bench/program: an ELF file"),

@@ -1,8 +1,8 @@
 // Fuzz target: the cells of a ring and the blocks of its messages hold any bytes. Getting from it must end in a message
 // or in a DecodeError, never outside the ring, and give back what the messages held.
+#include <shoal/internal/ipc/ring/layout.h>
+#include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/ipc/codec.h>
-#include <shoal/ipc/ring.h>
-#include <shoal/ipc/ring/layout.h>
 #include <shoal/ipc/session.h>
 
 #include <cstdio>

@@ -5,14 +5,14 @@
 #include <ATen/ATen.h>
 #include <ATen/NestedTensorImpl.h>
 #include <c10/util/Logging.h>
-#include <shoal/ipc/heap/read_only.h>
+#include <shoal/internal/ipc/read_only/read_only.h>
+#include <shoal/internal/tensors/storage/storage.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ivalue.h>
 #include <shoal/tensors/module_state.h>
 #include <shoal/tensors/share.h>
-#include <shoal/tensors/storage.h>
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // The barrier's word (ipc/sync/barrier_layout.h) under the model checker: nobody leaves before all arrived, and who
 // cannot be met any more wakes all that wait.
-#include <shoal/ipc/sync/barrier_protocol.h>
+#include <shoal/internal/ipc/sync/barrier_protocol.h>
 
 #include "tests/model/model.h"
 #include "tests/model/world.h"

@@ -1,7 +1,7 @@
 // The condition's cells (ipc/sync/condition_layout.h) under the model checker, with the real lock: no notification is
 // lost, whoever stops for ever where, and the one that has waited longest comes first.
-#include <shoal/ipc/sync/condition_protocol.h>
-#include <shoal/ipc/sync/lock_wait.h>
+#include <shoal/internal/ipc/sync/condition_protocol.h>
+#include <shoal/internal/ipc/sync/lock_wait.h>
 
 #include "tests/model/model.h"
 #include "tests/model/world.h"

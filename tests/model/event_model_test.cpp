@@ -1,6 +1,6 @@
-// The sleepers' word (ipc/sync/event_word.h) under the model checker: no wake-up is lost. The model has no time-outs,
+// The sleepers' word (ipc/base/event_word.h) under the model checker: no wake-up is lost. The model has no time-outs,
 // which in processes would heal one: a lost wake-up is a deadlock, which relacy reports.
-#include <shoal/ipc/sync/event_word.h>
+#include <shoal/internal/ipc/base/event_word.h>
 
 #include <chrono>
 

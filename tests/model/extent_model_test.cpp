@@ -1,7 +1,7 @@
 // The protocol of extents (ipc/heap/extent_protocol.h) under the model checker: no two live blocks in one memory, no
 // page given back under a live block, no extent lost, also when a process stops for ever at any step, or its reclaimer
 // does.
-#include <shoal/ipc/heap/extent_protocol.h>
+#include <shoal/internal/ipc/heap/extent_protocol.h>
 
 #include <array>
 #include <vector>

@@ -1,6 +1,6 @@
 // The protocol of holds (ipc/heap/hold_protocol.h) under the model checker: never freed while held, freed exactly once,
 // never leaked, also when a holder stops for ever at any step.
-#include <shoal/ipc/heap/hold_protocol.h>
+#include <shoal/internal/ipc/heap/hold_protocol.h>
 
 #include <array>
 #include <vector>

@@ -1,6 +1,6 @@
 // The lock's word (ipc/sync/lock_word.h) under the model checker: one holder at a time, no wake-up lost, and a dead
 // holder's lock goes to exactly one, who is told.
-#include <shoal/ipc/sync/lock_wait.h>
+#include <shoal/internal/ipc/sync/lock_wait.h>
 
 #include "tests/model/model.h"
 #include "tests/model/world.h"

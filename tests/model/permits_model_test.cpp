@@ -1,6 +1,6 @@
 // The semaphore's algorithm (ipc/sync/permits.h) under the model checker: the code that processes run, with another
 // atomic.
-#include <shoal/ipc/sync/permits.h>
+#include <shoal/internal/ipc/sync/permits.h>
 
 #include <array>
 

@@ -1,6 +1,6 @@
-// A ring with a byte capacity (Ring::admits and Ring::write in ipc/ring.cpp) under the model checker: positions in the
+// A ring with a byte capacity (Ring::admits and Ring::write in ipc/ring/ring.cpp) under the model checker: positions in the
 // stream of bytes, which are read by relaxed loads, are always those of the message meant.
-#include <shoal/ipc/ring/core.h>
+#include <shoal/internal/ipc/ring/core.h>
 
 #include <array>
 #include <map>

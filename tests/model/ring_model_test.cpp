@@ -1,5 +1,5 @@
 // The ring's algorithm (ipc/ring/core.h) under the model checker: the code that processes run, with another atomic.
-#include <shoal/ipc/ring/core.h>
+#include <shoal/internal/ipc/ring/core.h>
 
 #include <array>
 #include <vector>

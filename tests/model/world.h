@@ -6,8 +6,8 @@
 // that sleep.
 #pragma once
 
-#include <shoal/ipc/process_tag.h>
-#include <shoal/ipc/sync/event_word.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/base/process_tag.h>
 
 #include <array>
 #include <chrono>

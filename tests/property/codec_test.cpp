@@ -1,7 +1,8 @@
 // Round trips of random values, nested at random: what is decoded is what was encoded, of the bytes that were written
 // all are read, and no part of them is enough.
-#include <rapidcheck.h>
 #include <shoal/ipc/codec.h>
+
+#include <rapidcheck.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include <shoal/workers/rendezvous/coordinator.h>
+#include <shoal/internal/workers/rendezvous/coordinator.h>
 
 #include <algorithm>
 #include <string>

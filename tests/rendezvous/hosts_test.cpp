@@ -1,9 +1,9 @@
 // Runs of several hosts: several launchers on this machine, which meet on its loopback.
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <shoal/runtime/command/many_hosts.h>
-#include <shoal/runtime/command/one_host.h>
-#include <shoal/runtime/pidfd.h>
+#include <shoal/internal/runtime/command/job/many_hosts.h>
+#include <shoal/internal/runtime/command/job/one_host.h>
+#include <shoal/internal/runtime/os/pidfd.h>
 #include <signal.h>
 
 #include <algorithm>

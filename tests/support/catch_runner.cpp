@@ -5,15 +5,15 @@
 #define CATCH_CONFIG_NO_POSIX_SIGNALS
 #include "tests/support/catch_runner.h"
 
-#include "tests/support/catch.h"
-#include "tests/support/guard.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/guard.h"
 
 namespace shoal::test {
 namespace {

@@ -2,10 +2,6 @@
 #define CATCH_CONFIG_EXTERNAL_INTERFACES
 #include "tests/support/guard.h"
 
-#include "tests/support/catch.h"
-#include "tests/support/snapshot.h"
-#include "tests/support/watchdog.h"
-
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -13,6 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+
+#include "tests/support/catch.h"
+#include "tests/support/snapshot.h"
+#include "tests/support/watchdog.h"
 
 namespace shoal::test {
 namespace {

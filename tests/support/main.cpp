@@ -3,7 +3,7 @@
 #include "tests/support/guard.h"
 
 #ifdef SHOAL_TEST_WITH_RUNTIME
-#include <shoal/runtime/fork_server_client.h>
+#include <shoal/internal/runtime/fork_server/fork_server_client.h>
 #include <shoal/runtime/init.h>
 #endif
 

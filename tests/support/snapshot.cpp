@@ -1,10 +1,9 @@
 #include "tests/support/snapshot.h"
 
+#include <fmt/format.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/layout.h>
-
-#include <fmt/format.h>
 
 #include <cinttypes>
 #include <cstdio>

@@ -1,11 +1,11 @@
 // Planted faults: every test case here, but one, is run by ctest in the hope that the guard or the watchdog ends it.
-#include "tests/support/catch.h"
-#include "tests/support/guard.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/guard.h"
 
 TEST_CASE("a clean test passes") {
   const int descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -1,7 +1,5 @@
 #include "tests/support/watchdog.h"
 
-#include "tests/support/guard.h"
-
 #include <execinfo.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -13,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+
+#include "tests/support/guard.h"
 
 namespace shoal::test {
 namespace {

@@ -1,8 +1,8 @@
 #include <ATen/Parallel.h>
-#include <shoal/ipc/descriptor/offers.h>
-#include <shoal/ipc/heap/read_only.h>
-#include <shoal/runtime/fork_server_client.h>
-#include <shoal/tensors/cuda/device_ipc.h>
+#include <shoal/internal/ipc/descriptor/offers.h>
+#include <shoal/internal/ipc/read_only/read_only.h>
+#include <shoal/internal/runtime/fork_server/fork_server_client.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
 
 #include "tests/support/guard.h"
 

@@ -1,12 +1,5 @@
 // What a user of data sets and loaders gets wrong: the message has the value, what it is called, and what to do
 // instead, at the earliest call that can know.
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -15,11 +8,18 @@
 #include <shoal/workers/datasets/dataset_error.h>
 #include <shoal/workers/datasets/image_folder.h>
 #include <shoal/workers/datasets/ram_dataset.h>
-#include <tests/support/catch.h>
-#include <tests/support/temporary_folder.h>
-#include <tests/workers/image_files.h>
 
-#include "tests/workers/loader_fixtures.h"
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/pictures/image_files.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/workers/loader/loader_fixtures.h"
 
 using shoal::SequentialSampler;
 using shoal::test::TemporaryFolder;

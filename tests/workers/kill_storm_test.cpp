@@ -1,5 +1,15 @@
 // Workers of pools and of data loaders, and the processes that they work for, killed at any moment, again and again:
 // 50 times each, SHOAL_TEST_SCALE=100 for 5,000. With -s it says how many died.
+#include <ATen/ops/full.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/queue.h>
+#include <shoal/ipc/session.h>
+#include <shoal/runtime/process.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/tensors/share.h>
+#include <shoal/workers/data/data_loader.h>
+#include <shoal/workers/pool.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -9,20 +19,9 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/full.h>
-#include <shoal/ipc/heap.h>
-#include <shoal/ipc/queue.h>
-#include <shoal/ipc/session.h>
-#include <shoal/ipc/session/layout.h>
-#include <shoal/runtime/process.h>
-#include <shoal/tensors/codec.h>
-#include <shoal/tensors/share.h>
-#include <shoal/workers/data/data_loader.h>
-#include <shoal/workers/pool.h>
-#include <tests/support/catch.h>
-#include <tests/support/guard.h>
-
-#include "tests/workers/loader_fixtures.h"
+#include "tests/support/catch.h"
+#include "tests/support/guard.h"
+#include "tests/workers/loader/loader_fixtures.h"
 
 namespace {
 

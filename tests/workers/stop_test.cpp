@@ -1,6 +1,14 @@
 // SIGTERM, as schedulers send it before they take a machine away: who loads or asks a pool writes its checkpoint, and
 // its workers go on as long as it wants them.
 #include <shoal/runtime/stop.h>
+
+#include <ATen/ops/full.h>
+#include <shoal/ipc/event.h>
+#include <shoal/ipc/queue.h>
+#include <shoal/ipc/value.h>
+#include <shoal/runtime/process.h>
+#include <shoal/workers/data/data_loader.h>
+#include <shoal/workers/pool.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,16 +20,8 @@
 #include <thread>
 #include <vector>
 
-#include <ATen/ops/full.h>
-#include <shoal/ipc/event.h>
-#include <shoal/ipc/queue.h>
-#include <shoal/ipc/value.h>
-#include <shoal/runtime/process.h>
-#include <shoal/workers/data/data_loader.h>
-#include <shoal/workers/pool.h>
-#include <tests/support/catch.h>
-
-#include "tests/workers/loader_fixtures.h"
+#include "tests/support/catch.h"
+#include "tests/workers/loader/loader_fixtures.h"
 
 namespace {
 

@@ -1,9 +1,10 @@
 // Copies of tensors to a device on a stream of their own, on the host double.
+#include <shoal/internal/workers/copies/device_copies.h>
+
 #include <ATen/ATen.h>
+#include <shoal/internal/tensors/cuda/pinned.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/tensors/cuda/pinned.h>
 #include <shoal/tensors/share.h>
-#include <shoal/workers/data/device_copies.h>
 
 #include <array>
 #include <memory>
@@ -16,7 +17,7 @@
 
 using namespace shoal;
 using namespace shoal::test;
-using loading::DeviceCopies;
+using detail::DeviceCopies;
 
 namespace {
 

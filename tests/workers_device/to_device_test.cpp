@@ -1,10 +1,9 @@
 // A data loader whose batches are copied to a device ahead of its loop, on the host double.
 #include <ATen/ATen.h>
+#include <shoal/internal/tensors/cuda/pinned_ranges.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/tensors/cuda/pinned_ranges.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/data/data_loader.h>
-
 #include <unistd.h>
 
 #include <array>
@@ -20,8 +19,8 @@
 #include "tests/support/guard.h"
 #include "tests/tensors/cuda/devices.h"
 #include "tests/tensors/libtorch_version.h"
-#include "tests/workers/loader_fixtures.h"
-#include "tests/workers/row_stream.h"
+#include "tests/workers/loader/loader_fixtures.h"
+#include "tests/workers/loader/row_stream.h"
 
 using namespace shoal::test;
 namespace host_double = shoal::host_double;
@@ -444,10 +443,10 @@ TEST_CASE("to_device: profile() says the time of copies, by the device's clock")
     CHECK_THAT(profile.to_string(), ContainsSubstring("copy to device"));
   }
   shoal::LoaderProfile profile{.batches = 1, .workers = 2, .dataset = 0.01, .copy = 0.03, .step = 0.02};
-  shoal::loading::conclude(profile);
+  shoal::detail::conclude(profile);
   CHECK(profile.bottleneck() == "copies");
   profile.copy = 0.015;
-  shoal::loading::conclude(profile);
+  shoal::detail::conclude(profile);
   CHECK(profile.bottleneck() == "loop");
   CHECK(nothing_left<OnHostDouble>());
 }

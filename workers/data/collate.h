@@ -1,6 +1,10 @@
 // collate(samples): many samples become one batch of the same structure, as torch's default_collate does it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <shoal/internal/ipc/codec/members.h>
+
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -14,10 +18,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
-#include <fmt/format.h>
-#include <shoal/ipc/codec/members.h>
 
 namespace shoal {
 
@@ -57,7 +57,7 @@ struct NotCollatable {
       "samples) { return ...; })");
 };
 
-namespace collating {
+namespace detail {
 
 // Both throw std::invalid_argument that names the samples and shapes.
 at::Tensor stack(std::span<const at::Tensor> tensors, const std::string& where);
@@ -147,10 +147,10 @@ Batch collate_members(std::size_t count, const auto& sample, const std::string& 
   }(std::make_index_sequence<kMembersOf<T>>());
 }
 
-}  // namespace collating
+}  // namespace detail
 
 template <class T>
-using BatchOf = typename collating::BatchOf<T>::type;
+using BatchOf = typename detail::BatchOf<T>::type;
 
 template <class Sample>
 BatchOf<Sample> collate(std::span<const Sample> samples) {
@@ -175,7 +175,7 @@ struct Collator<at::Tensor> {
     std::vector<at::Tensor> tensors;
     tensors.reserve(count);
     for (std::size_t i = 0; i < count; ++i) tensors.push_back(sample(i));
-    return collating::stack(tensors, where);
+    return detail::stack(tensors, where);
   }
 };
 
@@ -184,7 +184,7 @@ template <class T>
 struct Collator<T> {
   using Batch = at::Tensor;
   static Batch collate(std::size_t count, const auto& sample, const std::string& /*where*/) {
-    at::Tensor batch = collating::empty_vector(count, collating::scalar_type<T>());
+    at::Tensor batch = detail::empty_vector(count, detail::scalar_type<T>());
     auto* values = static_cast<T*>(batch.mutable_data_ptr());
     for (std::size_t i = 0; i < count; ++i) values[i] = sample(i);
     return batch;
@@ -207,9 +207,8 @@ struct Collator<std::pair<A, B>> {
   using Batch = std::pair<BatchOf<A>, BatchOf<B>>;
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
     using Pair = std::pair<A, B>;
-    return {
-        collating::part_of_each(count, sample, where + ".first", [](const Pair& p) -> const A& { return p.first; }),
-        collating::part_of_each(count, sample, where + ".second", [](const Pair& p) -> const B& { return p.second; })};
+    return {detail::part_of_each(count, sample, where + ".first", [](const Pair& p) -> const A& { return p.first; }),
+            detail::part_of_each(count, sample, where + ".second", [](const Pair& p) -> const B& { return p.second; })};
   }
 };
 
@@ -218,9 +217,8 @@ struct Collator<std::tuple<Ts...>> {
   using Batch = std::tuple<BatchOf<Ts>...>;
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Batch{
-          collating::part_of_each(count, sample, fmt::format("{}[{}]", where, I),
-                                  [](const std::tuple<Ts...>& t) -> const auto& { return std::get<I>(t); })...};
+      return Batch{detail::part_of_each(count, sample, fmt::format("{}[{}]", where, I),
+                                        [](const std::tuple<Ts...>& t) -> const auto& { return std::get<I>(t); })...};
     }(std::index_sequence_for<Ts...>());
   }
 };
@@ -231,8 +229,8 @@ struct Collator<std::array<T, N>> {
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
     Batch batch;
     for (std::size_t k = 0; k < N; ++k) {
-      batch[k] = collating::part_of_each(count, sample, fmt::format("{}[{}]", where, k),
-                                         [k](const std::array<T, N>& a) -> const T& { return a[k]; });
+      batch[k] = detail::part_of_each(count, sample, fmt::format("{}[{}]", where, k),
+                                      [k](const std::array<T, N>& a) -> const T& { return a[k]; });
     }
     return batch;
   }
@@ -245,13 +243,13 @@ struct Collator<std::vector<T>> {
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
     const std::size_t length = sample(0).size();
     for (std::size_t i = 1; i < count; ++i) {
-      if (sample(i).size() != length) collating::report_sizes(where, length, i, sample(i).size());
+      if (sample(i).size() != length) detail::report_sizes(where, length, i, sample(i).size());
     }
     Batch batch;
     batch.reserve(length);
     for (std::size_t k = 0; k < length; ++k) {
-      batch.push_back(collating::part_of_each(count, sample, fmt::format("{}[{}]", where, k),
-                                              [k](const std::vector<T>& v) -> const T& { return v[k]; }));
+      batch.push_back(detail::part_of_each(count, sample, fmt::format("{}[{}]", where, k),
+                                           [k](const std::vector<T>& v) -> const T& { return v[k]; }));
     }
     return batch;
   }
@@ -267,14 +265,14 @@ struct Collator<std::map<Key, T>> {
     for (const auto& [key, unused] : sample(0)) {
       const std::string name = shown(key);
       for (std::size_t i = 0; i < count; ++i) {
-        if (sample(i).size() != sample(0).size()) collating::report_sizes(where, sample(0).size(), i, sample(i).size());
+        if (sample(i).size() != sample(0).size()) detail::report_sizes(where, sample(0).size(), i, sample(i).size());
         if (!sample(i).contains(key)) {
           throw std::invalid_argument(
               fmt::format("collate: sample{} has the key {} in sample 0, but not in sample {}", where, name, i));
         }
       }
-      batch.emplace(key, collating::part_of_each(count, sample, fmt::format("{}[{}]", where, name),
-                                                 [&key](const Map& m) -> const T& { return m.find(key)->second; }));
+      batch.emplace(key, detail::part_of_each(count, sample, fmt::format("{}[{}]", where, name),
+                                              [&key](const Map& m) -> const T& { return m.find(key)->second; }));
     }
     return batch;
   }
@@ -295,29 +293,28 @@ struct Collator<std::optional<T>> {
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
     const bool has_value = sample(0).has_value();
     for (std::size_t i = 1; i < count; ++i) {
-      if (sample(i).has_value() != has_value) collating::report_missing(where, has_value, i);
+      if (sample(i).has_value() != has_value) detail::report_missing(where, has_value, i);
     }
     if (!has_value) return std::nullopt;
-    return collating::part_of_each(count, sample, where,
-                                   [](const std::optional<T>& value) -> const T& { return *value; });
+    return detail::part_of_each(count, sample, where, [](const std::optional<T>& value) -> const T& { return *value; });
   }
 };
 
-template <collating::AggregateSample T>
-  requires(!collating::TellsItsBatch<T> && collating::members_keep_their_types<T>())
+template <detail::AggregateSample T>
+  requires(!detail::TellsItsBatch<T> && detail::members_keep_their_types<T>())
 struct Collator<T> {
   using Batch = T;
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
-    return collating::collate_members<Batch, T>(count, sample, where);
+    return detail::collate_members<Batch, T>(count, sample, where);
   }
 };
 
-template <collating::TellsItsBatch T>
-  requires(collating::members_batch_as_told<T>())
+template <detail::TellsItsBatch T>
+  requires(detail::members_batch_as_told<T>())
 struct Collator<T> {
   using Batch = typename T::Batch;
   static Batch collate(std::size_t count, const auto& sample, const std::string& where) {
-    return collating::collate_members<Batch, T>(count, sample, where);
+    return detail::collate_members<Batch, T>(count, sample, where);
   }
 };
 

@@ -1,6 +1,27 @@
 // DataLoader: a data set in batches, made by worker processes.
 #pragma once
 
+#include <ATen/record_function.h>
+#include <shoal/internal/runtime/cpu/cpu_share.h>
+#include <shoal/internal/tensors/cuda/pinned.h>
+#include <shoal/internal/workers/batch/loader_worker.h>
+#include <shoal/internal/workers/batch/make_stream_batch.h>
+#include <shoal/internal/workers/collate/tensors_in.h>
+#include <shoal/internal/workers/loader/batch_stream.h>
+#include <shoal/internal/workers/loader/continuing.h>
+#include <shoal/internal/workers/loader/copied_ahead.h>
+#include <shoal/internal/workers/plan/loader_order.h>
+#include <shoal/internal/workers/plan/stream_order.h>
+#include <shoal/runtime/process.h>
+#include <shoal/tensors/share.h>
+#include <shoal/workers/data/cpu_profile.h>
+#include <shoal/workers/data/loader_memory.h>
+#include <shoal/workers/data/loader_options.h>
+#include <shoal/workers/data/loader_profile.h>
+#include <shoal/workers/data/loader_report.h>
+#include <shoal/workers/data/loader_state.h>
+#include <shoal/workers/data/sampler.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,30 +34,9 @@
 #include <variant>
 #include <vector>
 
-#include <ATen/record_function.h>
-#include <shoal/runtime/cpu_share.h>
-#include <shoal/runtime/process.h>
-#include <shoal/tensors/cuda/pinned.h>
-#include <shoal/tensors/share.h>
-#include <shoal/workers/data/batch_stream.h>
-#include <shoal/workers/data/continuing.h>
-#include <shoal/workers/data/copied_ahead.h>
-#include <shoal/workers/data/cpu_profile.h>
-#include <shoal/workers/data/loader_memory.h>
-#include <shoal/workers/data/loader_options.h>
-#include <shoal/workers/data/loader_order.h>
-#include <shoal/workers/data/loader_profile.h>
-#include <shoal/workers/data/loader_report.h>
-#include <shoal/workers/data/loader_state.h>
-#include <shoal/workers/data/loader_worker.h>
-#include <shoal/workers/data/make_stream_batch.h>
-#include <shoal/workers/data/sampler.h>
-#include <shoal/workers/data/stream_order.h>
-#include <shoal/workers/data/tensors_in.h>
-
 namespace shoal {
 
-namespace loading {
+namespace detail {
 /// Throws std::logic_error for an iterator of a loop that a later begin() has ended.
 void check_pass(std::uint64_t iterators, std::uint64_t loaders);
 void check_state(const LoaderState& state, const DataLoaderOptions& options, std::int64_t dataset_size);
@@ -56,7 +56,7 @@ template <class D>
 using OrderOf = decltype(make_order(std::declval<const DataLoaderOptions&>(), std::declval<D&>(), {}, {}));
 
 [[noreturn]] void refuse_state_out_of_order();
-}  // namespace loading
+}  // namespace detail
 
 /// Loops over a data set in batches, in the sampler's order, or an iterable data set's own, whatever the number of
 /// workers:
@@ -77,7 +77,7 @@ using OrderOf = decltype(make_order(std::declval<const DataLoaderOptions&>(), st
 template <LoadableDataset Dataset, class Collate = DefaultCollate>
 class DataLoader {
  public:
-  using Batch = loading::BatchFrom<Dataset, Collate>;
+  using Batch = detail::BatchFrom<Dataset, Collate>;
 
   DataLoader(const DataLoaderOptions& options, Dataset dataset, Collate collate = {})
       : DataLoader(options, std::move(dataset), std::nullopt, std::nullopt, std::move(collate)) {}
@@ -86,7 +86,7 @@ class DataLoader {
   template <BatchSamplerLike S>
   DataLoader(const DataLoaderOptions& options, Dataset dataset, S batch_sampler, Collate collate = {})
       : DataLoader(options, std::move(dataset), std::nullopt,
-                   std::optional(loading::AnyBatchSampler(std::move(batch_sampler))), std::move(collate)) {}
+                   std::optional(detail::AnyBatchSampler(std::move(batch_sampler))), std::move(collate)) {}
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
@@ -187,13 +187,13 @@ class DataLoader {
   /// Where the loop is: after the batch that it has at the moment. After the last one that is the next epoch's
   /// beginning. Throws std::logic_error with in_order = false.
   LoaderState state_dict() const {
-    if (!options_.in_order) loading::refuse_state_out_of_order();
+    if (!options_.in_order) detail::refuse_state_out_of_order();
     if (resume_) return *resume_;
     return pass_plan_ ? pass_plan_->state(done_, over_) : beginning_of(next_epoch_);
   }
   /// The next loop goes on there. Throws std::invalid_argument for the state of another data set or seed.
   void load_state_dict(const LoaderState& state) {
-    loading::check_state(state, options_, order_.dataset_size());
+    detail::check_state(state, options_, order_.dataset_size());
     order_.check(state);
     leave();
     pass_plan_.reset();
@@ -221,7 +221,7 @@ class DataLoader {
       memory.batches_ahead = stream_->prefetch().batches_ahead();
     }
     if (on_device_) std::tie(memory.copies_ahead, memory.device_bytes) = on_device_->ahead();
-    for (const int pid : worker_pids()) memory.workers.push_back(loading::memory_of(pid));
+    for (const int pid : worker_pids()) memory.workers.push_back(detail::memory_of(pid));
     return memory;
   }
 
@@ -249,7 +249,7 @@ class DataLoader {
     profile.copy = static_cast<double>(copies.nanoseconds() - copied_before) * each;
     profile.step = static_cast<double>(times.step) * each;
     profile.total = static_cast<double>(times.total) * each;
-    loading::conclude(profile);
+    detail::conclude(profile);
     if (trace) trace->write();
     return profile;
   }
@@ -270,7 +270,7 @@ class DataLoader {
       const LoaderProfile profile = loader.profile(batches, step);
       suggestion.measured.push_back({workers, profile.total > 0 ? 1 / profile.total : 0});
     }
-    loading::conclude(suggestion);
+    detail::conclude(suggestion);
     return suggestion;
   }
   WorkerSuggestion suggest_workers(std::int64_t batches = 100) {
@@ -278,17 +278,17 @@ class DataLoader {
   }
 
  private:
-  using Stream = loading::BatchStream<Dataset, Collate>;
+  using Stream = detail::BatchStream<Dataset, Collate>;
 
   DataLoader(const DataLoaderOptions& options, Dataset dataset, std::optional<AnySampler> sampler,
-             std::optional<loading::AnyBatchSampler> batch_sampler, Collate collate)
+             std::optional<detail::AnyBatchSampler> batch_sampler, Collate collate)
       : options_(options),
         dataset_(std::move(dataset)),
         collate_(std::move(collate)),
-        order_(loading::make_order(options, dataset_, std::move(sampler), std::move(batch_sampler))) {
-    if constexpr (std::is_same_v<Collate, Unbatched>) loading::check_unbatched(options);
+        order_(detail::make_order(options, dataset_, std::move(sampler), std::move(batch_sampler))) {
+    if constexpr (std::is_same_v<Collate, Unbatched>) detail::check_unbatched(options);
   }
-  DataLoader(const DataLoaderOptions& options, const Dataset& dataset, const loading::OrderOf<Dataset>& order,
+  DataLoader(const DataLoaderOptions& options, const Dataset& dataset, const detail::OrderOf<Dataset>& order,
              const Collate& collate)
       : options_(options), dataset_(dataset), collate_(collate), order_(order) {}
 
@@ -307,10 +307,10 @@ class DataLoader {
   template <class Step>
   LoopTimes run(std::optional<Iterator>& at, std::int64_t batches, Step& step) {
     LoopTimes times;
-    const loading::Stopwatch all(times.total);
+    const detail::Stopwatch all(times.total);
     while (times.batches < batches) {
       {
-        const loading::Stopwatch watch(times.wait);
+        const detail::Stopwatch watch(times.wait);
         if (at) ++*at;
         if (at && *at == end()) at.reset();
         if (!at) at.emplace(begin());
@@ -318,7 +318,7 @@ class DataLoader {
       if (*at == end()) break;
       ++times.batches;
       RECORD_USER_SCOPE("step");
-      const loading::Stopwatch watch(times.step);
+      const detail::Stopwatch watch(times.step);
       step(**at);
     }
     return times;
@@ -333,23 +333,23 @@ class DataLoader {
                   "shoal: the collate function has to exist in worker processes too: pass a lambda without captures");
     if (stream_) return *stream_;
     if constexpr (Encodable<Dataset>) {
-      dataset_ = loading::shared_copy(dataset_);
-      dataset_bytes_ = loading::shared_bytes_of(dataset_);
+      dataset_ = detail::shared_copy(dataset_);
+      dataset_bytes_ = detail::shared_bytes_of(dataset_);
     }
     const ImageFunction init = options_.worker_init_fn
                                    ? name_function(reinterpret_cast<AnyFunction>(options_.worker_init_fn))
                                    : ImageFunction{};
     stream_ = std::make_unique<Stream>(
-        options_, *report_, [this, init](const ProcessOptions& how, const pooling::WorkerEnds& ends) {
-          loading::WorkerSettings settings{
+        options_, *report_, [this, init](const ProcessOptions& how, const detail::WorkerEnds& ends) {
+          detail::WorkerSettings settings{
               {options_.on_error, options_.max_retries}, {ends.seat, options_.num_workers, options_.seed}, init};
           if constexpr (Encodable<Dataset>) {
-            return Process<void>(how, &loading::run_worker<Dataset, Collate>, pooling::share(ends), settings, dataset_);
+            return Process<void>(how, &detail::run_worker<Dataset, Collate>, detail::share(ends), settings, dataset_);
           } else {
             // Such a data set can only be inherited.
-            auto run = [ends = std::make_shared<pooling::WorkerEnds>(pooling::share(ends)), settings,
+            auto run = [ends = std::make_shared<detail::WorkerEnds>(detail::share(ends)), settings,
                         dataset = dataset_] {
-              loading::run_worker<Dataset, Collate>(std::move(*ends), settings, dataset);
+              detail::run_worker<Dataset, Collate>(std::move(*ends), settings, dataset);
             };
             return Process<void>(BasicProcessOptions<ForkOnly>(how), std::move(run));
           }
@@ -379,7 +379,7 @@ class DataLoader {
 
   void advance(std::uint64_t pass) {
     batch_has_failed_ = false;
-    loading::check_pass(pass, pass_);
+    detail::check_pass(pass, pass_);
     refuse_capture();
     RECORD_USER_SCOPE("wait for batch");
     current_.reset();  // before the next one is asked for: its memory is free to be used again
@@ -393,8 +393,8 @@ class DataLoader {
   }
 
   bool take() {
-    loading::Taken taken{done_, {}};
-    std::optional<loading::MadeBatch<Batch>> made;
+    detail::Taken taken{done_, {}};
+    std::optional<detail::MadeBatch<Batch>> made;
     try {
       made = on_device_ ? on_device_->next(*stream_, taken) : stream_->next(taken);
     } catch (const PoolStopped&) {
@@ -411,14 +411,14 @@ class DataLoader {
     if (auto* batch = std::get_if<Batch>(&made->outcome)) {
       current_ = std::move(*batch);
       if (options_.pin_memory && !on_device_)
-        loading::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(tensor); });
+        detail::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(tensor); });
     }
     return true;
   }
 
-  void note(const loading::Taken& taken) {
+  void note(const detail::Taken& taken) {
     done_ = taken.done;
-    loading::append(*report_, taken.notes);
+    detail::append(*report_, taken.notes);
   }
 
   /// Without workers. What the data set throws is thrown as it is.
@@ -426,7 +426,7 @@ class DataLoader {
     RECORD_USER_SCOPE("make batch");
     const auto task = pass_plan_->task(done_);
     if (!task) return false;
-    if (!maker_) maker_.emplace(dataset_, collate_, loading::FaultPolicy{options_.on_error, options_.max_retries});
+    if (!maker_) maker_.emplace(dataset_, collate_, detail::FaultPolicy{options_.on_error, options_.max_retries});
     std::optional<Batch> batch;
     try {
       batch = maker_->make(*task);
@@ -443,7 +443,7 @@ class DataLoader {
     current_ = std::move(*batch);
     if (options_.pin_memory) {
       const auto type = on_device_ ? on_device_->copies().device().type() : at::kCUDA;
-      loading::for_each_tensor(*current_, [type](at::Tensor& tensor) { pin_memory_(share_memory_(tensor), type); });
+      detail::for_each_tensor(*current_, [type](at::Tensor& tensor) { pin_memory_(share_memory_(tensor), type); });
     }
     if (on_device_) on_device_->copy(*current_);
     return true;
@@ -487,21 +487,21 @@ class DataLoader {
   DataLoaderOptions options_;
   Dataset dataset_;
   Collate collate_;
-  loading::OrderOf<Dataset> order_;
+  detail::OrderOf<Dataset> order_;
   std::int64_t next_epoch_ = 0;
   std::optional<LoaderState> resume_;  // where the next loop begins
   std::uint64_t pass_ = 0;
-  std::shared_ptr<loading::LoaderPass> pass_plan_;  // of this loop, or the last one
-  std::int64_t done_ = 0;                           // batches of it
+  std::shared_ptr<detail::LoaderPass> pass_plan_;  // of this loop, or the last one
+  std::int64_t done_ = 0;                          // batches of it
   bool over_ = true;
   bool batch_has_failed_ = false;  // in the last advance(): the loop can go on behind it
   bool first_has_failed_ = false;  // the epoch has begun, but begin() had no batch to return
   LoaderState began_at_;           // this loop
-  std::optional<loading::MakerOf<loading::NoScope, Dataset, Collate>> maker_;  // without workers
+  std::optional<detail::MakerOf<detail::NoScope, Dataset, Collate>> maker_;  // without workers
   std::optional<Batch> current_;
   bool device_is_chosen_ = false, measures_copies_ = false;
-  std::optional<loading::CopiedAhead<Batch>> on_device_;  // with to_device
-  loading::LoaderTimes made_in_;
+  std::optional<detail::CopiedAhead<Batch>> on_device_;  // with to_device
+  detail::LoaderTimes made_in_;
   std::uint64_t dataset_bytes_ = 0;
   std::unique_ptr<LoaderReport> report_ = std::make_unique<LoaderReport>();
   std::unique_ptr<Stream> stream_;

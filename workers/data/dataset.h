@@ -1,6 +1,9 @@
 // What a data loader reads: map-style data sets, and tensors as one.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <shoal/tensors/codec.h>  // data sets and batches cross between processes
+
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -11,9 +14,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-
-#include <ATen/core/Tensor.h>
-#include <shoal/tensors/codec.h>  // data sets and batches cross between processes
 
 namespace shoal {
 

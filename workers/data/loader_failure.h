@@ -1,13 +1,13 @@
 // The exceptions by which a loader worker's failure reaches the loop over the loader.
 #pragma once
 
+#include <shoal/internal/workers/plan/loader_task.h>
+#include <shoal/ipc/error.h>
+#include <shoal/workers/pool_failure.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
-
-#include <shoal/ipc/error.h>
-#include <shoal/workers/data/loader_task.h>
-#include <shoal/workers/pool/pool_failure.h>
 
 namespace shoal {
 
@@ -15,7 +15,7 @@ namespace shoal {
 /// go on with the next one.
 class LoaderWorkerRaised : public Error {
  public:
-  LoaderWorkerRaised(const ProcessIdentity& worker, std::int64_t batch, const loading::LoaderFailure& failure,
+  LoaderWorkerRaised(const ProcessIdentity& worker, std::int64_t batch, const detail::LoaderFailure& failure,
                      const std::string& more = "");
   [[nodiscard]] std::int64_t batch() const noexcept { return batch_; }
   /// Of the sample at fault; -1 where it is not known.
@@ -34,7 +34,7 @@ class LoaderWorkerRaised : public Error {
 /// timeout), one after the other as often as max_retries allows. The loop can go on with the next batch.
 class LoaderWorkerDied : public Error {
  public:
-  LoaderWorkerDied(const loading::LoaderTask& task, const WorkerDied& death);
+  LoaderWorkerDied(const detail::LoaderTask& task, const WorkerDied& death);
   [[nodiscard]] std::int64_t batch() const noexcept { return batch_; }
   /// How the last one ended.
   [[nodiscard]] const ProcessFailed& failure() const noexcept { return death_.failure(); }

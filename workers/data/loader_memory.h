@@ -30,8 +30,8 @@ struct LoaderMemory {
   [[nodiscard]] std::string to_string() const;
 };
 
-namespace loading {
+namespace detail {
 LoaderMemory::Worker memory_of(int pid);
-}  // namespace loading
+}  // namespace detail
 
 }  // namespace shoal

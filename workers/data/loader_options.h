@@ -1,13 +1,13 @@
 // How a data loader loads.
 #pragma once
 
+#include <shoal/internal/workers/copies/device_choice.h>
+#include <shoal/internal/workers/plan/loader_task.h>
+#include <shoal/runtime/options.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-
-#include <shoal/runtime/options.h>
-#include <shoal/workers/data/device_choice.h>
-#include <shoal/workers/data/loader_task.h>
 
 namespace shoal {
 
@@ -69,13 +69,13 @@ struct DataLoaderOptions {
   std::int64_t num_shards = 0;
 };
 
-namespace loading {
+namespace detail {
 
 /// Throws std::invalid_argument that names option and value.
 void check(const DataLoaderOptions& options);
 /// For a loader whose samples come without batches.
 void check_unbatched(const DataLoaderOptions& options);
 
-}  // namespace loading
+}  // namespace detail
 
 }  // namespace shoal

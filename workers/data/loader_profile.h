@@ -45,10 +45,10 @@ struct WorkerSuggestion {
   [[nodiscard]] std::string to_string() const;
 };
 
-namespace loading {
+namespace detail {
 /// Fills in what follows from the measured times.
 void conclude(LoaderProfile& profile);
 void conclude(WorkerSuggestion& suggestion);
-}  // namespace loading
+}  // namespace detail
 
 }  // namespace shoal

@@ -1,11 +1,11 @@
 // What went wrong in a data loader without ending its loops.
 #pragma once
 
+#include <shoal/internal/workers/plan/loader_task.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include <shoal/workers/data/loader_task.h>
 
 namespace shoal {
 
@@ -20,8 +20,8 @@ struct LoaderReport {
   std::vector<SampleWarning> warnings;
 };
 
-namespace loading {
+namespace detail {
 void append(LoaderReport& report, const BatchNotes& notes);
-}  // namespace loading
+}  // namespace detail
 
 }  // namespace shoal

@@ -1,16 +1,16 @@
 #include <shoal/workers/data/mnist.h>
 
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <vector>
-
-#include <ATen/ops/empty.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <zlib.h>
 
 namespace shoal {
 namespace {

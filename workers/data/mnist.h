@@ -1,14 +1,14 @@
 // The MNIST family of data sets (MNIST, Fashion-MNIST, ...) from their idx files, gzipped or not.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <shoal/workers/data/dataset.h>
+#include <shoal/workers/datasets/dataset_error.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
-
-#include <ATen/core/Tensor.h>
-#include <shoal/workers/data/dataset.h>
-#include <shoal/workers/datasets/dataset_error.h>
 
 namespace shoal {
 

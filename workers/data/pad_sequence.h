@@ -1,14 +1,14 @@
 // Sequences of different lengths in one tensor.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <shoal/workers/data/collate.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
-#include <shoal/workers/data/collate.h>
 
 namespace shoal {
 

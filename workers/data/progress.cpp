@@ -1,5 +1,6 @@
 #include <shoal/workers/data/progress.h>
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
@@ -8,8 +9,6 @@
 #include <cstdlib>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace shoal {
 namespace {

@@ -29,7 +29,7 @@ concept Sampler = requires(const S& sampler, S& mutable_sampler, std::int64_t ep
   mutable_sampler.set_epoch(epoch);
 };
 
-namespace sampling {
+namespace detail {
 std::string readable(const std::type_info& type);
 
 /// Whether it stays at the epoch that it was told, and is not told of each loop.
@@ -63,7 +63,7 @@ std::int64_t replicas_of([[maybe_unused]] const S& sampler) {
   else
     return 1;
 }
-}  // namespace sampling
+}  // namespace detail
 
 // 0, 1, 2, ... in every epoch.
 class SequentialSampler {
@@ -227,11 +227,11 @@ class BatchSampler {
   }
 
   void set_epoch(std::int64_t epoch) { sampler_.set_epoch(epoch); }
-  [[nodiscard]] bool waits_for_epoch() const { return sampling::waits_for_epoch(sampler_); }
-  [[nodiscard]] std::int64_t epoch() const { return sampling::epoch_of(sampler_); }
+  [[nodiscard]] bool waits_for_epoch() const { return detail::waits_for_epoch(sampler_); }
+  [[nodiscard]] std::int64_t epoch() const { return detail::epoch_of(sampler_); }
   [[nodiscard]] std::string description() const {
     return "batches of " + std::to_string(options_.batch_size) + (options_.drop_last ? ", whole ones only" : "") +
-           ", 1/" + std::to_string(sampling::replicas_of(sampler_)) + " of " + sampling::description_of(sampler_);
+           ", 1/" + std::to_string(detail::replicas_of(sampler_)) + " of " + detail::description_of(sampler_);
   }
   /// Batches of an epoch.
   [[nodiscard]] std::int64_t size() const {
@@ -312,10 +312,10 @@ class AnySampler {
         return indices;
       }
     }
-    [[nodiscard]] std::int64_t replicas() const override { return sampling::replicas_of(sampler); }
-    [[nodiscard]] bool waits_for_epoch() const override { return sampling::waits_for_epoch(sampler); }
-    [[nodiscard]] std::int64_t epoch() const override { return sampling::epoch_of(sampler); }
-    [[nodiscard]] std::string description() const override { return sampling::description_of(sampler); }
+    [[nodiscard]] std::int64_t replicas() const override { return detail::replicas_of(sampler); }
+    [[nodiscard]] bool waits_for_epoch() const override { return detail::waits_for_epoch(sampler); }
+    [[nodiscard]] std::int64_t epoch() const override { return detail::epoch_of(sampler); }
+    [[nodiscard]] std::string description() const override { return detail::description_of(sampler); }
     [[nodiscard]] std::unique_ptr<Interface> clone() const override { return std::make_unique<Held>(sampler); }
 
     S sampler;

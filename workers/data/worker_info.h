@@ -21,9 +21,9 @@ struct WorkerInfo {
 /// where a loader has no workers. Threads: any.
 std::optional<WorkerInfo> get_worker_info();
 
-namespace loading {
+namespace detail {
 /// By the worker, once, before anybody asks.
 void set_worker_info(const WorkerInfo& info);
-}  // namespace loading
+}  // namespace detail
 
 }  // namespace shoal

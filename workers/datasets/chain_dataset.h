@@ -1,6 +1,9 @@
 // Several iterable data sets as one.
 #pragma once
 
+#include <shoal/internal/workers/datasets/parts/placed_stream.h>
+#include <shoal/workers/datasets/iterable_dataset.h>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +16,8 @@
 #include <variant>
 #include <vector>
 
-#include <shoal/workers/datasets/iterable_dataset.h>
-#include <shoal/workers/datasets/placed_stream.h>
-
 namespace shoal {
-namespace chaining {
+namespace detail {
 
 template <class D>
 concept Sized = requires(D& dataset) {
@@ -58,7 +58,7 @@ struct WrittenByName {};
 template <class... Ds>
 inline constexpr bool kWrittenRight = false;
 
-}  // namespace chaining
+}  // namespace detail
 
 /// Iterable data sets one after the other: torch.utils.data.ChainDataset. `Datasets` is a std::vector of one type of
 /// data set or a std::tuple of several. Made by chain_datasets(). A plain aggregate, so it crosses where its data sets
@@ -68,7 +68,7 @@ template <class Datasets>
 struct ChainDataset {
   Datasets datasets;
 
-  using Sample = typename chaining::Parts<Datasets>::Sample;
+  using Sample = typename detail::Parts<Datasets>::Sample;
 
   /// Opens one data set's stream at a time. The chain has to outlive it. One thread.
   class Stream {
@@ -130,35 +130,35 @@ struct ChainDataset {
     Datasets& datasets_;
     const Shard shard_;
     std::size_t opened_ = 0;
-    typename chaining::Parts<Datasets>::Open open_;
+    typename detail::Parts<Datasets>::Open open_;
   };
 
   Stream stream(const Shard& shard)
-    requires(chaining::Parts<Datasets>::kShardThemselves)
+    requires(detail::Parts<Datasets>::kShardThemselves)
   {
     return Stream(datasets, shard);
   }
   Stream stream()
-    requires(!chaining::Parts<Datasets>::kShardThemselves)
+    requires(!detail::Parts<Datasets>::kShardThemselves)
   {
     return Stream(datasets, Shard{});
   }
 
   /// Where all of them say theirs.
   std::int64_t size()
-    requires(chaining::Parts<Datasets>::kSized)
+    requires(detail::Parts<Datasets>::kSized)
   {
     std::int64_t all = 0;
-    chaining::for_each(datasets, [&](auto& dataset) { all += static_cast<std::int64_t>(dataset.size()); });
+    detail::for_each(datasets, [&](auto& dataset) { all += static_cast<std::int64_t>(dataset.size()); });
     return all;
   }
 };
 
 /// For the message only, where somebody writes ChainDataset(a, b) or ChainDataset({a, b}).
 template <class... Ds>
-struct ChainDataset<chaining::WrittenByName<Ds...>> {
+struct ChainDataset<detail::WrittenByName<Ds...>> {
   static_assert(
-      chaining::kWrittenRight<Ds...>,
+      detail::kWrittenRight<Ds...>,
       "shoal: ChainDataset is not made by its name: write chain_datasets(a, b), or chain_datasets(sets) with a "
       "std::vector of data sets of one type");
   template <class... Args>
@@ -167,9 +167,9 @@ struct ChainDataset<chaining::WrittenByName<Ds...>> {
   ChainDataset(std::initializer_list<D>) {}
 };
 template <class... Ds>
-ChainDataset(const Ds&...) -> ChainDataset<chaining::WrittenByName<Ds...>>;
+ChainDataset(const Ds&...) -> ChainDataset<detail::WrittenByName<Ds...>>;
 template <class D>
-ChainDataset(std::initializer_list<D>) -> ChainDataset<chaining::WrittenByName<D>>;
+ChainDataset(std::initializer_list<D>) -> ChainDataset<detail::WrittenByName<D>>;
 
 /// One type of data set, any number of them. Throws std::invalid_argument for none.
 template <IterableDataset D>

@@ -1,6 +1,9 @@
 // Several data sets as one.
 #pragma once
 
+#include <shoal/internal/workers/datasets/parts/join_batches.h>
+#include <shoal/workers/data/dataset.h>
+
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
@@ -14,11 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include <shoal/workers/data/dataset.h>
-#include <shoal/workers/datasets/join_batches.h>
-
 namespace shoal {
-namespace concatenating {
+namespace detail {
 
 /// What get_batch returns; nothing (void) of a data set without one.
 template <class D>
@@ -60,7 +60,7 @@ struct SamplesOf<std::tuple<D, Ds...>> {
   using Batch = std::conditional_t<(std::same_as<First, typename BatchFromSet<Ds>::type> && ...), First, void>;
 };
 
-}  // namespace concatenating
+}  // namespace detail
 
 /// Data sets one after the other: torch.utils.data.ConcatDataset. `Datasets` is a std::vector of one type of data set
 /// or a std::tuple of several. Made by concat_datasets(). A plain aggregate, so it crosses where its data sets do.
@@ -69,13 +69,13 @@ struct SamplesOf<std::tuple<D, Ds...>> {
 template <class Datasets>
 struct ConcatDataset {
   static_assert(
-      concatenating::kIsListOfSets<Datasets>,
+      detail::kIsListOfSets<Datasets>,
       "shoal: ConcatDataset is not made by its name: write concat_datasets(a, b), or concat_datasets(sets) with "
       "a std::vector of data sets of one type");
   Datasets datasets;
   std::vector<std::int64_t> ends;  // ends[i]: samples of the data sets 0 to i
 
-  using Sample = typename concatenating::SamplesOf<Datasets>::Sample;
+  using Sample = typename detail::SamplesOf<Datasets>::Sample;
 
   [[nodiscard]] std::int64_t size() const { return ends.back(); }
 
@@ -86,12 +86,12 @@ struct ConcatDataset {
 
   /// Throws std::invalid_argument where the data sets' samples differ in shape or type.
   [[nodiscard]] auto get_batch(std::span<const std::int64_t> indices)
-    requires joining::Joinable<typename concatenating::SamplesOf<Datasets>::Batch>
+    requires detail::Joinable<typename detail::SamplesOf<Datasets>::Batch>
   {
-    using Batch = typename concatenating::SamplesOf<Datasets>::Batch;
+    using Batch = typename detail::SamplesOf<Datasets>::Batch;
     struct Part {
       std::vector<std::int64_t> inner;
-      joining::Positions positions;
+      detail::Positions positions;
     };
     std::map<std::size_t, Part> by_dataset;
     for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -105,14 +105,14 @@ struct ConcatDataset {
     if (by_dataset.empty()) return read(0, {});
     if (by_dataset.size() == 1) return read(by_dataset.begin()->first, by_dataset.begin()->second.inner);
     std::vector<Batch> batches;
-    std::vector<joining::Positions> positions;
+    std::vector<detail::Positions> positions;
     for (auto& [number, part] : by_dataset) {
       batches.push_back(read(number, part.inner));
       positions.push_back(std::move(part.positions));
     }
     std::vector<const Batch*> parts;
     for (const Batch& batch : batches) parts.push_back(&batch);
-    return joining::join<Batch>(parts, positions, static_cast<std::int64_t>(indices.size()));
+    return detail::join<Batch>(parts, positions, static_cast<std::int64_t>(indices.size()));
   }
 
  private:
@@ -138,24 +138,24 @@ struct ConcatDataset {
 
 /// For the message only, where somebody writes ConcatDataset(a, b) or ConcatDataset({a, b}).
 template <class... Ds>
-ConcatDataset(const Ds&...) -> ConcatDataset<concatenating::WrittenByName>;
+ConcatDataset(const Ds&...) -> ConcatDataset<detail::WrittenByName>;
 template <class D>
-ConcatDataset(std::initializer_list<D>) -> ConcatDataset<concatenating::WrittenByName>;
+ConcatDataset(std::initializer_list<D>) -> ConcatDataset<detail::WrittenByName>;
 
-namespace concatenating {
+namespace detail {
 
 inline void append_end(std::vector<std::int64_t>& ends, std::int64_t size) {
   ends.push_back((ends.empty() ? 0 : ends.back()) + size);
 }
 
-}  // namespace concatenating
+}  // namespace detail
 
 /// One type of data set, any number of them. Throws std::invalid_argument for none.
 template <MapDataset D>
 ConcatDataset<std::vector<D>> concat_datasets(std::vector<D> datasets) {
   if (datasets.empty()) throw std::invalid_argument("concat_datasets: no data sets; there has to be at least one");
   ConcatDataset<std::vector<D>> all{std::move(datasets), {}};
-  for (D& dataset : all.datasets) concatenating::append_end(all.ends, dataset_size(dataset));
+  for (D& dataset : all.datasets) detail::append_end(all.ends, dataset_size(dataset));
   return all;
 }
 
@@ -164,7 +164,7 @@ template <MapDataset... Ds>
   requires(sizeof...(Ds) > 0)
 ConcatDataset<std::tuple<Ds...>> concat_datasets(Ds... datasets) {
   ConcatDataset<std::tuple<Ds...>> all{{std::move(datasets)...}, {}};
-  std::apply([&all](auto&... each) { (concatenating::append_end(all.ends, dataset_size(each)), ...); }, all.datasets);
+  std::apply([&all](auto&... each) { (detail::append_end(all.ends, dataset_size(each)), ...); }, all.datasets);
   return all;
 }
 

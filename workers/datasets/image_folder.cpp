@@ -1,12 +1,12 @@
 #include <shoal/workers/datasets/image_folder.h>
 
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <string_view>
-
-#include <ATen/ops/empty.h>
-#include <fmt/format.h>
 
 namespace shoal {
 namespace {

@@ -1,16 +1,16 @@
 // Pictures in folders, a folder for each class.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <shoal/internal/workers/datasets/parts/string_table.h>
+#include <shoal/workers/data/dataset.h>
+#include <shoal/workers/datasets/dataset_error.h>
+#include <shoal/workers/images/decode.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
-#include <shoal/workers/data/dataset.h>
-#include <shoal/workers/datasets/dataset_error.h>
-#include <shoal/workers/datasets/string_table.h>
-#include <shoal/workers/images/decode.h>
 
 namespace shoal {
 

@@ -1,13 +1,13 @@
 // Data sets that are read from their beginning: streams, logs, archives, whatever has no index.
 #pragma once
 
+#include <fmt/format.h>
+#include <shoal/workers/data/dataset.h>
+
 #include <concepts>
 #include <cstdint>
 #include <ranges>
 #include <stdexcept>
-
-#include <fmt/format.h>
-#include <shoal/workers/data/dataset.h>
 
 namespace shoal {
 

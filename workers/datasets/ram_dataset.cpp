@@ -1,9 +1,9 @@
-#include <shoal/tensors/share.h>
 #include <shoal/workers/datasets/ram_dataset.h>
-#include <shoal/workers/transforms/compose.h>
-#include <shoal/workers/transforms/resize.h>
 
 #include <fmt/format.h>
+#include <shoal/tensors/share.h>
+#include <shoal/workers/transforms/compose.h>
+#include <shoal/workers/transforms/resize.h>
 
 namespace shoal {
 namespace {
@@ -20,7 +20,7 @@ RamDataset load(ImageFiles images, const RamDatasetOptions& options) {
   dataset.classes = std::move(images.classes);
   dataset.decode = options.decode;
   if (options.cache != ImageSize{}) {
-    const ImageSize size = transforming::crop_size("ram_dataset's cache", options.cache);
+    const ImageSize size = detail::crop_size("ram_dataset's cache", options.cache);
     dataset.cache = DecodedCache::of(dataset.size(), {3, size.height, size.width});
   }
   return dataset;

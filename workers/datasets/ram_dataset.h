@@ -1,17 +1,17 @@
 // Pictures whose files are in shared memory.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <shoal/internal/workers/datasets/parts/decoded_cache.h>
+#include <shoal/internal/workers/datasets/parts/ram_files.h>
+#include <shoal/workers/data/dataset.h>
+#include <shoal/workers/datasets/image_folder.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
-#include <shoal/workers/data/dataset.h>
-#include <shoal/workers/datasets/decoded_cache.h>
-#include <shoal/workers/datasets/image_folder.h>
-#include <shoal/workers/datasets/ram_files.h>
 
 namespace shoal {
 

@@ -1,14 +1,14 @@
 // One reader's part of an iterable data set.
 #pragma once
 
+#include <fmt/format.h>
+#include <shoal/internal/workers/datasets/parts/placed_stream.h>
+#include <shoal/workers/datasets/iterable_dataset.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
-
-#include <fmt/format.h>
-#include <shoal/workers/datasets/iterable_dataset.h>
-#include <shoal/workers/datasets/placed_stream.h>
 
 namespace shoal {
 

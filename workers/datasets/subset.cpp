@@ -1,10 +1,5 @@
 #include <shoal/workers/datasets/subset.h>
 
-#include <cmath>
-#include <cstring>
-#include <numeric>
-#include <stdexcept>
-
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Generator.h>
 #include <ATen/ops/empty.h>
@@ -12,7 +7,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace shoal::splitting {
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+namespace shoal::detail {
 
 at::Tensor checked_indices(std::span<const std::int64_t> indices, std::int64_t size) {
   at::Tensor checked = at::empty({static_cast<std::int64_t>(indices.size())}, at::TensorOptions(at::kLong));
@@ -64,4 +64,4 @@ std::vector<at::Tensor> split_indices(std::int64_t size, std::span<const double>
   return split_indices(size, std::span<const std::int64_t>(lengths), seed);
 }
 
-}  // namespace shoal::splitting
+}  // namespace shoal::detail

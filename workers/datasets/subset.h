@@ -1,15 +1,15 @@
 // Some of the samples of a data set, and a data set dealt out at random.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <shoal/workers/data/dataset.h>
+
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
-#include <shoal/workers/data/dataset.h>
 
 namespace shoal {
 
@@ -42,7 +42,7 @@ struct Subset {
   }
 };
 
-namespace splitting {
+namespace detail {
 
 // Throws std::out_of_range for an index that is none of the data set's.
 at::Tensor checked_indices(std::span<const std::int64_t> indices, std::int64_t size);
@@ -51,12 +51,12 @@ at::Tensor checked_indices(std::span<const std::int64_t> indices, std::int64_t s
 std::vector<at::Tensor> split_indices(std::int64_t size, std::span<const std::int64_t> lengths, std::uint64_t seed);
 std::vector<at::Tensor> split_indices(std::int64_t size, std::span<const double> fractions, std::uint64_t seed);
 
-}  // namespace splitting
+}  // namespace detail
 
 /// Throws std::out_of_range for an index that is none of the data set's.
 template <MapDataset D>
 Subset<D> subset(D dataset, std::span<const std::int64_t> indices) {
-  at::Tensor checked = splitting::checked_indices(indices, dataset_size(dataset));
+  at::Tensor checked = detail::checked_indices(indices, dataset_size(dataset));
   return {std::move(dataset), std::move(checked)};
 }
 template <MapDataset D>
@@ -75,7 +75,7 @@ std::vector<Subset<D>> random_split(const D& dataset, const std::vector<Number>&
   const std::vector<Asked> asked(parts.begin(), parts.end());
   D copy = dataset;
   std::vector<Subset<D>> subsets;
-  for (at::Tensor& indices : splitting::split_indices(dataset_size(copy), std::span<const Asked>(asked), seed)) {
+  for (at::Tensor& indices : detail::split_indices(dataset_size(copy), std::span<const Asked>(asked), seed)) {
     subsets.push_back({dataset, std::move(indices)});
   }
   return subsets;

@@ -1,13 +1,6 @@
 // A data set whose pictures go through transforms.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <stdexcept>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -17,8 +10,15 @@
 #include <shoal/workers/data/sample_random.h>
 #include <shoal/workers/transforms/compose.h>
 
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 namespace shoal {
-namespace transforming {
+namespace detail {
 
 /// The picture in a sample, or the pictures in a batch: the tensor itself, the member `data`, or the first element.
 template <class Sample>
@@ -72,7 +72,7 @@ class MaskBatch {
   at::Tensor masks_;
 };
 
-}  // namespace transforming
+}  // namespace detail
 
 /// What a TransformedDataset transforms of a sample.
 enum class Transformed : std::uint8_t { picture, picture_and_mask };
@@ -92,17 +92,17 @@ struct TransformedDataset {
 
   [[nodiscard]] auto get(std::int64_t index) {
     auto sample = dataset.get(index);
-    at::Tensor& picture = transforming::picture_of(sample);
+    at::Tensor& picture = detail::picture_of(sample);
     if constexpr (kWhat == Transformed::picture_and_mask) {
-      at::Tensor& mask = transforming::mask_of(sample);
-      mask = transform_mask(transform, mask, transforming::shape_of_image(picture), sample_key(index));
+      at::Tensor& mask = detail::mask_of(sample);
+      mask = transform_mask(transform, mask, detail::shape_of_image(picture), sample_key(index));
     }
     picture = transform_image(transform, picture, sample_key(index));
     return sample;
   }
 
   [[nodiscard]] auto get_batch(std::span<const std::int64_t> indices)
-    requires Collatable<SampleOf<D>> && (transforming::Parts<T>::kHasBytes)
+    requires Collatable<SampleOf<D>> && (detail::Parts<T>::kHasBytes)
   {
     if (indices.empty()) throw std::invalid_argument("TransformedDataset: no indices; a batch has at least one sample");
     const auto count = std::int64_t(indices.size());
@@ -110,12 +110,12 @@ struct TransformedDataset {
     std::vector<SampleOf<D>> samples;
     samples.reserve(indices.size());
     at::Tensor pictures;
-    [[maybe_unused]] transforming::MaskBatch masks(count);
+    [[maybe_unused]] detail::MaskBatch masks(count);
     ImageShape shape;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t index = indices[std::size_t(i)];
-      at::Tensor& picture = transforming::picture_of(samples.emplace_back(dataset.get(index)));
-      const ImageShape after = transforming::output_shape(transform, transforming::shape_of_image(picture));
+      at::Tensor& picture = detail::picture_of(samples.emplace_back(dataset.get(index)));
+      const ImageShape after = detail::output_shape(transform, detail::shape_of_image(picture));
       if (i == 0) {
         shape = after;
         pictures = at::empty({count, shape.channels, shape.height, shape.width}, at::TensorOptions(at::kByte));
@@ -126,8 +126,8 @@ struct TransformedDataset {
             indices[0], shape.channels, shape.height, shape.width, index, after.channels, after.height, after.width));
       }
       if constexpr (kWhat == Transformed::picture_and_mask) {
-        at::Tensor& mask = transforming::mask_of(samples.back());
-        masks.put(i, transform_mask(transform, mask, transforming::shape_of_image(picture), sample_key(index)));
+        at::Tensor& mask = detail::mask_of(samples.back());
+        masks.put(i, transform_mask(transform, mask, detail::shape_of_image(picture), sample_key(index)));
         mask = nothing;
       }
       transform_into(transform, picture, sample_key(index),
@@ -135,8 +135,8 @@ struct TransformedDataset {
       picture = nothing;  // the rest is collated as ever
     }
     auto batch = collate(samples);
-    transforming::picture_of(batch) = transforming::apply_tensors(transform, std::move(pictures));
-    if constexpr (kWhat == Transformed::picture_and_mask) transforming::mask_of(batch) = masks.take();
+    detail::picture_of(batch) = detail::apply_tensors(transform, std::move(pictures));
+    if constexpr (kWhat == Transformed::picture_and_mask) detail::mask_of(batch) = masks.take();
     return batch;
   }
 };

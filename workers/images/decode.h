@@ -1,12 +1,12 @@
 // Pictures from their files: JPEG and PNG.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
-
-#include <ATen/core/Tensor.h>
 
 namespace shoal {
 

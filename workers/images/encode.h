@@ -1,12 +1,12 @@
 // Pictures into files: JPEG and PNG.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
 
 namespace shoal {
 

@@ -1,8 +1,8 @@
-#include <shoal/workers/pool/function_name.h>
+#include <shoal/internal/workers/pool/function_name.h>
 
 #include <sys/auxv.h>
 
-namespace shoal::pooling {
+namespace shoal::detail {
 namespace {
 
 enum class NameKind : std::uint8_t { kNone = 0, kOfProgram = 1, kWhole = 2 };
@@ -40,4 +40,4 @@ AnyFunction FunctionFinder::read(Decoder& decoder) {
   return function;
 }
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,13 +1,13 @@
 // The functions of a pool's tasks, named in few bytes.
 #pragma once
 
+#include <shoal/internal/runtime/call/image_function.h>
+#include <shoal/ipc/codec.h>
+
 #include <cstdint>
 #include <unordered_map>
 
-#include <shoal/ipc/codec.h>
-#include <shoal/runtime/image_function.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// Writes names. One of the program's own functions is its offset; one of a library is written whole. Looks each
 /// function up once. Belongs to the pool, under its mutex.
@@ -30,4 +30,4 @@ class FunctionFinder {
   std::unordered_map<std::uint64_t, AnyFunction> own_;  // of the program
 };
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,14 +1,14 @@
 // Where a pool's tasks run, as those that wait for results see it.
 #pragma once
 
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/workers/pool/request.h>
+
 #include <functional>
 #include <memory>
 #include <mutex>
 
-#include <shoal/ipc/deadline.h>
-#include <shoal/workers/pool/request.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// Whether somebody is going to wait for a request at once.
 enum class Awaited { kNow, kLater };
@@ -30,4 +30,4 @@ class Host {
   [[nodiscard]] virtual std::mutex& mutex() = 0;
 };
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,6 +1,10 @@
 // The calls that a pool makes in its workers: how arguments and results cross.
 #pragma once
 
+#include <shoal/internal/runtime/call/callable.h>
+#include <shoal/internal/workers/pool/pool_job.h>
+#include <shoal/ipc/codec.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -11,11 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include <shoal/ipc/codec.h>
-#include <shoal/runtime/callable.h>
-#include <shoal/workers/pool/pool_job.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// F as it can be called in another process: a function pointer is named, a captureless lambda is its type.
 template <class F>
@@ -172,4 +172,4 @@ class MapJob final : public Job {
   std::vector<Results> parts_;
 };
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,7 +1,14 @@
-#include <shoal/workers/pool/pool_core.h>
+#include <shoal/internal/workers/pool/pool_core.h>
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/runtime/cpu/cpu_share.h>
+#include <shoal/internal/runtime/crash/raised.h>
+#include <shoal/internal/workers/pool/pool_keeper.h>
+#include <shoal/runtime/init.h>
+#include <shoal/runtime/stop.h>
+#include <shoal/workers/pool_failure.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,15 +16,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <shoal/ipc/session.h>
-#include <shoal/runtime/cpu_share.h>
-#include <shoal/runtime/init.h>
-#include <shoal/runtime/raised.h>
-#include <shoal/runtime/stop.h>
-#include <shoal/workers/pool/pool_failure.h>
-#include <shoal/workers/pool/pool_keeper.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 namespace {
 
 using std::chrono::milliseconds;
@@ -595,4 +594,4 @@ void PoolCore::terminate() noexcept {
     if (!worker->process.join(deadline.left(kGracePeriod))) worker->process.kill();
 }
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,6 +1,14 @@
 // What a pool does, whatever the types of its tasks.
 #pragma once
 
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/workers/pool/function_name.h>
+#include <shoal/internal/workers/pool/host.h>
+#include <shoal/internal/workers/pool/pool_job.h>
+#include <shoal/internal/workers/pool/pool_protocol.h>
+#include <shoal/runtime/process.h>
+#include <shoal/workers/pool_options.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -12,15 +20,7 @@
 #include <optional>
 #include <vector>
 
-#include <shoal/ipc/deadline.h>
-#include <shoal/runtime/process.h>
-#include <shoal/workers/pool/function_name.h>
-#include <shoal/workers/pool/host.h>
-#include <shoal/workers/pool/pool_job.h>
-#include <shoal/workers/pool/pool_options.h>
-#include <shoal/workers/pool/pool_protocol.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// The pool's side of its workers. Whoever waits for a result does the pool's work meanwhile: takes in results, gives
 /// out tasks, looks after the dead. One thread at a time does; the others wait for it. While nobody waits, the keeper
@@ -42,7 +42,7 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   /// Of those that live. Looks after the dead first, where nobody else does.
   [[nodiscard]] std::vector<int> pids();
 
-  using Awaited = pooling::Awaited;
+  using Awaited = detail::Awaited;
   /// Throws std::invalid_argument, PoolStopped.
   void submit(std::shared_ptr<Job> job, Awaited awaited);
   /// Does the pool's work until ready() is true, asked under the mutex. False at the deadline.
@@ -133,4 +133,4 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   std::exception_ptr stopped_;
 };
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

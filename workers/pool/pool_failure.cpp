@@ -1,4 +1,4 @@
-#include <shoal/workers/pool/pool_failure.h>
+#include <shoal/workers/pool_failure.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

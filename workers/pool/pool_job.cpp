@@ -1,8 +1,8 @@
-#include <shoal/workers/pool/pool_job.h>
+#include <shoal/internal/workers/pool/pool_job.h>
 
 #include <exception>
 
-namespace shoal::pooling {
+namespace shoal::detail {
 
 void Job::succeed(std::size_t task, Decoder& result) {
   try {
@@ -13,4 +13,4 @@ void Job::succeed(std::size_t task, Decoder& result) {
   finish_one();
 }
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,16 +1,16 @@
 // A request whose tasks run in worker processes.
 #pragma once
 
+#include <shoal/internal/runtime/call/image_function.h>
+#include <shoal/internal/workers/pool/pool_worker.h>
+#include <shoal/internal/workers/pool/request.h>
+#include <shoal/ipc/codec.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include <shoal/ipc/codec.h>
-#include <shoal/runtime/image_function.h>
-#include <shoal/workers/pool/pool_worker.h>
-#include <shoal/workers/pool/request.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// Keeps the arguments until all results are there, so that a task which was lost can be sent again.
 class Job : public Request {
@@ -46,4 +46,4 @@ class Job : public Request {
   std::vector<int> deaths_;
 };
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,5 +1,7 @@
-#include <shoal/workers/pool/pool_keeper.h>
+#include <shoal/internal/workers/pool/pool_keeper.h>
 
+#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/workers/pool/pool_core.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -9,10 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <shoal/ipc/service_thread.h>
-#include <shoal/workers/pool/pool_core.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenRounds{10};
@@ -79,4 +78,4 @@ void keep_for(const std::shared_ptr<PoolCore>& core) {
   current->add(core);
 }
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-namespace shoal::pooling {
+namespace shoal::detail {
 
 class PoolCore;
 
@@ -11,4 +11,4 @@ class PoolCore;
 /// this process, started at the first call.
 void keep_for(const std::shared_ptr<PoolCore>& core);
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

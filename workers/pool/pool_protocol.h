@@ -1,14 +1,14 @@
 // What a pool and its workers say to each other.
 #pragma once
 
+#include <shoal/internal/ipc/ring/ring.h>
+#include <shoal/internal/ipc/sync/shared_part.h>
+#include <shoal/ipc/codec.h>
+
 #include <atomic>
 #include <cstdint>
 
-#include <shoal/ipc/codec.h>
-#include <shoal/ipc/ring.h>
-#include <shoal/ipc/sync/shared_part.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// Ahead of every task: then the entry's name, the function's name, the arguments.
 struct TaskHeader {
@@ -55,24 +55,24 @@ inline WorkerEnds share(const WorkerEnds& ends) {
 inline constexpr std::uint64_t kTaskSchema = schema_hash("shoal::Pool task");
 inline constexpr std::uint64_t kResultSchema = schema_hash("shoal::Pool result");
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail
 
 namespace shoal {
 
 template <>
-struct Codec<pooling::WorkerEnds> {
-  static constexpr std::uint64_t schema() { return schema_hash("shoal::pooling::WorkerEnds"); }
-  static void encode(Encoder& encoder, const pooling::WorkerEnds& ends) {
+struct Codec<detail::WorkerEnds> {
+  static constexpr std::uint64_t schema() { return schema_hash("shoal::detail::WorkerEnds"); }
+  static void encode(Encoder& encoder, const detail::WorkerEnds& ends) {
     encoder.write(encoder.add(ends.tasks.hold()));
     encoder.write(encoder.add(ends.results.hold()));
     ends.progress.encode(encoder);
     encoder.write(ends.worker);
     encoder.write(ends.seat);
   }
-  static pooling::WorkerEnds decode(Decoder& decoder) {
-    Ring tasks = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), pooling::kTaskSchema);
-    Ring results = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), pooling::kResultSchema);
-    auto progress = SharedPart<pooling::ProgressLayout>::decode(decoder);
+  static detail::WorkerEnds decode(Decoder& decoder) {
+    Ring tasks = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), detail::kTaskSchema);
+    Ring results = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), detail::kResultSchema);
+    auto progress = SharedPart<detail::ProgressLayout>::decode(decoder);
     const auto worker = decoder.read<std::uint32_t>();
     return {std::move(tasks), std::move(results), std::move(progress), worker, decoder.read<std::int32_t>()};
   }

@@ -1,16 +1,15 @@
-#include <shoal/workers/pool/pool_worker.h>
+#include <shoal/internal/workers/pool/pool_worker.h>
 
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/runtime/crash/raised.h>
+#include <shoal/internal/runtime/crash/traced_call.h>
+#include <shoal/internal/workers/pool/function_name.h>
 #include <signal.h>
 
 #include <chrono>
 #include <optional>
 
-#include <shoal/ipc/kill_point.h>
-#include <shoal/runtime/crash/traced_call.h>
-#include <shoal/runtime/raised.h>
-#include <shoal/workers/pool/function_name.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 namespace {
 
 class Worker {
@@ -71,4 +70,4 @@ void serve_pool(WorkerEnds& ends) {
   while (worker.serve_one()) continue;
 }
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,11 +1,11 @@
 // What a pool's worker process does.
 #pragma once
 
-#include <shoal/runtime/image_function.h>
+#include <shoal/internal/runtime/call/image_function.h>
+#include <shoal/internal/workers/pool/pool_protocol.h>
 #include <shoal/runtime/stop.h>
-#include <shoal/workers/pool/pool_protocol.h>
 
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// Code of a call's own, known to pool and worker: decodes the arguments, calls, encodes the result.
 using CallEntry = void (*)(AnyFunction function, Decoder& arguments, Encoder& result);
@@ -24,4 +24,4 @@ class WorkerLife {
 /// is dead.
 void serve_pool(WorkerEnds& ends);
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

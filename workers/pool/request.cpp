@@ -1,8 +1,8 @@
-#include <shoal/workers/pool/request.h>
+#include <shoal/internal/workers/pool/request.h>
 
 #include <utility>
 
-namespace shoal::pooling {
+namespace shoal::detail {
 
 std::size_t Request::take_next() {
   if (again_.empty()) return next_++;
@@ -30,4 +30,4 @@ void Request::finish_one() {
   if (--unfinished_ == 0 && when_done) std::exchange(when_done, nullptr)();
 }
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

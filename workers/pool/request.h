@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// Which of its tasks are to be begun, which are over, and the error that counts. Made by the thread that asks; after
 /// that everything happens under the mutex of its Host, until it is done.
@@ -45,4 +45,4 @@ class Request {
   std::size_t failed_ = 0;
 };
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

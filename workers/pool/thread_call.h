@@ -1,6 +1,9 @@
 // The calls that a ThreadPool makes: nothing crosses, so nothing is encoded.
 #pragma once
 
+#include <shoal/internal/workers/pool/pool_call.h>
+#include <shoal/internal/workers/pool/thread_core.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -11,10 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <shoal/workers/pool/pool_call.h>
-#include <shoal/workers/pool/thread_core.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// Calls, and keeps what comes; of a function that returns nothing an empty tuple.
 template <class R, class Invoke>
@@ -92,4 +92,4 @@ class ThreadMapJob final : public ThreadJob {
   std::vector<Results> parts_;
 };
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,17 +1,16 @@
-#include <shoal/workers/pool/thread_core.h>
+#include <shoal/internal/workers/pool/thread_core.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/runtime/cpu/cpu_share.h>
+#include <shoal/ipc/error.h>
+#include <shoal/workers/pool_failure.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <stdexcept>
 #include <utility>
 
-#include <shoal/ipc/error.h>
-#include <shoal/runtime/cpu_share.h>
-#include <shoal/workers/pool/pool_failure.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 
 ThreadCore::ThreadCore(int threads, std::function<void()> initializer)
     : owner_(::getpid()), initializer_(std::move(initializer)) {
@@ -167,4 +166,4 @@ bool ThreadCore::end() noexcept {
   return true;
 }
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,6 +1,9 @@
 // What a ThreadPool does, whatever the types of its tasks.
 #pragma once
 
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/workers/pool/host.h>
+#include <shoal/internal/workers/pool/request.h>
 #include <sys/types.h>
 
 #include <condition_variable>
@@ -13,11 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include <shoal/ipc/deadline.h>
-#include <shoal/workers/pool/host.h>
-#include <shoal/workers/pool/request.h>
-
-namespace shoal::pooling {
+namespace shoal::detail {
 
 /// A request whose tasks run in threads of this process.
 class ThreadJob : public Request {
@@ -72,4 +71,4 @@ class ThreadCore final : public Host {
   std::vector<std::thread> threads_;  // written by the constructor and by who waits for their end
 };
 
-}  // namespace shoal::pooling
+}  // namespace shoal::detail

@@ -1,5 +1,6 @@
+#include <shoal/internal/workers/rendezvous/coordinator.h>
+
 #include <fmt/format.h>
-#include <shoal/workers/rendezvous/coordinator.h>
 
 #include <algorithm>
 #include <sstream>

@@ -1,6 +1,7 @@
+#include <shoal/internal/workers/rendezvous/mailboxes.h>
+
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
-#include <shoal/workers/rendezvous/mailboxes.h>
 
 #include <sstream>
 #include <vector>

@@ -1,11 +1,10 @@
 // Messages between launchers, as keys of libtorch's TCPStore.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
-
 #include <map>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
 namespace shoal::rendezvous {

@@ -9,9 +9,9 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <shoal/internal/workers/rendezvous/coordinator.h>
+#include <shoal/internal/workers/rendezvous/mailboxes.h>
 #include <shoal/ipc/error.h>
-#include <shoal/workers/rendezvous/coordinator.h>
-#include <shoal/workers/rendezvous/mailboxes.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>

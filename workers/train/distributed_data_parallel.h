@@ -2,8 +2,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <shoal/workers/train/forward_result.h>
-#include <shoal/workers/train/gradient_reducer.h>
+#include <shoal/internal/workers/train/ddp/forward_result.h>
+#include <shoal/internal/workers/train/ddp/gradient_reducer.h>
 #include <shoal/workers/train/process_group.h>
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace shoal {
 
-namespace ddp_detail {
+namespace detail {
 
 template <class T>
 concept Holder = requires(T& holder) { holder.operator->(); };
@@ -28,7 +28,7 @@ struct Owner<Module> {
   using type = Module;
 };
 
-}  // namespace ddp_detail
+}  // namespace detail
 
 /// The module as one of several replicas, as torch.nn.parallel.DistributedDataParallel. `Module` is the
 /// module's class or holder:
@@ -47,7 +47,7 @@ struct Owner<Module> {
 template <class Module>
 class DistributedDataParallel {
  public:
-  using Owner = typename ddp_detail::Owner<Module>::type;
+  using Owner = typename detail::Owner<Module>::type;
 
   DistributedDataParallel(Owner module, const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
       : DistributedDataParallel(DistributedDataParallelOptions{}, std::move(module), process_group) {}
@@ -61,8 +61,8 @@ class DistributedDataParallel {
     auto result = module_->forward(std::forward<Args>(args)...);
     std::vector<at::Tensor*> outputs;
     if (reducer_->wants_outputs()) {
-      if constexpr (ddp_detail::can_be_searched<decltype(result)>())
-        loading::for_each_tensor(result, [&](at::Tensor& tensor) { outputs.push_back(&tensor); });
+      if constexpr (detail::can_be_searched<decltype(result)>())
+        detail::for_each_tensor(result, [&](at::Tensor& tensor) { outputs.push_back(&tensor); });
       else
         GradientReducer::refuse_result(typeid(result));
     }

@@ -1,6 +1,7 @@
+#include <shoal/workers/train/hogwild.h>
+
 #include <fmt/format.h>
 #include <shoal/tensors/share.h>
-#include <shoal/workers/train/hogwild.h>
 #include <torch/optim/optimizer.h>
 
 #include <stdexcept>

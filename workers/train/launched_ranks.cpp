@@ -1,8 +1,9 @@
+#include <shoal/workers/train/launched_ranks.h>
+
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/listener.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/listener.h>
-#include <shoal/workers/train/launched_ranks.h>
 #include <shoal/workers/train/process_group.h>
 #include <shoal/workers/train/shm_group.h>
 

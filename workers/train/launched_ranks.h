@@ -3,10 +3,10 @@
 
 #include <shoal/runtime/environment.h>
 #include <shoal/workers/train/communicator.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <chrono>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace shoal {
 

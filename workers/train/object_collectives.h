@@ -2,9 +2,9 @@
 #pragma once
 
 #include <c10/util/Type.h>
+#include <shoal/internal/workers/train/group/group_layout.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/workers/train/communicator.h>
-#include <shoal/workers/train/group_layout.h>
 
 #include <optional>
 #include <stdexcept>

@@ -3,6 +3,7 @@
 
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/shm_group.h>
+
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace shoal {

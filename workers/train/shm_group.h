@@ -1,9 +1,9 @@
 // A fixed set of ranks that do collective operations in shared memory.
 #pragma once
 
+#include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/ring.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,13 +1,13 @@
 #include <shoal/workers/transforms/color_jitter.h>
-#include <shoal/workers/transforms/pixel_loops.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace shoal {
 namespace {

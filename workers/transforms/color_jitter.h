@@ -1,10 +1,10 @@
 // Colours changed at random.
 #pragma once
 
+#include <shoal/workers/transforms/transform.h>
+
 #include <array>
 #include <optional>
-
-#include <shoal/workers/transforms/transform.h>
 
 namespace shoal {
 

@@ -1,15 +1,15 @@
 // Transforms one after the other, and their use on pictures and batches.
 #pragma once
 
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <shoal/workers/transforms/transform.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <utility>
-
-#include <ATen/ops/empty.h>
-#include <fmt/format.h>
-#include <shoal/workers/transforms/transform.h>
 
 namespace shoal {
 
@@ -34,7 +34,7 @@ struct Compose<First, Rest...> {
 template <class... Steps>
 Compose(Steps...) -> Compose<Steps...>;
 
-namespace transforming {
+namespace detail {
 
 /// A list of steps that is put together at run time has both kinds.
 template <class T>
@@ -149,11 +149,11 @@ at::Tensor apply_tensors(const Compose<First, Rest...>& steps, at::Tensor batch)
   return batch;
 }
 
-}  // namespace transforming
+}  // namespace detail
 
 /// What pictures can be transformed with: one transform, or a Compose.
 template <class T>
-concept ImageTransform = transforming::Parts<T>::kHasBytes || transforming::Parts<T>::kHasTensors;
+concept ImageTransform = detail::Parts<T>::kHasBytes || detail::Parts<T>::kHasTensors;
 
 /// The byte steps of `transform` on one picture, uint8 [c, h, w], into `out`, which has the right shape. Allocates
 /// nothing once the thread has seen a picture of this size.
@@ -162,19 +162,19 @@ void transform_into(const T& transform, const at::Tensor& image, const SampleKey
   const at::Tensor in = image.contiguous();
   TransformScratch& scratch = TransformScratch::of_thread();
   const TransformScratch::Frame frame(scratch);
-  transforming::apply_bytes(transform, in.const_data_ptr<std::uint8_t>(), transforming::shape_of_image(image), out,
-                            Draws{sample}, 0, scratch);
+  detail::apply_bytes(transform, in.const_data_ptr<std::uint8_t>(), detail::shape_of_image(image), out, Draws{sample},
+                      0, scratch);
 }
 
 /// The same for a batch, uint8 [n, c, h, w], into one: `out` is uint8 [n, c', h', w'], contiguous. Throws
 /// std::invalid_argument where it has another shape, or the keys are not as many as the pictures.
 template <ImageTransform T>
-  requires(transforming::Parts<T>::kHasBytes)
+  requires(detail::Parts<T>::kHasBytes)
 void transform_batch_into(const T& transform, const at::Tensor& batch, std::span<const SampleKey> samples,
                           at::Tensor& out) {
-  const ImageShape shape = transforming::shape_in_batch(batch);
-  const ImageShape after = transforming::output_shape(transform, shape);
-  if (std::int64_t(samples.size()) != batch.size(0) || transforming::shape_in_batch(out) != after ||
+  const ImageShape shape = detail::shape_in_batch(batch);
+  const ImageShape after = detail::output_shape(transform, shape);
+  if (std::int64_t(samples.size()) != batch.size(0) || detail::shape_in_batch(out) != after ||
       out.size(0) != batch.size(0) || !out.is_contiguous()) {
     throw std::invalid_argument(fmt::format(
         "transform: {} pictures become [{}, {}, {}, {}], contiguous; keys of {} samples and another output were given",
@@ -186,8 +186,8 @@ void transform_batch_into(const T& transform, const at::Tensor& batch, std::span
   TransformScratch& scratch = TransformScratch::of_thread();
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const TransformScratch::Frame frame(scratch);
-    transforming::apply_bytes(transform, from + i * shape.bytes(), shape, to + i * after.bytes(), Draws{samples[i]}, 0,
-                              scratch);
+    detail::apply_bytes(transform, from + i * shape.bytes(), shape, to + i * after.bytes(), Draws{samples[i]}, 0,
+                        scratch);
   }
 }
 
@@ -195,14 +195,14 @@ void transform_batch_into(const T& transform, const at::Tensor& batch, std::span
 template <ImageTransform T>
 at::Tensor transform_batch(const T& transform, const at::Tensor& batch, std::span<const SampleKey> samples) {
   at::Tensor result = batch;
-  if constexpr (transforming::Parts<T>::kHasBytes) {
-    if (transforming::has_bytes(transform)) {
-      const ImageShape after = transforming::output_shape(transform, transforming::shape_in_batch(batch));
+  if constexpr (detail::Parts<T>::kHasBytes) {
+    if (detail::has_bytes(transform)) {
+      const ImageShape after = detail::output_shape(transform, detail::shape_in_batch(batch));
       result = at::empty({batch.size(0), after.channels, after.height, after.width}, at::TensorOptions(at::kByte));
       transform_batch_into(transform, batch, samples, result);
     }
   }
-  return transforming::apply_tensors(transform, result);
+  return detail::apply_tensors(transform, result);
 }
 
 /// All steps on one picture, uint8 [c, h, w].
@@ -218,11 +218,11 @@ at::Tensor transform_image(const T& transform, const at::Tensor& image, const Sa
 template <ImageTransform T>
 at::Tensor transform_mask(const T& transform, const at::Tensor& mask, const ImageShape& shape,
                           const SampleKey& sample) {
-  const at::Tensor planes = transforming::mask_planes(mask, shape);
+  const at::Tensor planes = detail::mask_planes(mask, shape);
   thread_local MaskSources sources;
   sources.start({shape.height, shape.width});
-  if constexpr (transforming::Parts<T>::kHasBytes) {
-    transforming::move_mask(transform, shape, Draws{sample}, 0, sources);
+  if constexpr (detail::Parts<T>::kHasBytes) {
+    detail::move_mask(transform, shape, Draws{sample}, 0, sources);
   }
   at::Tensor out = at::empty({planes.size(0), sources.size().height, sources.size().width}, mask.options());
   sources.copy(planes, out);

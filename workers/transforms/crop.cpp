@@ -1,10 +1,10 @@
 #include <shoal/workers/transforms/crop.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
-
-#include <fmt/format.h>
 
 namespace shoal {
 namespace {
@@ -109,7 +109,7 @@ std::int64_t middle(std::int64_t whole, std::int64_t part) {
 }  // namespace
 
 ImageShape RandomCrop::output(const ImageShape& shape) const {
-  const ImageSize part = transforming::crop_size("RandomCrop", size);
+  const ImageSize part = detail::crop_size("RandomCrop", size);
   const Edges edges = edges_of(padding);
   if (std::min({edges.left, edges.top, edges.right, edges.bottom}) < 0) {
     throw std::invalid_argument(fmt::format("RandomCrop: padding {}, {}, {}, {}; it is not negative", edges.left,
@@ -142,7 +142,7 @@ void RandomCrop::move(const ImageShape& shape, const Draws& draws, MaskSources& 
 }
 
 ImageShape CenterCrop::output(const ImageShape& shape) const {
-  const ImageSize part = transforming::crop_size("CenterCrop", size);
+  const ImageSize part = detail::crop_size("CenterCrop", size);
   return {shape.channels, part.height, part.width};
 }
 

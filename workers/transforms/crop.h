@@ -1,10 +1,10 @@
 // Parts of pictures, with something around them where they reach over the edge.
 #pragma once
 
+#include <shoal/workers/transforms/transform.h>
+
 #include <cstdint>
 #include <optional>
-
-#include <shoal/workers/transforms/transform.h>
 
 namespace shoal {
 

@@ -1,5 +1,6 @@
 #include <shoal/workers/transforms/flip.h>
-#include <shoal/workers/transforms/pixel_loops.h>
+
+#include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 
 #include <cstring>
 #include <functional>
@@ -7,7 +8,7 @@
 namespace shoal {
 
 ImageShape RandomHorizontalFlip::output(const ImageShape& shape) const {
-  transforming::check_probability("RandomHorizontalFlip", p);
+  detail::check_probability("RandomHorizontalFlip", p);
   return shape;
 }
 

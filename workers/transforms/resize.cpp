@@ -1,12 +1,12 @@
-#include <shoal/workers/transforms/pixel_loops.h>
 #include <shoal/workers/transforms/resize.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
-
-#include <fmt/format.h>
 
 namespace shoal {
 namespace {
@@ -62,8 +62,8 @@ void check_range(const char* name, const std::array<double, 2>& range) {
 // The nearest pixels of a part: of two classes there is no mean.
 void move_part(const ImagePart& part, const ImageSize& size, MaskSources& mask) {
   mask.then(
-      size, 0, [&](std::int64_t y) { return part.top + transforming::nearest_source(y, part.height, size.height); },
-      [&](std::int64_t x) { return part.left + transforming::nearest_source(x, part.width, size.width); });
+      size, 0, [&](std::int64_t y) { return part.top + detail::nearest_source(y, part.height, size.height); },
+      [&](std::int64_t x) { return part.left + detail::nearest_source(x, part.width, size.width); });
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ void Resize::move(const ImageShape& shape, const Draws& /*draws*/, MaskSources& 
 ImageShape RandomResizedCrop::output(const ImageShape& shape) const {
   check_range("scale", scale);
   check_range("ratio", ratio);
-  const ImageSize part = transforming::crop_size("RandomResizedCrop", size);
+  const ImageSize part = detail::crop_size("RandomResizedCrop", size);
   return {shape.channels, part.height, part.width};
 }
 
@@ -173,13 +173,13 @@ void RandomResizedCrop::apply(const std::uint8_t* in, const ImageShape& shape, s
                               TransformScratch& scratch) const {
   SampleRandom random = draws.random();
   const ImagePart part = random_part(*this, {shape.height, shape.width}, random);
-  resize_part(in, shape, part, out, transforming::crop_size("RandomResizedCrop", size), antialias, scratch);
+  resize_part(in, shape, part, out, detail::crop_size("RandomResizedCrop", size), antialias, scratch);
 }
 
 void RandomResizedCrop::move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const {
   SampleRandom random = draws.random();
   const ImagePart part = random_part(*this, {shape.height, shape.width}, random);
-  move_part(part, transforming::crop_size("RandomResizedCrop", size), mask);
+  move_part(part, detail::crop_size("RandomResizedCrop", size), mask);
 }
 
 }  // namespace shoal

@@ -1,10 +1,10 @@
 // Pictures made larger or smaller, bilinearly.
 #pragma once
 
+#include <shoal/workers/transforms/transform.h>
+
 #include <array>
 #include <cstdint>
-
-#include <shoal/workers/transforms/transform.h>
 
 namespace shoal {
 

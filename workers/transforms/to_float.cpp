@@ -1,12 +1,12 @@
-#include <shoal/workers/transforms/pixel_loops.h>
 #include <shoal/workers/transforms/to_float.h>
-
-#include <stdexcept>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/workers/transforms/loops/pixel_loops.h>
+
+#include <stdexcept>
 
 namespace shoal {
 namespace {

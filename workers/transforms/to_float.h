@@ -2,9 +2,9 @@
 // floats.
 #pragma once
 
-#include <vector>
-
 #include <ATen/core/Tensor.h>
+
+#include <vector>
 
 namespace shoal {
 

@@ -1,10 +1,10 @@
 #include <shoal/workers/transforms/transform.h>
 
-#include <algorithm>
-#include <stdexcept>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <algorithm>
+#include <stdexcept>
 
 namespace shoal {
 
@@ -28,7 +28,7 @@ TransformScratch& TransformScratch::of_thread() {
   return scratch;
 }
 
-namespace transforming {
+namespace detail {
 
 ImageSize crop_size(const char* transform, const ImageSize& size) {
   const ImageSize full{size.height, size.width == 0 ? size.height : size.width};
@@ -81,5 +81,5 @@ at::Tensor mask_planes(const at::Tensor& mask, const ImageShape& picture) {
   return mask.dim() == 2 ? mask.unsqueeze(0) : mask;
 }
 
-}  // namespace transforming
+}  // namespace detail
 }  // namespace shoal

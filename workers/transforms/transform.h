@@ -1,17 +1,17 @@
 // What a transform of pictures is.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <shoal/internal/workers/transforms/masks/mask_sources.h>
+#include <shoal/workers/data/sample_random.h>
+#include <shoal/workers/images/decode.h>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
-#include <shoal/workers/data/sample_random.h>
-#include <shoal/workers/images/decode.h>
-#include <shoal/workers/transforms/mask_sources.h>
 
 namespace shoal {
 
@@ -99,7 +99,7 @@ concept TensorTransform = !ByteTransform<T> && requires(const T& transform, cons
   { transform(batch) } -> std::same_as<at::Tensor>;
 };
 
-namespace transforming {
+namespace detail {
 
 /// The side lengths that {n} and {h, w} stand for in a crop: a square, or what it says. Throws std::invalid_argument
 /// that names the transform unless both are positive.
@@ -113,5 +113,5 @@ ImageShape shape_in_batch(const at::Tensor& batch);
 /// A mask as [channels, height, width]. Throws std::invalid_argument unless it is one of a picture of this shape.
 at::Tensor mask_planes(const at::Tensor& mask, const ImageShape& picture);
 
-}  // namespace transforming
+}  // namespace detail
 }  // namespace shoal

@@ -1,5 +1,7 @@
 // How a TransformList is read from its description and written as one.
-#include <shoal/runtime/nearest_name.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <shoal/internal/runtime/environment/nearest_name.h>
 #include <shoal/workers/transforms/transform_list.h>
 
 #include <algorithm>
@@ -9,9 +11,6 @@
 #include <optional>
 #include <stdexcept>
 #include <utility>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace shoal {
 namespace {

@@ -1,13 +1,6 @@
 // Transforms that are put together at run time, from a description.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <string>
-#include <string_view>
-#include <variant>
-#include <vector>
-
 #include <ATen/core/Tensor.h>
 #include <shoal/workers/transforms/color_jitter.h>
 #include <shoal/workers/transforms/crop.h>
@@ -15,6 +8,13 @@
 #include <shoal/workers/transforms/resize.h>
 #include <shoal/workers/transforms/to_float.h>
 #include <shoal/workers/transforms/transform.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
 
 namespace shoal {
 

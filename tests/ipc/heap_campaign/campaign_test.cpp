@@ -1,8 +1,8 @@
 // Many processes, random operations on the heap, every byte of every block checked; delays, stops, deaths, forks.
 #include <fmt/format.h>
+#include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/heap/extents.h>
-#include <shoal/ipc/heap/statistics.h>
+#include <shoal/ipc/heap_statistics.h>
 #include <shoal/ipc/session.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -17,9 +17,9 @@
 #include <random>
 #include <thread>
 
+#include "tests/ipc/base/kill_labels.h"
 #include "tests/ipc/heap_campaign/worker.h"
-#include "tests/ipc/kill_labels.h"
-#include "tests/ipc/session_fresh.h"
+#include "tests/ipc/process/session_fresh.h"
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
 

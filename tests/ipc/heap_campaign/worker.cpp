@@ -1,8 +1,8 @@
 #include "tests/ipc/heap_campaign/worker.h"
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/session.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

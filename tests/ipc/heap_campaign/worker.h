@@ -1,7 +1,7 @@
 // One process of the campaign: what it does at random with the heap.
 #pragma once
 
-#include <shoal/ipc/kill_point.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/ipc/queue.h>
 #include <signal.h>
 

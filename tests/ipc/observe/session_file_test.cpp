@@ -1,11 +1,11 @@
 // What may be found in place of a session's memory, and by whom.
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/observe/session_view.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/observe/session_view.h>
+#include <shoal/ipc/listener.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/layout.h>
-#include <shoal/ipc/session/listener.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

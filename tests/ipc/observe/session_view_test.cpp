@@ -1,17 +1,18 @@
+#include <shoal/internal/ipc/observe/session_view.h>
+
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/activity.h>
 #include <shoal/ipc/condition.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/heap/statistics.h>
+#include <shoal/ipc/heap_statistics.h>
 #include <shoal/ipc/joinable_queue.h>
 #include <shoal/ipc/label.h>
 #include <shoal/ipc/lock.h>
-#include <shoal/ipc/observe/session_view.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/rlock.h>
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/activity.h>
-#include <shoal/ipc/session/layout.h>
 #include <shoal/ipc/shared_bytes.h>
 #include <shoal/ipc/simple_queue.h>
 #include <unistd.h>

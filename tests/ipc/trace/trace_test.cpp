@@ -1,12 +1,12 @@
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/observe/session_view.h>
+#include <shoal/internal/ipc/observe/tracer.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
-#include <shoal/ipc/kill_point.h>
-#include <shoal/ipc/observe/session_view.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/simple_queue.h>
-#include <shoal/ipc/trace/span.h>
-#include <shoal/ipc/trace/tracer.h>
+#include <shoal/ipc/trace_span.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,12 +1,12 @@
 // The parts of `shoal run` that need no process.
 #include <fcntl.h>
-#include <shoal/runtime/command/leftovers.h>
-#include <shoal/runtime/command/log_folder.h>
-#include <shoal/runtime/command/one_host.h>
-#include <shoal/runtime/command/output_relay.h>
-#include <shoal/runtime/command/rank_environment.h>
-#include <shoal/runtime/command/run_options.h>
-#include <shoal/runtime/nearest_name.h>
+#include <shoal/internal/runtime/command/job/one_host.h>
+#include <shoal/internal/runtime/command/job/rank_environment.h>
+#include <shoal/internal/runtime/command/job/run_options.h>
+#include <shoal/internal/runtime/command/output/log_folder.h>
+#include <shoal/internal/runtime/command/output/output_relay.h>
+#include <shoal/internal/runtime/command/run/leftovers.h>
+#include <shoal/internal/runtime/environment/nearest_name.h>
 #include <signal.h>
 #include <unistd.h>
 

@@ -2,8 +2,8 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <shoal/runtime/cpu/binding.h>
-#include <shoal/runtime/pidfd.h>
+#include <shoal/internal/runtime/cpu/binding.h>
+#include <shoal/internal/runtime/os/pidfd.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
@@ -24,7 +24,7 @@
 #include <thread>
 
 #include "tests/runtime/command/shoal_program.h"
-#include "tests/runtime/methods.h"
+#include "tests/runtime/start/methods.h"
 #include "tests/support/catch.h"
 
 namespace shoal::test {

@@ -1,6 +1,7 @@
-#include <shoal/runtime/command/session_json.h>
-#include <shoal/runtime/command/session_table.h>
-#include <shoal/runtime/command/subcommand.h>
+#include <shoal/internal/runtime/command/look/session_table.h>
+
+#include <shoal/internal/runtime/command/look/session_json.h>
+#include <shoal/internal/runtime/command/subcommand.h>
 
 #include <algorithm>
 #include <cmath>

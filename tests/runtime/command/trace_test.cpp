@@ -1,9 +1,9 @@
+#include <shoal/internal/runtime/command/look/chrome_trace.h>
 #include <shoal/ipc/label.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <shoal/ipc/simple_queue.h>
-#include <shoal/ipc/trace/span.h>
-#include <shoal/runtime/command/chrome_trace.h>
+#include <shoal/ipc/trace_span.h>
 #include <shoal/runtime/process.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/runtime/methods.h"
+#include "tests/runtime/start/methods.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 

@@ -1,5 +1,6 @@
-#include <shoal/runtime/cpu/binding.h>
-#include <shoal/runtime/cpu_share.h>
+#include <shoal/internal/runtime/cpu/binding.h>
+
+#include <shoal/internal/runtime/cpu/cpu_share.h>
 #include <shoal/runtime/current_process.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/runtime/methods.h"
+#include "tests/runtime/start/methods.h"
 #include "tests/support/catch.h"
 
 namespace shoal {

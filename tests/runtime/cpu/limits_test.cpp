@@ -1,5 +1,6 @@
-#include <shoal/runtime/cpu/limits.h>
-#include <shoal/runtime/cpu_share.h>
+#include <shoal/internal/runtime/cpu/limits.h>
+
+#include <shoal/internal/runtime/cpu/cpu_share.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -3,7 +3,7 @@
 #include <link.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <shoal/ipc/kill_point.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/failure.h>
@@ -33,7 +33,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/runtime/methods.h"
+#include "tests/runtime/start/methods.h"
 
 namespace shoal {
 

@@ -1,8 +1,9 @@
+#include <shoal/internal/runtime/crash/oom_kills.h>
+
 #include <errno.h>
-#include <shoal/ipc/cgroup.h>
+#include <shoal/internal/ipc/base/cgroup.h>
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/fd.h>
-#include <shoal/runtime/crash/oom_kills.h>
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/stop.h>

@@ -1,7 +1,8 @@
+#include <shoal/internal/runtime/crash/record.h>
+
+#include <shoal/internal/runtime/crash/stack.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
-#include <shoal/runtime/crash/record.h>
-#include <shoal/runtime/crash/stack.h>
 
 #include <cstring>
 #include <random>

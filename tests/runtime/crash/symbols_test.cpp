@@ -1,9 +1,10 @@
+#include <shoal/internal/runtime/crash/symbols.h>
+
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <shoal/internal/runtime/call/image_function.h>
+#include <shoal/internal/runtime/crash/source_lines.h>
 #include <shoal/ipc/fd.h>
-#include <shoal/runtime/crash/source_lines.h>
-#include <shoal/runtime/crash/symbols.h>
-#include <shoal/runtime/image_function.h>
 #include <unistd.h>
 
 #include <algorithm>

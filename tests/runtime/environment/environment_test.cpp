@@ -1,5 +1,6 @@
 #include <shoal/runtime/environment.h>
-#include <shoal/runtime/environment/launchers.h>
+
+#include <shoal/internal/runtime/environment/launchers.h>
 
 #include <cstdlib>
 #include <map>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
-#include <shoal/tensors/cuda/device_memory.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 #include <sys/types.h>
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <c10/core/Stream.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 #include <shoal/ipc/fd.h>
-#include <shoal/tensors/cuda/device_memory.h>
 #include <sys/types.h>
 
 #include <atomic>

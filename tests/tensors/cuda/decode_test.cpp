@@ -1,9 +1,9 @@
 // What claims to be a tensor on a device, from another process.
 #include <ATen/ATen.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/tensors/codec.h>
-#include <shoal/tensors/cuda/device_ipc.h>
 
 #include <cstring>
 #include <random>

@@ -1,10 +1,10 @@
 // Tensors on a device between processes. The same cases run on the host double and, where there is one, on a GPU.
 #include <ATen/ATen.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
-#include <shoal/tensors/cuda/device_memory.h>
-#include <shoal/tensors/cuda/ipc_collect.h>
+#include <shoal/tensors/ipc_collect.h>
 #include <shoal/tensors/share.h>
 
 #include "tests/support/catch.h"

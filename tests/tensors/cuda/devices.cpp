@@ -2,7 +2,7 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <dlfcn.h>
-#include <shoal/tensors/cuda/device_memory.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 
 #include <atomic>
 #include <cstdio>

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <shoal/tensors/cuda/ipc_collect.h>
+#include <shoal/tensors/ipc_collect.h>
 
 #include <chrono>
 #include <functional>

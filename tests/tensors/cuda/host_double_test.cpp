@@ -1,8 +1,8 @@
 // The host double is as strict as what it stands for: otherwise the tests on it would prove nothing.
 #include <ATen/ATen.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/process.h>
-#include <shoal/tensors/cuda/device_memory.h>
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
 // The pictures in docs/cuda.md are what the code says.
+#include <shoal/internal/tensors/cuda/layout.h>
+
 #include <fmt/format.h>
-#include <shoal/tensors/cuda/layout.h>
 
 #include <type_traits>
 

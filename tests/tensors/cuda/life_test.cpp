@@ -1,13 +1,13 @@
 // Who keeps a device's memory, who gives it back, and what is left of it at each death.
 #include <ATen/ATen.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/event.h>
-#include <shoal/ipc/kill_point.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
-#include <shoal/tensors/cuda/ipc_collect.h>
+#include <shoal/tensors/ipc_collect.h>
 #include <signal.h>
 
 #include <string>

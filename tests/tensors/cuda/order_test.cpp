@@ -1,11 +1,11 @@
 // The order of a sender's stream, a receiver's, and what a receiver still does when it lets go.
 #include <ATen/ATen.h>
+#include <shoal/internal/tensors/cuda/events.h>
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
-#include <shoal/tensors/cuda/events.h>
-#include <shoal/tensors/cuda/ipc_collect.h>
+#include <shoal/tensors/ipc_collect.h>
 
 #include "tests/support/catch.h"
 #include "tests/tensors/cuda/devices.h"

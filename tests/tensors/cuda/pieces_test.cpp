@@ -2,12 +2,12 @@
 // PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes libtorch's allocations so; otherwise they run on ordinary
 // ones.
 #include <ATen/ATen.h>
+#include <shoal/internal/tensors/cuda/events.h>
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
-#include <shoal/tensors/cuda/events.h>
-#include <shoal/tensors/cuda/ipc_collect.h>
+#include <shoal/tensors/ipc_collect.h>
 
 #include <filesystem>
 

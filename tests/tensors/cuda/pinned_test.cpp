@@ -1,20 +1,20 @@
 // Shared memory that is pinned in place.
+#include <shoal/internal/tensors/cuda/pinned.h>
+
 #include <ATen/ATen.h>
+#include <shoal/internal/ipc/heap/extents.h>
+#include <shoal/internal/ipc/heap/pinned_extents.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
+#include <shoal/internal/tensors/storage/storage.h>
 #include <shoal/ipc/event.h>
-#include <shoal/ipc/heap/extents.h>
-#include <shoal/ipc/heap/pinned_extents.h>
-#include <shoal/ipc/heap/statistics.h>
+#include <shoal/ipc/heap_statistics.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
-#include <shoal/tensors/cuda/device_ipc.h>
-#include <shoal/tensors/cuda/device_memory.h>
-#include <shoal/tensors/cuda/ipc_collect.h>
-#include <shoal/tensors/cuda/pinned.h>
+#include <shoal/tensors/ipc_collect.h>
 #include <shoal/tensors/share.h>
-#include <shoal/tensors/storage.h>
-
 #include <signal.h>
 
 #include "tests/support/catch.h"

@@ -2,12 +2,12 @@
 // which a descriptor of that number would have let them write to, is whole. Says by its exit code which step has
 // failed, since it can say it in no other way.
 #include <fcntl.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/runtime/fork_server/fork_server_client.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
-#include <shoal/ipc/session/layout.h>
-#include <shoal/runtime/fork_server_client.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/spawn.h>
 #include <stdlib.h>

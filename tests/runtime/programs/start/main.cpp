@@ -1,7 +1,7 @@
 // Starts processes by the methods that run a program anew or fork it off another process, in whatever way this very
 // program was linked: they have to find its functions, and those of libraries, where they are.
 #include <dlfcn.h>
-#include <shoal/runtime/fork_server_client.h>
+#include <shoal/internal/runtime/fork_server/fork_server_client.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/spawn.h>
 #include <stdlib.h>

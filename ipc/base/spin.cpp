@@ -1,0 +1,82 @@
+#include <shoal/internal/ipc/base/spin.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace shoal {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kLongest{50'000};  // about the price of a sleep and a wake-up
+constexpr nanoseconds kShortest{1'000};  // below that it sleeps at once
+constexpr nanoseconds kNone = kShortest / 2;
+constexpr nanoseconds kShortWait = 4 * kLongest;
+/// Two processes that wake each other are put on one CPU by the kernel, where no spin of either can succeed; while one
+/// spins on, the other is moved to an idle CPU. Hence a whole spin now and then, though those before it failed.
+constexpr nanoseconds kRetryAfter = 10 * kLongest;
+
+/// Not the affinity of this thread: one that is bound to a CPU of its own has all the more reason to spin, and
+/// whether the other side has another one is found out.
+nanoseconds start_budget() noexcept { return ::sysconf(_SC_NPROCESSORS_ONLN) <= 1 ? nanoseconds(0) : kLongest; }
+
+thread_local nanoseconds budget = start_budget();
+/// How long this thread has slept in short waits since it spun last.
+thread_local nanoseconds slept{0};
+/// Whether the next spin is such a trial.
+thread_local bool trial = false;
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Spinner::Spinner() noexcept = default;
+
+void Spinner::let_run_ahead() noexcept {
+  constexpr int kTurns = 16;  // half a microsecond or so
+  if (budget < kShortest) return;
+  for (int i = 0; i < kTurns; ++i) pause();
+}
+
+bool Spinner::turn() noexcept {
+  constexpr int kTurnsBetweenClocks = 16;
+  if (budget >= kShortest) {
+    pause();
+    if (++turns_ % kTurnsBetweenClocks != 0) return true;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (start_ == std::chrono::steady_clock::time_point{}) start_ = now;
+  return budget >= kShortest && now - start_ < budget;
+}
+
+void Spinner::ended(bool while_spinning) noexcept {
+  if (budget.count() == 0) return;
+  if (while_spinning) {
+    if (turns_ == 0) return;  // there at once: says nothing
+    budget = std::min(kLongest, std::max(kShortest, budget * 2));
+    slept = nanoseconds(0);
+    trial = false;
+    return;
+  }
+  budget = trial ? kNone : std::max(kNone, budget / 2);
+  trial = false;
+  const nanoseconds waited = std::chrono::steady_clock::now() - start_;
+  if (waited < kShortWait) slept += waited;
+  if (slept < kRetryAfter) return;
+  slept = nanoseconds(0);
+  budget = kLongest;
+  trial = true;
+}
+
+}  // namespace shoal

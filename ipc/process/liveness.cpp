@@ -1,0 +1,103 @@
+#include <shoal/internal/ipc/process/liveness.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <shoal/internal/ipc/base/process_tag.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace shoal {
+namespace {
+
+struct flock byte_lock(short type, std::uint32_t slot) {
+  struct flock lock{};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = slot;
+  lock.l_len = 1;
+  return lock;
+}
+
+}  // namespace
+
+Fd LivenessFile::make_file() {
+  Fd file = lift(Fd(::memfd_create("shoal-liveness", MFD_CLOEXEC)));
+  if (!file) throw SystemError("creating the session's liveness file", errno);
+  if (::ftruncate(file.get(), ProcessTag::kSlotCount) != 0) throw SystemError("sizing the liveness file", errno);
+  return file;
+}
+
+bool LivenessFile::take(std::uint32_t slot) const {
+  struct flock lock = byte_lock(F_WRLCK, slot);
+  if (::fcntl(file_.descriptor(), F_SETLK, &lock) == 0) return true;
+  if (errno == EACCES || errno == EAGAIN) return false;
+  throw SystemError(fmt::format("locking liveness byte {}", slot), errno);
+}
+
+void LivenessFile::give_back(std::uint32_t slot) const {
+  struct flock lock = byte_lock(F_UNLCK, slot);
+  ::fcntl(file_.descriptor(), F_SETLK, &lock);
+}
+
+bool LivenessFile::is_taken(std::uint32_t slot) const {
+  if (!file_.is_open()) {
+    static std::atomic<bool> said{false};
+    // relaxed: who is first says it, and nothing else hangs on it.
+    if (!said.exchange(true, std::memory_order_relaxed))
+      log_warning(
+          "this program has closed the session's liveness file, whose descriptor it had not opened: from now on, who "
+          "lives is told by pids alone, and this process can start none by spawn");
+    return false;
+  }
+  struct flock lock = byte_lock(F_WRLCK, slot);
+  // An error says nothing about the process: call it alive, since a wrong "dead" hands living memory away.
+  return ::fcntl(file_.descriptor(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+std::uint64_t process_start_time(std::int32_t pid) {
+  // Raw reads: this runs on the way out of waits, and in signal-time paths of the launchers.
+  char path[40], text[1024];
+  ::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  Fd file = lift(Fd(::open(path, O_RDONLY | O_CLOEXEC)));
+  if (!file) return 0;
+  ssize_t size = ::read(file.get(), text, sizeof text - 1);
+  if (size <= 0) return 0;
+  text[size] = '\0';
+  const char* field = ::strrchr(text, ')');  // the name may hold spaces and parentheses
+  if (!field) return 0;
+  field += 2;  // now at field 3, the state
+  if (*field == 'Z' || *field == 'X') return 0;
+  for (int number = 3; number < 22 && field; ++number) {
+    field = ::strchr(field, ' ');
+    if (field) ++field;
+  }
+  unsigned long long start = 0;
+  return field && ::sscanf(field, "%llu", &start) == 1 ? start : 0;
+}
+
+std::uint64_t process_clock() {
+  static const auto ticks_per_second = std::uint64_t(::sysconf(_SC_CLK_TCK));
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return std::uint64_t(now.tv_sec) * ticks_per_second + std::uint64_t(now.tv_nsec) / (1'000'000'000 / ticks_per_second);
+}
+
+bool process_exists(std::int32_t pid, std::uint64_t when) {
+  // Signal 0 is sent to nobody; the question takes one system call, where files below /proc take several.
+  if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) return false;
+  if (std::uint64_t start = process_start_time(pid)) return start <= when;
+  // /proc/PID/stat unreadable: gone or zombie, unless it was for want of descriptors or memory.
+  return ::access("/proc/self/stat", R_OK) != 0 ||
+         (errno = 0, !lift(Fd(::open("/proc/self/stat", O_RDONLY | O_CLOEXEC))));
+}
+
+}  // namespace shoal

@@ -1,0 +1,52 @@
+// Whether the process in a slot lives, asked of the kernel.
+#pragma once
+
+#include <shoal/internal/ipc/base/own_file.h>
+#include <shoal/ipc/fd.h>
+
+#include <cstdint>
+
+namespace shoal {
+
+/// A small file of its own whose byte n is locked by the process in slot n, for as long as it lives.
+///
+/// It is a POSIX record lock (F_SETLK): the kernel drops it at death, even of an unreaped zombie, and
+/// fork does not inherit it (an OFD lock would be inherited, and a forked child would keep its dead
+/// parent "alive"). DANGER: a record lock is also dropped when its process closes *any* descriptor of
+/// the file. So the descriptor is opened once a process, is used for nothing else, and never closed. Where the program
+/// closes it all the same, the locks are lost, and the second witness alone decides: others find this process alive by
+/// its pid and start time, and this process finds others so.
+/// Owned by the Session; any thread may call it.
+class LivenessFile {
+ public:
+  /// A new one's file, of which no byte is locked.
+  static Fd make_file();
+  explicit LivenessFile(Fd descriptor) : file_(static_cast<Fd&&>(descriptor), "the session's liveness file") {}
+
+  /// Throws Error where the number is not this file's any more.
+  int descriptor() const { return file_.descriptor(); }
+  const OwnFile& file() const noexcept { return file_; }
+
+  /// Locks the slot's byte for this process; false if another process has it. Throws as descriptor().
+  bool take(std::uint32_t slot) const;
+  void give_back(std::uint32_t slot) const;
+  /// True where some *other* process has the byte. A process never sees its own lock. False where this process has lost
+  /// the file: what the number is now says nothing, and "locked" would have the dead alive for ever.
+  bool is_taken(std::uint32_t slot) const;
+
+ private:
+  OwnFile file_;
+};
+
+/// The second witness: a process with this pid exists, is no zombie, and was there at that moment of process_clock(). A
+/// process that had the pid then lives, or every later one that has it started after its death.
+bool process_exists(std::int32_t pid, std::uint64_t when);
+
+/// Now, as process_start_time() counts. Costs no system call, which reading one's own start time would.
+std::uint64_t process_clock();
+
+/// Field 22 of /proc/PID/stat, in clock ticks since boot; 0 where there is no such process or it is a
+/// zombie.
+std::uint64_t process_start_time(std::int32_t pid);
+
+}  // namespace shoal

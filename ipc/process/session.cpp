@@ -1,0 +1,298 @@
+#include <shoal/internal/ipc/process/session.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <shoal/internal/ipc/base/own_file.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/memory/budget.h>
+#include <shoal/internal/ipc/process/activity.h>
+#include <shoal/internal/ipc/process/at_fork.h>
+#include <shoal/internal/ipc/process/liveness.h>
+#include <shoal/internal/ipc/process/made_at.h>
+#include <shoal/internal/ipc/process/mapping.h>
+#include <shoal/internal/ipc/process/trace_switch.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <new>
+
+namespace shoal {
+namespace {
+
+constexpr std::uint64_t kDefaultBytes = 1ull << 40;
+constexpr std::uint64_t kLeastBytes = 256ull << 20;
+/// Who takes one of the last free slots of the process table gives back those of the dead first.
+constexpr std::uint32_t kSweepBelow = 64;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // their shadow memory makes a huge mapping costly
+#else
+constexpr bool kSanitized = false;
+#endif
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// Bytes of address space that this process has mapped.
+std::uint64_t mapped_now() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * std::uint64_t(::sysconf(_SC_PAGESIZE));
+}
+
+/// A third of what is left: the heap, its read-only view of the same size, and all else. Where a third would be too
+/// little for any heap, up to half: then read-only blocks are refused.
+std::uint64_t share_of_address_space(std::uint64_t limit) {
+  const std::uint64_t left = limit - std::min(limit, mapped_now());
+  return std::max(left / 3, std::min(kLeastBytes, left / 2));
+}
+
+/// The reservation to try first: what the user says, or what the limits of the process leave.
+std::uint64_t wanted_bytes() {
+  std::uint64_t wanted = kSanitized ? 32ull << 30 : kDefaultBytes;
+  if (const char* setting = std::getenv("SHOAL_HEAP_BYTES")) {
+    wanted = parse_bytes(setting, "SHOAL_HEAP_BYTES");
+    if (wanted < kLeastBytes)
+      throw std::invalid_argument(
+          fmt::format("SHOAL_HEAP_BYTES is {}: at least {} (256M) is needed", setting, kLeastBytes));
+  }
+  // RLIMIT_FSIZE counts a memfd's size and answers with SIGXFSZ, so it is looked at, not tried out.
+  auto tighten = [&](__rlimit_resource resource, const char* name, auto share_of) {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    const std::uint64_t share = share_of(limit.rlim_cur);
+    if (share >= wanted) return;
+    log_info("{} is {}: the session's memory gets {} of address space, and not {}", name, limit.rlim_cur, share,
+             wanted);
+    wanted = share;
+  };
+  tighten(RLIMIT_FSIZE, "RLIMIT_FSIZE", [](std::uint64_t limit) { return limit / 2; });
+  tighten(RLIMIT_AS, "RLIMIT_AS", &share_of_address_space);
+  return wanted;
+}
+
+void plan(std::uint64_t bytes, SessionLayout& layout) {
+  layout.magic = SessionLayout::kMagic;
+  layout.version = SessionLayout::kVersion;
+  layout.process_slots = ProcessTag::kSlotCount;
+  layout.root_pid = ::getpid();
+  constexpr std::uint64_t kHintBytes = kHeadersPerExtent / 8;
+  std::uint64_t per_extent = kExtentBytes + kHeadersPerExtent * kHeaderBytes + kHintBytes + sizeof(ExtentRecord);
+  layout.processes = 4096;
+  layout.activities = layout.processes + ProcessTag::kSlotCount * sizeof(ProcessRecord);
+  layout.names = layout.activities + ProcessTag::kSlotCount * sizeof(ActivityRecord);
+  layout.extents = layout.names + NameRecord::kCount * sizeof(NameRecord);
+  // What the tables need besides, and a spare extent because the data starts on a 2 MiB boundary.
+  layout.extent_count = (bytes - layout.extents - 3 * kExtentBytes) / per_extent;
+  layout.hints = round_up(layout.extents + layout.extent_count * sizeof(ExtentRecord), 4096);
+  layout.headers = round_up(layout.hints + layout.extent_count * kHintBytes, kExtentBytes);
+  layout.data = layout.headers + layout.extent_count * kHeadersPerExtent * kHeaderBytes;
+  layout.bytes = layout.data + layout.extent_count * kExtentBytes;
+}
+
+void raise_slots_touched(SessionLayout& layout, std::uint32_t end) {
+  std::uint32_t seen = layout.slots_touched.load();
+  while (seen < end && !layout.slots_touched.compare_exchange_weak(seen, end)) continue;
+}
+
+/// For the log: "train (rank 3)". Takes no slot, since what is said may be about just that.
+std::string name_in_session() {
+  Session& session = Session::current();
+  const ProcessTag self = session.self_if_known();
+  if (!self) return {};
+  const ProcessRecord& record = session.record(self.slot());
+  std::string name(record.name, ::strnlen(record.name, sizeof record.name));
+  if (record.rank >= 0) name += fmt::format(" (rank {})", record.rank);
+  return name;
+}
+
+}  // namespace
+
+std::atomic<Session*> Session::instance_{nullptr};
+
+Session::Session(Descriptors descriptors, std::byte* base)
+    : base_(base),
+      memory_(std::make_unique<OwnFile>(Fd(descriptors.memory), "the session's memory")),
+      liveness_(std::make_unique<LivenessFile>(Fd(descriptors.liveness))),
+      heap_(make_heap(base)) {}
+
+Session& Session::install(std::unique_ptr<Session> session) {
+  Session* installed = session.release();                 // never destroyed; see the class
+  instance_.store(installed, std::memory_order_release);  // R2
+  trace::session_word.store(&installed->layout().tracing);
+  detail::process_name.store(&name_in_session, std::memory_order_release);  // R1: after the instance
+  ::pthread_atfork(&at_fork_steps::before, &at_fork_steps::in_parent, &Session::after_fork);
+  return *installed;
+}
+
+Session& Session::create() {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (exists()) return current();
+  Fd file = lift(Fd(::memfd_create("shoal-heap", MFD_CLOEXEC)));
+  if (!file) throw SystemError("creating the session's memory", errno);
+  std::uint64_t bytes = wanted_bytes();
+  std::byte* base = nullptr;
+  SessionLayout layout{};
+  for (;; bytes /= 2) {
+    if (bytes < kLeastBytes)
+      throw SystemError("reserving address space for the session's memory", errno,
+                        "raise RLIMIT_AS or RLIMIT_FSIZE (ulimit -v, ulimit -f)");
+    plan(bytes, layout);
+    if (::ftruncate(file.get(), off_t(layout.bytes)) == 0 &&
+        (base = map_heap(file.get(), {layout.bytes, layout.data}, MappingAccess::kWritable)))
+      break;
+    log_warning("{} bytes of address space for the session's memory are not to be had ({}): half of it is tried", bytes,
+                std::strerror(errno));
+  }
+  Fd liveness = LivenessFile::make_file();
+  auto* header = new (base) SessionLayout;
+  // Member by member: the atomics at the end start at zero, as the fresh pages are.
+  std::memcpy(static_cast<void*>(header), &layout, offsetof(SessionLayout, extents_touched));
+  Session& session = install(std::unique_ptr<Session>(new Session({file.release(), liveness.release()}, base)));
+  note_session_made();
+  session.describe_self("root", -1);
+  log_info("made a session: {} of address space for its memory, {} slots", layout.bytes, ProcessTag::kSlotCount);
+  std::atexit([] { Session::current().leave(); });
+  return session;
+}
+
+Session& Session::join(Descriptors descriptors) {
+  if (exists()) throw Error("this process is part of a session already");
+  SessionLayout header{};
+  ssize_t got = ::pread(descriptors.memory, static_cast<void*>(&header), sizeof header, 0);
+  if (got != sizeof header || header.magic != SessionLayout::kMagic)
+    throw Error(fmt::format("descriptor {} is not the memory of a session", descriptors.memory));
+  if (header.version != SessionLayout::kVersion)
+    throw Error(
+        fmt::format("the session's memory has version {}, this program knows version {}: both have to be built "
+                    "with the same shoal",
+                    header.version, SessionLayout::kVersion));
+  std::byte* base = map_heap(descriptors.memory, {header.bytes, header.data}, MappingAccess::kWritable);
+  if (!base)
+    throw SystemError(fmt::format("mapping the session's memory of {} bytes of address space", header.bytes), errno,
+                      "raise RLIMIT_AS, or start the root with a smaller SHOAL_HEAP_BYTES");
+  for (int descriptor : {descriptors.memory, descriptors.liveness}) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  return install(std::unique_ptr<Session>(new Session(descriptors, base)));
+}
+
+Session::Descriptors Session::descriptors() const { return {memory_->descriptor(), liveness_->descriptor()}; }
+
+Session::Descriptors Session::descriptors_if_open() const noexcept {
+  return {memory_->descriptor_if_open(), liveness_->file().descriptor_if_open()};
+}
+
+ProcessRecord& Session::record(std::uint32_t slot) const {
+  return reinterpret_cast<ProcessRecord*>(base_ + layout().processes)[slot];
+}
+
+ActivityRecord& Session::activity(std::uint32_t slot) const {
+  return reinterpret_cast<ActivityRecord*>(base_ + layout().activities)[slot];
+}
+
+void Session::after_fork() noexcept {
+  Session* session = instance_.load();
+  if (!session) return;
+  // One thread, and nothing of the parent's may be acted on: not its slot, its caches, its mutexes.
+  session->forked_from_ = session->self_.load();
+  session->self_ = 0;
+  session->fork_count_ += 1;
+  new (&session->slot_mutex_) std::mutex;
+  new (&session->reclaim_mutex_) std::mutex;
+  at_fork_steps::in_child();
+}
+
+bool Session::try_slot(std::uint32_t slot) {
+  ProcessRecord& process = record(slot);
+  auto state = ProcessRecord::State(std::uint32_t(process.state.load()));
+  if (state != ProcessRecord::kFree && state != ProcessRecord::kTaking) return false;
+  // The lock comes first: it decides between all who want the slot, and whoever finds kTaking with the
+  // lock free knows that the process that was taking it is dead.
+  if (!liveness_->take(slot)) return false;
+  state = ProcessRecord::State(std::uint32_t(process.state.load()));
+  if (state != ProcessRecord::kFree && state != ProcessRecord::kTaking) {
+    liveness_->give_back(slot);
+    return false;
+  }
+  raise_slots_touched(layout(), slot + 1);
+  process.state = ProcessRecord::kTaking;
+  std::uint32_t generation = process.generation.load() + 1;
+  if ((generation & ProcessTag::kGenerationMask) == 0) ++generation;
+  process.generation = generation;
+  process.pid = ::getpid();
+  process.taken_at = process_clock();
+  process.left = 0;
+  process.rank = -1;
+  process.parent = 0;
+  process.children = 0;
+  process.reclaiming = 0;
+  std::memset(process.name, 0, sizeof process.name);
+  activity::begin(activity(slot), ProcessTag(slot, generation));
+  // With the generation: a reclaimer of the slot's last process that comes late, with its CAS on the state, finds
+  // another word, and does not take the living one's slot.
+  process.state = ProcessRecord::kAlive | std::uint64_t(generation) << 32;
+  self_ = ProcessTag(slot, generation).word();
+  return true;
+}
+
+ProcessTag Session::take_slot() {
+  std::lock_guard lock(slot_mutex_);
+  if (std::uint32_t word = self_.load()) return ProcessTag::from_word(word);  // another thread was first
+  constexpr std::uint32_t kLast = ProcessTag::kSlotCount - 1;                 // that one stands for orphans
+  for (std::uint32_t slot = 0; slot < kLast; ++slot)
+    if (try_slot(slot)) {
+      // The dead keep their slots until somebody looks. Without a slot one cannot look, so that is done while there
+      // are some left.
+      if (slot >= kLast - kSweepBelow && free_slots() < kSweepBelow) reclaim_all();
+      return ProcessTag::from_word(self_.load());
+    }
+  throw Error(fmt::format("the session's process table is full: {} processes", kLast));
+}
+
+void Session::describe_self(const std::string& name, int rank) {
+  ProcessRecord& process = record(self().slot());
+  process.rank = rank;
+  std::memset(process.name, 0, sizeof process.name);
+  name.copy(process.name, sizeof process.name - 1);
+}
+
+void Session::leave() noexcept {
+  if (std::uint32_t word = self_.load()) record(ProcessTag::from_word(word).slot()).left = 1;
+}
+
+bool Session::is_alive(ProcessTag tag) {
+  if (!tag) return false;
+  if (tag.word() == self_.load(std::memory_order_relaxed)) return true;  // its own lock is invisible to it
+  ProcessRecord& process = record(tag.slot());
+  if ((process.generation.load() & ProcessTag::kGenerationMask) != tag.generation()) return false;
+  if (std::uint32_t(process.state.load()) != ProcessRecord::kAlive) return false;
+  layout().liveness_questions.fetch_add(1, std::memory_order_relaxed);  // relaxed: a figure
+  // Two witnesses for a death: declaring a living process dead would hand its memory away.
+  return liveness_->is_taken(tag.slot()) || process_exists(process.pid.load(), process.taken_at.load());
+}
+
+ProcessTag Session::find(std::int32_t pid) {
+  for (std::uint32_t slot = 0, end = layout().slots_touched.load(); slot < end; ++slot) {
+    ProcessRecord& process = record(slot);
+    auto state = std::uint32_t(process.state.load());
+    if ((state == ProcessRecord::kAlive || state == ProcessRecord::kDead) && process.pid.load() == pid)
+      return ProcessTag(slot, process.generation.load());
+  }
+  return {};
+}
+
+std::uint32_t Session::free_slots() {
+  std::uint32_t free = 0;
+  for (std::uint32_t slot = 0; slot + 1 < ProcessTag::kSlotCount; ++slot)
+    free += std::uint32_t(record(slot).state.load()) == ProcessRecord::kFree;
+  return free;
+}
+
+}  // namespace shoal

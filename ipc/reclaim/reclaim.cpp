@@ -1,0 +1,181 @@
+// Giving back what a dead process had. Every step is either an atomic step from a state that names the
+// dead process, or repeatable: so any survivor may run it, twice, or be killed half-way.
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/heap/block_kind.h>
+#include <shoal/internal/ipc/heap/extents.h>
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/names/names.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/ring/ring.h>
+#include <shoal/ipc/heap.h>
+#include <shoal/ipc/log.h>
+#include <string.h>
+
+#include <algorithm>
+#include <new>
+#include <unordered_set>
+
+namespace shoal {
+namespace {
+
+struct HoldHash {
+  std::size_t operator()(const HoldRef& ref) const { return ref.block.value * 31 + ref.word; }
+};
+struct HoldEqual {
+  bool operator()(const HoldRef& a, const HoldRef& b) const { return a.block == b.block && a.word == b.word; }
+};
+using HoldSet = std::unordered_set<HoldRef, HoldHash, HoldEqual>;
+
+/// A chunk of hold words that its dead maker had linked, but not yet marked as linked, is marked. Both blocks are sure:
+/// the dead one held the chunk, and was adding a hold to the chunk's parent, which somebody has to hold for that.
+void mark_linked_chunk(const Heap& heap, BlockOffset block, ProcessTag dead) {
+  const BlockMemory memory = heap.memory();
+  BlockHeader& header = memory.header(block);
+  if (header.type != BlockType::kHoldChunk || header.holds[0].load() != dead.word() ||
+      BlockHeader::kind(header.state.load()) != BlockHeader::kLive)
+    return;
+  const BlockOffset parent{memory.chunk(block).parent};
+  // Where it died before it wrote that, this is whatever lay there before.
+  if (!heap.extents().is_header(parent)) return;
+  for (std::uint64_t next = memory.header(parent).overflow.load(); next != 0;
+       next = memory.header(BlockOffset{next}).overflow.load())
+    if (next == block.value) {
+      // By CAS: where the parent has been closed meanwhile, the word is the closer's, or of a later block.
+      std::uint32_t expected = dead.word();
+      header.holds[0].compare_exchange_strong(expected, ProcessTag(ExtentRecord::kOrphan, 1).word());
+      return;
+    }
+}
+
+/// Gives up the dead process's holds on a block, but for those of messages that it sent and that nobody has read yet.
+/// How many those were. Until the last of them goes, they are what makes it safe to touch the block.
+int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, const HoldSet& committed) {
+  const BlockMemory memory = heap.memory();
+  auto holds = memory.find_holds(block, [&](std::uint32_t word) { return ProcessTag::from_word(word) == dead; });
+  const bool had_handle = std::any_of(holds.begin(), holds.end(), [&](auto& hold) { return hold.word == dead.word(); });
+  std::erase_if(holds, [&](auto& hold) { return hold.word == dead.transit_word() && committed.contains(hold.ref); });
+  if (holds.empty()) return 0;
+  SHOAL_KILL_POINT("reclaim.holds_found");
+  BlockHeader& header = memory.header(block);
+  const BlockKind& kind = block_kind(header.type);
+  if (kind.recover) kind.recover(memory.payload(block), dead);
+  if (crashed && had_handle && kind.holder_crashed) kind.holder_crashed(memory.payload(block));
+  for (const auto& [ref, word] : holds) {
+    // It may have died between setting a word and counting it (invariant I2 of BlockHeader): count now.
+    // acq_rel: the hold order of hold_protocol.h, by a reclaimer in the dead one's place.
+    header.state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);
+    // By CAS, since one that was lent may be adopted at this moment (Hold::adopt). seq_cst: as in drop_hold.
+    std::uint32_t expected = word;
+    if (auto* hold = memory.hold_word(ref.block, ref.word))
+      hold->compare_exchange_strong(expected, 0, std::memory_order_seq_cst);
+    SHOAL_KILL_POINT("reclaim.hold");
+  }
+  return int(holds.size());
+}
+
+}  // namespace
+
+bool Session::reclaim(ProcessTag dead) {
+  if (!dead || dead == self() || is_alive(dead)) return true;
+  ProcessRecord& process = record(dead.slot());
+  // What it was giving back itself when it died: nobody else may come to look for that one any more. The
+  // chain ends, since each of its processes was dead before the one that was reclaiming it died.
+  if (std::uint32_t unfinished = process.reclaiming.load();
+      unfinished != 0 && (process.generation.load() & ProcessTag::kGenerationMask) == dead.generation())
+    reclaim(ProcessTag::from_word(unfinished));
+  // Before its holds: who looks up what it published counts on them as long as the name is there.
+  if (!Names(*this).withdraw(dead)) return false;
+  std::lock_guard lock(reclaim_mutex_);
+  record(self().slot()).reclaiming = dead.word();
+  struct Done {
+    std::atomic<std::uint32_t>& reclaiming;
+    ~Done() { reclaiming = 0; }
+  } done{record(self().slot()).reclaiming};
+  // The slot is this reclaimer's from here on: from kAlive, or from a reclaimer that died itself.
+  const std::uint64_t mine = ProcessRecord::dead_by(self());
+  for (;;) {
+    std::uint64_t state = process.state.load();
+    if ((process.generation.load() & ProcessTag::kGenerationMask) != dead.generation()) return true;
+    if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) return true;
+    ProcessTag other = ProcessTag::from_word(std::uint32_t(state >> 32));
+    if (std::uint32_t(state) == ProcessRecord::kDead && other && other != self() && is_alive(other)) return false;
+    SHOAL_KILL_POINT("reclaim.before_claim");
+    if (process.state.compare_exchange_strong(state, mine)) break;
+  }
+  SHOAL_KILL_POINT("reclaim.claimed");
+  const bool crashed = process.left.load() == 0;
+  int holds = 0, blocks = 0;
+  layout().deaths.fetch_add(1);
+
+  // 1. Chunks of hold words that it was linking: as long as all its holds are there, so is what they belong to.
+  heap().for_each_block([&](BlockOffset block, BlockHeader&) { mark_linked_chunk(heap(), block, dead); });
+  // 2. Cells that it was working on, and the holds that belong to messages in rings.
+  HoldSet committed;
+  bool left_in_work = false;
+  heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
+    if (header.type != BlockType::kRing) return;
+    if (!heap().memory().find_holds(block, [&](std::uint32_t word) { return word == dead.word(); }).empty())
+      Ring::recover(heap(), block, dead);
+    Ring::Survey survey = Ring::survey(heap(), block, dead);
+    committed.insert(survey.message_holds.begin(), survey.message_holds.end());
+    left_in_work |= survey.in_work;
+  });
+  SHOAL_KILL_POINT("reclaim.rings_done");
+  // 3. Its holds; then blocks that nobody holds any more, and those that it was closing.
+  heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
+    std::uint64_t state = header.state.load(std::memory_order_acquire);  // acquire: its holds are of this life
+    if (BlockHeader::kind(state) == BlockHeader::kLive) {
+      holds += give_up_holds(heap(), block, dead, crashed, committed);
+      if (heap().memory().try_close(block, self())) {
+        heap().finish_close(block);
+        ++blocks;
+      }
+    } else if (BlockHeader::kind(state) == BlockHeader::kClosing && BlockHeader::slot(state) == dead.slot()) {
+      if (header.state.compare_exchange_strong(state, BlockHeader::with(state, BlockHeader::kClosing, self().slot())))
+        heap().finish_close(block);
+    }
+  });
+  SHOAL_KILL_POINT("reclaim.blocks_done");
+  // 4. Its extents.
+  heap().reclaim_extents(dead);
+  SHOAL_KILL_POINT("reclaim.extents_done");
+  if (holds > 0 || blocks > 0 || !left_in_work)
+    log_info("gave back what process {} (pid {}, slot {}) had, which {}: {} holds, and {} blocks that nobody else held",
+             std::string(process.name, ::strnlen(process.name, sizeof process.name)), process.pid.load(), dead.slot(),
+             crashed ? "died" : "left", holds, blocks);
+  std::uint64_t expected = mine;
+  // A cell that it was working on, in a ring that it had no hold on, is left to those that have one: see
+  // Ring::recover_blocking_cell. Until then nobody else gets the slot that the cell names.
+  process.state.compare_exchange_strong(
+      expected, left_in_work ? ProcessRecord::dead_by(dead) : std::uint64_t(ProcessRecord::kFree));
+  return !left_in_work;
+}
+
+void Session::reclaim_all() {
+  for (std::uint32_t slot = 0, end = layout().slots_touched.load(); slot < end; ++slot) {
+    const std::uint64_t state = record(slot).state.load();
+    if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) continue;
+    const ProcessTag tag(slot, record(slot).generation.load());
+    // The state once more: that generation may be of one that is just taking the slot, and would seem dead.
+    if (record(slot).state.load() != state) continue;
+    try {
+      reclaim(tag);
+    } catch (const std::bad_alloc&) {
+      // Out of private memory in the middle: every step can be repeated, and the next one who looks does so. Whoever
+      // waits and looks after others besides has to hear nothing of it.
+    }
+  }
+}
+
+void Session::adopt_inherited_holds() {
+  ProcessTag parent = forked_from();
+  if (!parent) return;
+  heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
+    if (header.type == BlockType::kTrace) return;  // the parent's events: no copy of a handle refers to them
+    // The parent gives nothing up meanwhile, so what is found stays a hold.
+    const auto holds = heap().memory().find_holds(block, [&](std::uint32_t word) { return word == parent.word(); });
+    if (!holds.empty()) heap().note_inherited(heap().add_hold(block, self().word()), holds.size());
+  });
+}
+
+}  // namespace shoal

@@ -1,0 +1,75 @@
+// Waiting for several connections, processes and descriptors at once.
+#pragma once
+
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/pipe/any_connection.h>
+
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <ranges>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace shoal {
+
+/// One thing that wait() waits for: a connection, until it has a message or the end of file; a process (whatever has a
+/// sentinel()), until it has ended; an open descriptor, until it is readable. Refers to it, for the time of the call.
+class Waitable {
+ public:
+  Waitable(const AnyConnection& connection) : connection_(&connection) {}  // NOLINT: implicit, so that lists are short
+  template <std::same_as<int> Descriptor>
+  Waitable(Descriptor descriptor) : descriptor_(descriptor) {}  // NOLINT: as above; no other number is one
+  template <class Process>
+    requires requires(const Process& process) {
+      { process.sentinel() } -> std::same_as<int>;
+    }
+  Waitable(const Process& process) : descriptor_(process.sentinel()) {}  // NOLINT: as above
+
+ private:
+  friend std::vector<std::size_t> wait(std::span<const Waitable> things, Deadline deadline);
+  static std::vector<std::size_t> wait_for_connections(std::span<const Waitable> things, Deadline deadline);
+  static std::vector<std::size_t> wait_for_descriptors(std::span<const Waitable> things, Deadline deadline);
+  AnyConnection::Core& core(std::size_t index) const;
+
+  const AnyConnection* connection_ = nullptr;
+  int descriptor_ = -1;
+};
+
+/// Waits until at least one of them is ready. Returns the indices of those that are; none after `timeout`, or where
+/// there is nothing to wait for. As multiprocessing.connection.wait. Connections alone are waited for without a
+/// descriptor; beside others their fileno() is used. std::invalid_argument for an end that only sends and a descriptor
+/// that is not open; std::logic_error for a closed connection.
+std::vector<std::size_t> wait(std::span<const Waitable> things, Deadline deadline);
+
+/// Connections, processes or descriptors that outlive the call.
+template <class Things>
+concept WaitableRange = std::ranges::input_range<const Things> &&
+                        std::convertible_to<std::ranges::range_reference_t<const Things>, Waitable> &&
+                        std::is_lvalue_reference_v<std::ranges::range_reference_t<const Things>>;
+
+/// The same for any range of them, which are not copied, and for a list of several kinds: wait({connection, process}).
+template <WaitableRange Things>
+std::vector<std::size_t> wait(const Things& things, Deadline deadline) {
+  const std::vector<Waitable> all(std::ranges::begin(things), std::ranges::end(things));
+  return wait(std::span<const Waitable>(all), deadline);
+}
+inline std::vector<std::size_t> wait(std::initializer_list<Waitable> things, Deadline deadline) {
+  return wait(std::span<const Waitable>(things.begin(), things.size()), deadline);
+}
+template <WaitableRange Things>
+std::vector<std::size_t> wait(const Things& things) {
+  return wait(things, Deadline::never());
+}
+template <WaitableRange Things>
+std::vector<std::size_t> wait(const Things& things, std::chrono::nanoseconds timeout) {
+  return wait(things, Deadline::after(timeout));
+}
+inline std::vector<std::size_t> wait(std::initializer_list<Waitable> things) { return wait(things, Deadline::never()); }
+inline std::vector<std::size_t> wait(std::initializer_list<Waitable> things, std::chrono::nanoseconds timeout) {
+  return wait(things, Deadline::after(timeout));
+}
+
+}  // namespace shoal

@@ -1,0 +1,54 @@
+// Waiting for a change that others make: spin, sleep, and look whether they are alive.
+#pragma once
+
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/base/spin.h>
+#include <shoal/internal/ipc/heap/other_holders.h>
+#include <shoal/internal/ipc/process/liveness_watch.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/trace/sleep_note.h>
+
+#include <atomic>
+
+namespace shoal {
+
+enum class Waited { kReady, kTimedOut, kHopeless };
+
+/// Waits until ready() is true, which it may make so itself (taking a permit). Others make it possible by a seq_cst
+/// write and then notify `event`. After each sleep, in which a look after the dead may have been this thread's turn,
+/// hopeless() is asked whether nobody is left who could do it.
+template <class Ready, class Hopeless>
+Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hopeless&& hopeless) {
+  Spinner spinner;
+  bool slept = false;
+  SleepNote note;
+  LivenessWatch watch;
+  auto wait = [&] {
+    for (;;) {
+      if (ready()) return Waited::kReady;
+      if (deadline.passed()) return Waited::kTimedOut;
+      if (!slept && spinner.turn()) continue;
+      std::uint32_t prepared = event.prepare();
+      if (ready()) return Waited::kReady;
+      // Once more: what the dead gave back may be what this one waits for.
+      if (slept && hopeless()) return ready() ? Waited::kReady : Waited::kHopeless;
+      note.asleep_on(&event);
+      event.sleep(prepared, deadline.left(watch.nap()));
+      slept = true;
+      watch.woke();
+    }
+  };
+  Waited result = wait();
+  if (result == Waited::kReady) spinner.ended(!slept);
+  if (slept) event.leave();
+  return result;
+}
+
+/// True where some holder of this block crashed (`crashes`, counted when it is reclaimed) and nobody but this process
+/// has it any more: then nobody else can end a wait on it. Asks the kernel nothing.
+inline bool left_alone(BlockOffset block, const std::atomic<std::uint32_t>& crashes) {
+  return crashes.load() > 0 && !is_held_by_others(block);
+}
+
+}  // namespace shoal

@@ -1,0 +1,43 @@
+#include <shoal/internal/runtime/command/output/log_folder.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <shoal/ipc/error.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace shoal::command {
+namespace {
+
+void make_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw SystemError(fmt::format("making the folder {}", path), error.value(), "give another --log-dir");
+}
+
+}  // namespace
+
+LogFolder::File LogFolder::open(int attempt, int local_rank, const char* name) {
+  if (path_.empty()) {
+    const std::string base = base_.empty() ? "/tmp/shoal-run" : base_;
+    make_folders(base);
+    std::string id = run_id_;
+    std::replace(id.begin(), id.end(), '/', '_');
+    std::string path = fmt::format("{}/{}_XXXXXX", base, id);
+    if (!::mkdtemp(path.data()))
+      throw SystemError(fmt::format("making a folder in {}", base), errno, "give another --log-dir");
+    path_ = path;
+  }
+  const std::string folder = fmt::format("{}/attempt_{}/{}", path_, attempt, local_rank);
+  make_folders(folder);
+  File result{Fd(), fmt::format("{}/{}", folder, name)};
+  result.file = lift(Fd(::open(result.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644)));
+  if (!result.file) throw SystemError(fmt::format("making the file {}", result.path), errno);
+  return result;
+}
+
+}  // namespace shoal::command

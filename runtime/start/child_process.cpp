@@ -1,0 +1,318 @@
+#include <shoal/internal/runtime/start/child_process.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/runtime/child/descendants.h>
+#include <shoal/internal/runtime/cpu/cpu_share.h>
+#include <shoal/internal/runtime/crash/oom_kills.h>
+#include <shoal/internal/runtime/fork_server/fork_server_protocol.h>
+#include <shoal/internal/runtime/os/lifeline.h>
+#include <shoal/internal/runtime/os/pidfd.h>
+#include <shoal/internal/runtime/start/fork_self.h>
+#include <shoal/internal/runtime/ticket/start_ticket.h>
+#include <shoal/ipc/log.h>
+#include <shoal/ipc/trace_span.h>
+#include <shoal/runtime/init.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+namespace shoal {
+
+ChildProcess::ChildProcess(ChildSettings settings, std::shared_ptr<Task> task)
+    : settings_(std::move(settings)),
+      task_(std::move(task)),
+      returns_value_(task_->returns_value()),
+      owner_(::getpid()) {}
+
+ChildProcess::~ChildProcess() = default;
+
+bool ChildProcess::is_mine() const { return owner_ == ::getpid(); }
+
+void ChildProcess::begin_start() {
+  if (started_ || pending_)
+    throw std::invalid_argument(fmt::format("process '{}' was started already: each starts once", settings_.name));
+  check_initialized();
+  request_start();
+}
+
+void ChildProcess::request_start() {
+  traced_since_ = trace::is_on() ? trace::now() : 0;
+  const bool forks = settings_.start_method == StartMethod::fork;
+  StartHeader header{settings_.name,
+                     settings_.rank,
+                     settings_.nprocs,
+                     settings_.num_threads,
+                     settings_.prints_failure,
+                     get_start_method(),
+                     // The fork server's CPUs are those of whoever made it, not this process's.
+                     settings_.cpus.empty() && settings_.start_method == StartMethod::forkserver
+                         ? CpuSet::of_this_thread()
+                         : settings_.cpus,
+                     settings_.environment,
+                     {},
+                     {}};
+  channel_ = Channel::create();
+  record_ = CrashRecordBlock::create();
+  if (!forks) {
+    header.entry = name_function(reinterpret_cast<AnyFunction>(task_->entry()));
+    if (AnyFunction function = task_->function()) header.function = name_function(function);
+    Encoder message;
+    Channel::begin(message, ChannelMessage::kStart);
+    encode(message, header);
+    task_->encode_arguments(message);
+    channel_->send(message);
+  }
+  lent_ = {channel_->lend(), record_->lend()};
+  watch_oom_kills();
+  note_child_started();
+  log_debug("starting '{}' (rank {}) by {}", settings_.name, settings_.rank, method_name(settings_.start_method));
+  try {
+    switch (settings_.start_method) {
+      case StartMethod::spawn: {
+        Session::Descriptors session = Session::current().descriptors();
+        ForkServerClient& client = ForkServerClient::instance();
+        StartTicket ticket{.role = StartTicket::Role::kChild,
+                           .parent = ::getpid(),
+                           .parent_tag = Session::current().self().word(),
+                           .memory = session.memory,
+                           .liveness = session.liveness,
+                           .requests = client.socket(),
+                           .fork_server = client.server(),
+                           .lifeline = lifeline_of_this_process(),
+                           .blocks = lent_};
+        std::vector<int> descriptors{ticket.memory, ticket.liveness, ticket.lifeline};
+        if (ticket.requests >= 0) descriptors.push_back(ticket.requests);
+        auto changes = settings_.environment;
+        if (settings_.num_threads > 0) changes.emplace_back("OMP_NUM_THREADS", std::to_string(settings_.num_threads));
+        process_ = exec_self(ticket.to_argument(), descriptors, changes, settings_.cpus);
+        break;
+      }
+      case StartMethod::forkserver:
+        pending_ = ForkServerClient::instance().request(lent_);
+        return;  // finish_start() goes on
+      case StartMethod::fork: {
+        FreshFork fork = fork_self(lent_, header, *task_,
+                                   settings_.fork_despite_threads ? OtherThreads::kLose : OtherThreads::kRefuse);
+        process_ = std::move(fork.process);
+        fork_ready_ = std::move(fork.ready);
+        break;
+      }
+    }
+  } catch (...) {
+    abandon_start();
+    throw;
+  }
+  note_started();
+}
+
+void ChildProcess::note_started() {
+  started_ = true;
+  log_info("started '{}' (rank {}) by {}: pid {}", settings_.name, settings_.rank, method_name(settings_.start_method),
+           process_.pid);
+  if (traced_since_ != 0)
+    trace::write(TraceKind::kStart, traced_since_, trace::now(), settings_.name, 0, std::uint64_t(process_.pid));
+}
+
+void ChildProcess::abandon_start() noexcept {
+  lent_.take_back();
+  channel_.reset();
+  record_.reset();
+}
+
+void ChildProcess::finish_start() {
+  if (fork_ready_) {
+    const int either[] = {fork_ready_.get(), process_.process.get()};
+    wait_readable(either, Deadline::never());
+    fork_ready_.reset();
+  }
+  for (bool again = false; pending_; again = true) {
+    try {
+      process_ = ForkServerClient::instance().await(*std::exchange(pending_, std::nullopt));
+      note_started();
+    } catch (const ForkServerDied&) {
+      // The start message may be gone with the child that took it: once more from the beginning.
+      abandon_start();
+      if (again) throw;
+      log_info("starting '{}' once more: the fork server died meanwhile", settings_.name);
+      request_start();
+    } catch (...) {
+      abandon_start();
+      throw;
+    }
+  }
+  if (started_) task_.reset();
+}
+
+void ChildProcess::check_started(const char* operation) const {
+  if (!started_)
+    throw std::invalid_argument(
+        fmt::format("{} of process '{}', which was not started: call start() first", operation, settings_.name));
+  if (!is_mine())
+    throw std::invalid_argument(
+        fmt::format("{} of process '{}', which is a child of process {} and not of this one ({})", operation,
+                    settings_.name, owner_, ::getpid()));
+}
+
+pid_t ChildProcess::pid() const {
+  check_started("pid()");
+  return process_.pid;
+}
+
+int ChildProcess::sentinel() const {
+  check_started("sentinel()");
+  return process_.process.get();
+}
+
+int ChildProcess::end_descriptor() const {
+  // The fork server reports the end a moment after it.
+  return process_.reply ? process_.reply.get() : process_.process.get();
+}
+
+bool ChildProcess::wait(Deadline deadline) {
+  if (ended_) return true;
+  check_started("join()");
+  int descriptor = end_descriptor();
+  if (!wait_readable({&descriptor, 1}, deadline)) return false;
+  std::lock_guard lock(mutex_);
+  if (!ended_) collect(deadline);
+  return ended_;
+}
+
+void ChildProcess::collect(Deadline deadline) {
+  if (process_.reply) {
+    EndReply end;
+    std::vector<Fd> none;
+    if (receive_message(process_.reply, writable_bytes_of(end), none)) {
+      status_ = end.status;
+    } else {
+      // The fork server is dead, and the kernel is about to end this child.
+      int process = process_.process.get();
+      if (!wait_readable({&process, 1}, deadline)) return;
+      status_ = {.unknown = 1};
+    }
+  } else {
+    status_ = reap(process_.process);
+  }
+  // Before its report is looked for: what it was writing when it died becomes no message.
+  clean_up_after(process_.pid);
+  lent_.take_back();
+  try {
+    read_report();
+  } catch (const std::exception&) {
+    result_.reset();  // bytes that are no report; the status says what happened
+  }
+  channel_.reset();
+  if (status_.unknown && result_) status_ = {};
+  if (status_.unknown && report_) status_ = {.code = 1};
+  judge();
+  log_info("'{}' (pid {}) {}", settings_.name, process_.pid,
+           status_.signal != 0 ? fmt::format("was ended by {}", signal_name(status_.signal))
+           : status_.unknown   ? std::string("ended, and nobody knows how")
+                               : fmt::format("exited with code {}", status_.code));
+  record_.reset();
+  ended_ = true;
+}
+
+void ChildProcess::read_report() {
+  message_ = channel_->receive();
+  if (!message_) return;
+  result_.emplace(std::move(*message_).decoder());
+  auto kind = decode<ChannelMessage>(*result_);
+  if (kind == ChannelMessage::kResult) return;
+  if (kind == ChannelMessage::kFailure) report_ = decode<FailureReport>(*result_);
+  result_.reset();  // else it is the start message: the child died before it took it
+}
+
+void ChildProcess::judge() {
+  auto facts = std::make_shared<FailureFacts>();
+  facts->who = {settings_.name, settings_.rank, process_.pid, settings_.start_method};
+  facts->status = status_;
+  facts->crash = record_->read();
+  if (report_) {
+    facts->raised = report_->raised;
+  } else if (facts->crash.kind == CrashKind::kException && facts->crash.phase == ChildPhase::kReturned) {
+    facts->raised = {{facts->crash.type, facts->crash.message}};  // the report did not get through
+  } else if (status_.succeeded() && (result_ || !returns_value_)) {
+    return;  // exit(0) says that all is well, but does not make a result
+  }
+  facts->oom_killed = status_.signal == SIGKILL && !killed_here_ && oom_killer_was_here();
+  failure_ = make_failure(std::move(facts));
+}
+
+void ChildProcess::signal(int number) noexcept {
+  if (!started_ || ended_ || !is_mine() || is_readable(process_.process.get())) return;
+  if (number == SIGKILL || number == SIGTERM) {
+    told_to_end_ = true;
+    if (number == SIGKILL) killed_here_ = true;
+    log_info("sending {} to '{}' (pid {})", signal_name(number), settings_.name, process_.pid);
+  }
+  send_signal(process_.process, number);
+}
+
+bool ChildProcess::failed_by_itself() const {
+  return failure_ && !(told_to_end_ && (status_.signal == SIGTERM || status_.signal == SIGKILL));
+}
+
+std::pair<int, std::int64_t> ChildProcess::failure_order() const {
+  // A process that was killed says nothing, and others then raise because it is gone.
+  if (!report_) return {status_.signal != 0 ? 0 : 1, failure_->time()};
+  return {2, report_->time};
+}
+
+void OrderlyWait::look_for_stop(std::span<const std::unique_ptr<ChildProcess>> children,
+                                std::chrono::nanoseconds grace_period) {
+  if (stop_requests() == requests_before_) return;
+  std::lock_guard lock(mutex_);
+  if (!patience_) {
+    patience_ = Deadline::after(grace_period);
+    for (auto& child : children) {
+      child->signal(SIGTERM);
+      child->signal(SIGCONT);
+    }
+  }
+  if (stop_is_urgent() || patience_->passed())
+    for (auto& child : children) child->signal(SIGKILL);
+}
+
+bool OrderlyWait::wait(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period,
+                       Deadline deadline, const std::function<void()>& ended) {
+  // How late a signal is seen that another thread has got; see kLivenessSlice.
+  constexpr std::chrono::milliseconds kSlice{100};
+  HeldStop held;
+  std::vector<int> running;
+  for (;;) {
+    running.clear();
+    for (auto& child : children)
+      if (!child->has_ended()) running.push_back(child->end_descriptor());
+    if (ended) ended();
+    if (running.empty()) return true;
+    look_for_stop(children, grace_period);
+    const auto left = deadline.left(kSlice);
+    wait_readable(running, Deadline::after(left));
+    if (deadline.passed() && !wait_readable(running, Deadline::now())) return false;
+  }
+}
+
+void end_processes(std::span<const std::unique_ptr<ChildProcess>> children,
+                   std::chrono::nanoseconds grace_period) noexcept {
+  for (auto& child : children) {
+    try {
+      child->finish_start();
+    } catch (const std::exception&) {
+      // Then there is nothing to end.
+    }
+    child->signal(SIGTERM);
+    child->signal(SIGCONT);  // a stopped process could not act on the other
+  }
+  auto wait_for_all = [&](Deadline deadline) {
+    for (auto& child : children)
+      if (child->is_started() && child->is_mine()) child->wait(deadline);
+  };
+  wait_for_all(Deadline::after(grace_period));
+  for (auto& child : children) child->signal(SIGKILL);
+  wait_for_all(Deadline::never());
+}
+
+}  // namespace shoal

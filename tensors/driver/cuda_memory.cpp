@@ -1,0 +1,300 @@
+#include <shoal/internal/tensors/driver/cuda_memory.h>
+
+#include <cuda.h>
+#include <fmt/format.h>
+#include <shoal/internal/tensors/driver/cuda_driver.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+namespace shoal {
+namespace {
+
+static_assert(sizeof(CUipcMemHandle) == sizeof(MemoryHandle));
+static_assert(sizeof(CUipcEventHandle) == sizeof(EventHandle));
+
+CUdeviceptr device_address(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
+std::byte* address_of(CUdeviceptr address) { return reinterpret_cast<std::byte*>(address); }
+
+/// DeviceMemory by the CUDA driver. Works in the devices' primary contexts, which are what libtorch and libcudart use.
+class CudaMemory final : public DeviceMemory {
+ public:
+  CudaMemory(const CudaDriver& driver, int count) : driver_(driver), devices_(std::size_t(count)) {}
+
+  const char* name() const override { return "CUDA"; }
+  int device_count() override { return int(devices_.size()); }
+
+  DeviceUuid uuid(int device) override {
+    CUuuid found{};
+    driver_.check(driver_.cuDeviceGetUuid(&found, handle(device)), "asking for a CUDA device's UUID");
+    DeviceUuid uuid;
+    std::memcpy(uuid.bytes.data(), found.bytes, sizeof found.bytes);
+    return uuid;
+  }
+
+  Base base_of(const void* address, int device) override {
+    InContext context(*this, device);
+    CUdeviceptr start = 0;
+    std::size_t bytes = 0;
+    driver_.check(driver_.cuMemGetAddressRange(&start, &bytes, device_address(address)),
+                  "finding the allocation that a CUDA tensor lies in");
+    // In this order: drivers may well make ordinary allocations of mapped pieces, too.
+    int shareable = 0;
+    driver_.check(driver_.cuPointerGetAttribute(&shareable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, start),
+                  "asking whether a CUDA tensor's memory can be shared");
+    if (shareable) return {address_of(start), bytes, false};
+    CUmemGenericAllocationHandle piece{};
+    if (!is_mapped_piece(address, piece))
+      throw DeviceError(
+          "a CUDA tensor's memory comes from an allocator whose memory cannot be shared between processes "
+          "(cudaMallocAsync, managed memory): use libtorch's own allocator (PYTORCH_CUDA_ALLOC_CONF without "
+          "backend:cudaMallocAsync), or send tensor.cpu()");
+    driver_.cuMemRelease(piece);
+    return {address_of(start), bytes, true};
+  }
+
+  MemoryHandle handle_of(const Base& base, int device) override {
+    InContext context(*this, device);
+    CUipcMemHandle found{};
+    driver_.check(driver_.cuIpcGetMemHandle(&found, device_address(base.start)), "sharing a CUDA allocation");
+    MemoryHandle handle;
+    std::memcpy(handle.bytes.data(), &found, sizeof found);
+    return handle;
+  }
+
+  Fd descriptor_of(const Base& base, int device) override {
+    InContext context(*this, device);
+    CUmemGenericAllocationHandle piece{};
+    if (!is_mapped_piece(base.start, piece)) throw DeviceError("a piece of an expandable CUDA segment is gone");
+    int descriptor = -1;
+    CUresult result =
+        driver_.cuMemExportToShareableHandle(&descriptor, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    driver_.cuMemRelease(piece);
+    if (result != CUDA_SUCCESS)
+      throw DeviceError(fmt::format(
+          "sharing a piece of an expandable CUDA segment: {}. It was made without a descriptor that could cross: turn "
+          "expandable segments off (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False), or send tensor.cpu()",
+          driver_.describe(result)));
+    return Fd(descriptor);
+  }
+
+  std::byte* open(const MemoryHandle& handle, std::size_t bytes, int device) override {
+    InContext context(*this, device);
+    CUipcMemHandle given;
+    std::memcpy(&given, handle.bytes.data(), sizeof given);
+    CUdeviceptr opened = 0;
+    // Peer access to a device that is not the current one is set up when it is first used.
+    driver_.check(driver_.cuIpcOpenMemHandle(&opened, given, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+                  "opening a CUDA allocation of another process");
+    // Its length is what somebody wrote into shared memory: the driver knows the real one.
+    CUdeviceptr start = 0;
+    std::size_t length = 0;
+    CUresult known = driver_.cuMemGetAddressRange(&start, &length, opened);
+    if (known == CUDA_SUCCESS && start == opened && length >= bytes) return address_of(opened);
+    driver_.cuIpcCloseMemHandle(opened);
+    if (known == CUDA_SUCCESS)
+      throw DecodeError(
+          fmt::format("a CUDA allocation from another process is said to have {} bytes and has {}", bytes, length));
+    driver_.check(known, "asking for the length of an opened CUDA allocation");
+    return nullptr;
+  }
+
+  void close(std::byte* opened, int device) noexcept override {
+    InContext context(*this, device, std::nothrow);
+    driver_.cuIpcCloseMemHandle(device_address(opened));
+  }
+
+  std::byte* map(std::span<const Piece> pieces, int device) override {
+    InContext context(*this, device);
+    std::size_t total = 0;
+    for (const Piece& piece : pieces)
+      if (__builtin_add_overflow(total, piece.bytes, &total)) throw DecodeError("pieces of a CUDA segment: overflow");
+    Mapping mapping{driver_};
+    driver_.check(driver_.cuMemAddressReserve(&mapping.start, total, 0, 0, 0), "reserving CUDA addresses");
+    mapping.reserved = total;
+    for (const Piece& piece : pieces) {
+      CUmemGenericAllocationHandle handle{};
+      auto* descriptor = reinterpret_cast<void*>(std::intptr_t(piece.descriptor));
+      driver_.check(
+          driver_.cuMemImportFromShareableHandle(&handle, descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+          "opening a piece of an expandable CUDA segment of another process");
+      CUresult mapped = driver_.cuMemMap(mapping.start + mapping.mapped, piece.bytes, 0, handle, 0);
+      driver_.cuMemRelease(handle);  // the mapping keeps it
+      driver_.check(mapped, "mapping a piece of an expandable CUDA segment of another process");
+      mapping.mapped += piece.bytes;
+    }
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = handle(device);
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    driver_.check(driver_.cuMemSetAccess(mapping.start, total, &access, 1), "making CUDA memory accessible");
+    return address_of(std::exchange(mapping.start, 0));
+  }
+
+  void unmap(std::byte* mapped, std::size_t bytes, int device) noexcept override {
+    InContext context(*this, device, std::nothrow);
+    Mapping{driver_, device_address(mapped), bytes, bytes};  // gone at the semicolon
+  }
+
+  void* create_event(int device) override {
+    InContext context(*this, device);
+    CUevent event = nullptr;
+    driver_.check(driver_.cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING),
+                  "making a CUDA event for other processes");
+    return event;
+  }
+
+  EventHandle handle_of_event(void* event, int device) override {
+    InContext context(*this, device);
+    CUipcEventHandle found{};
+    driver_.check(driver_.cuIpcGetEventHandle(&found, static_cast<CUevent>(event)), "sharing a CUDA event");
+    EventHandle handle;
+    std::memcpy(handle.bytes.data(), &found, sizeof found);
+    return handle;
+  }
+
+  void* open_event(const EventHandle& handle, int device) override {
+    InContext context(*this, device);
+    CUipcEventHandle given;
+    std::memcpy(&given, handle.bytes.data(), sizeof given);
+    CUevent event = nullptr;
+    driver_.check(driver_.cuIpcOpenEventHandle(&event, given), "opening a CUDA event of another process");
+    return event;
+  }
+
+  void destroy_event(void* event, int device) noexcept override {
+    InContext context(*this, device, std::nothrow);
+    driver_.cuEventDestroy(static_cast<CUevent>(event));
+  }
+
+  void register_host(std::byte* start, std::size_t bytes, int device) override {
+    InContext context(*this, device);
+    CUresult result = driver_.cuMemHostRegister(start, bytes, CU_MEMHOSTREGISTER_PORTABLE);  // for all devices
+    if (result != CUDA_SUCCESS)
+      throw DeviceError(fmt::format("pinning {} bytes of shared memory: {}. Locked memory may be limited (ulimit -l)",
+                                    bytes, driver_.describe(result)));
+  }
+
+  void unregister_host(std::byte* start, int device) noexcept override {
+    InContext context(*this, device, std::nothrow);
+    driver_.cuMemHostUnregister(start);
+  }
+
+  void enter_own_thread() noexcept override {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    driver_.cuThreadExchangeStreamCaptureMode(&mode);
+  }
+
+  bool is_initialized() noexcept override { return cuda_is_initialized(); }
+
+ private:
+  struct Device {
+    CUdevice handle = 0;
+    CUcontext context = nullptr;
+  };
+
+  CUdevice handle(int device) {
+    if (device < 0 || device >= device_count())
+      throw std::invalid_argument(fmt::format("CUDA device {} of {}", device, device_count()));
+    CUdevice handle = 0;
+    driver_.check(driver_.cuDeviceGet(&handle, device), "finding a CUDA device");
+    return handle;
+  }
+
+  /// Retained once and kept: giving it back could end a context that libtorch works in.
+  CUcontext context_of(int device) {
+    CUdevice found = handle(device);
+    std::lock_guard lock(mutex_);
+    CUcontext& context = devices_[std::size_t(device)].context;
+    if (!context) driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, found), "entering a CUDA device's context");
+    return context;
+  }
+
+  /// Makes a device's primary context the thread's current one, and restores what was.
+  class InContext {
+   public:
+    InContext(CudaMemory& memory, int device) : driver_(memory.driver_) {
+      driver_.check(driver_.cuCtxPushCurrent(memory.context_of(device)), "entering a CUDA device's context");
+      pushed_ = true;
+    }
+    /// While the driver shuts down nothing works any more, and nothing needs to.
+    InContext(CudaMemory& memory, int device, std::nothrow_t) noexcept : driver_(memory.driver_) {
+      try {
+        pushed_ = driver_.cuCtxPushCurrent(memory.context_of(device)) == CUDA_SUCCESS;
+      } catch (...) {
+      }
+    }
+    InContext(const InContext&) = delete;
+    InContext& operator=(const InContext&) = delete;
+    ~InContext() {
+      CUcontext left;
+      if (pushed_) driver_.cuCtxPopCurrent(&left);
+    }
+
+   private:
+    const CudaDriver& driver_;
+    bool pushed_ = false;
+  };
+
+  /// A range of addresses with pieces in it, taken apart again where it goes.
+  struct Mapping {
+    const CudaDriver& driver;
+    CUdeviceptr start = 0;
+    std::size_t reserved = 0, mapped = 0;
+    ~Mapping() {
+      if (start == 0) return;
+      if (mapped != 0) driver.cuMemUnmap(start, mapped);
+      driver.cuMemAddressFree(start, reserved);
+    }
+  };
+
+  /// Whether the address lies in memory that was mapped by cuMemMap, as expandable segments are; then `piece` is
+  /// retained.
+  bool is_mapped_piece(const void* address, CUmemGenericAllocationHandle& piece) {
+    return driver_.cuMemRetainAllocationHandle(&piece, const_cast<void*>(address)) == CUDA_SUCCESS;
+  }
+
+  const CudaDriver& driver_;
+  std::mutex mutex_;  // devices_
+  std::vector<Device> devices_;
+};
+
+struct Loaded {
+  CudaMemory* memory = nullptr;
+  std::string missing;
+
+  Loaded() {
+    const CudaDriver* driver = CudaDriver::load(missing);
+    if (!driver) return;
+    int count = 0;
+    CUresult result = driver->cuInit(0);
+    if (result == CUDA_SUCCESS) result = driver->cuDeviceGetCount(&count);
+    if (result == CUDA_SUCCESS && count > 0)
+      memory = new CudaMemory(*driver, count);  // never destroyed: tensors with static lifetime let go of memory late
+    else
+      missing = result == CUDA_SUCCESS ? "this process sees no CUDA device" : "CUDA: " + driver->describe(result);
+  }
+};
+
+Loaded& loaded() {
+  static Loaded loaded;
+  return loaded;
+}
+
+}  // namespace
+
+DeviceMemory* cuda_memory() { return loaded().memory; }
+
+std::string cuda_memory_missing() { return loaded().missing; }
+
+bool cuda_is_initialized() noexcept {
+  auto* device_count = CudaDriver::loaded_device_count();
+  int count;
+  return device_count && device_count(&count) != CUDA_ERROR_NOT_INITIALIZED;
+}
+
+}  // namespace shoal

@@ -1,0 +1,136 @@
+#include <shoal/ipc/session.h>
+
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/liveness.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/heap.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/forked.h"
+
+using namespace shoal;
+using shoal::test::Forked;
+
+TEST_CASE("session: a forked child takes a slot of its own and never acts as its parent") {
+  Session& session = Session::current();
+  ProcessTag parent = session.self();
+  Forked child([&] {
+    if (session.self() == parent) throw Error("the parent's slot");
+    if (session.forked_from() != parent) throw Error("not known whose child");
+    if (!session.is_alive(parent)) throw Error("the parent seems dead");
+  });
+  CHECK(child.join() == 0);
+  CHECK(session.is_alive(parent));
+}
+
+TEST_CASE("session: a killed process is dead at once, also as a zombie; a stopped one is alive") {
+  Session& session = Session::current();
+  Forked child([] { ::pause(); });
+  ProcessTag tag = session.find(child.pid());
+  REQUIRE(tag);
+  CHECK(session.is_alive(tag));
+  child.signal(SIGSTOP);
+  int status;
+  REQUIRE(::waitpid(child.pid(), &status, WUNTRACED) == child.pid());
+  CHECK(session.is_alive(tag));
+  child.signal(SIGKILL);
+  siginfo_t info;
+  REQUIRE(::waitid(P_PID, child.pid(), &info, WEXITED | WNOWAIT) == 0);  // dead, not reaped
+  CHECK_FALSE(session.is_alive(tag));
+}
+
+TEST_CASE("session: a slot is used again under another generation") {
+  Session& session = Session::current();
+  ProcessTag first, second;
+  {
+    Forked child([] { ::pause(); });
+    first = session.find(child.pid());
+  }
+  {
+    Forked child([] { ::pause(); });
+    second = session.find(child.pid());
+  }
+  CHECK(first.slot() == second.slot());
+  CHECK(first != second);
+  CHECK_FALSE(session.is_alive(first));
+}
+
+TEST_CASE("session: a hundred processes come and go and leave no slot taken") {
+  Session& session = Session::current();
+  const auto free = session.free_slots();
+  for (int i = 0; i < 100; ++i) Forked child([] {});
+  CHECK(session.free_slots() == free);
+}
+
+TEST_CASE("session: reclaiming a living process, nobody, or twice does nothing") {
+  Session& session = Session::current();
+  Forked child([] { ::pause(); });
+  ProcessTag tag = session.find(child.pid());
+  CHECK(session.reclaim(tag));
+  CHECK(session.is_alive(tag));
+  CHECK(session.reclaim(ProcessTag()));
+  child.kill();
+  CHECK(session.reclaim(tag));
+  CHECK(session.reclaim(tag));
+  CHECK_FALSE(session.find(child.pid()));
+}
+
+TEST_CASE("session: the child of a dead forked parent does not keep it alive") {
+  Session& session = Session::current();
+  int grandchild_pid[2];
+  REQUIRE(::pipe(grandchild_pid) == 0);
+  Forked child([&] {
+    pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() == 1) ::_exit(0);
+      ::pause();
+    }
+    (void)!::write(grandchild_pid[1], &grandchild, sizeof grandchild);
+    ::pause();
+  });
+  pid_t grandchild;
+  REQUIRE(::read(grandchild_pid[0], &grandchild, sizeof grandchild) == sizeof grandchild);
+  ProcessTag tag = session.find(child.pid());
+  child.kill();
+  CHECK_FALSE(session.is_alive(tag));
+  ::kill(grandchild, SIGKILL);
+  ::close(grandchild_pid[0]);
+  ::close(grandchild_pid[1]);
+}
+
+TEST_CASE("session: a process that is part of one cannot join another") {
+  CHECK_THROWS_WITH(Session::join({}), ContainsSubstring("already"));
+}
+
+TEST_CASE("session: liveness bytes are exclusive between processes") {
+  LivenessFile file(LivenessFile::make_file());
+  REQUIRE(file.take(5));
+  CHECK_FALSE(file.is_taken(5));  // one's own lock is invisible to oneself
+  Forked child([&] {
+    if (!file.is_taken(5) || file.take(5)) throw Error("not locked");
+    if (!file.take(6)) throw Error("6 is free");
+  });
+  CHECK(child.join() == 0);
+  CHECK_FALSE(file.is_taken(6));
+}
+
+TEST_CASE("session: process_exists tells a process, a zombie and a reused pid apart") {
+  Forked child([] { ::pause(); });
+  const std::uint64_t start = process_start_time(child.pid()), now = process_clock();
+  REQUIRE(start != 0);
+  CHECK(start <= now);
+  CHECK(process_exists(child.pid(), start));
+  CHECK(process_exists(child.pid(), now));
+  CHECK_FALSE(process_exists(child.pid(), start - 1));  // who had the pid then died before this one started
+  child.signal(SIGKILL);
+  siginfo_t info;
+  REQUIRE(::waitid(P_PID, child.pid(), &info, WEXITED | WNOWAIT) == 0);
+  CHECK_FALSE(process_exists(child.pid(), now));  // a zombie
+  child.join();
+  CHECK_FALSE(process_exists(child.pid(), now));  // gone
+}

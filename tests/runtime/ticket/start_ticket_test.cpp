@@ -1,0 +1,50 @@
+#include <shoal/internal/runtime/ticket/start_ticket.h>
+
+#include <shoal/ipc/error.h>
+
+#include "tests/support/catch.h"
+
+namespace shoal {
+namespace {
+
+TEST_CASE("start ticket: what is written is read") {
+  StartTicket ticket{
+      StartTicket::Role::kChild, 4711, 0x80001003, 3, 4, 7, 99, -1, 2, 12, {{{0x123456789abc}, 5}, {{0x56789abc}, 6}}};
+  const std::string argument = ticket.to_argument();
+  CHECK_THAT(argument, StartsWith("--shoal-child="));
+  const auto read = StartTicket::from_argument(argument);
+  REQUIRE(read);
+  CHECK(read->role == ticket.role);
+  CHECK(read->parent == ticket.parent);
+  CHECK(read->parent_tag == ticket.parent_tag);
+  CHECK(read->memory == ticket.memory);
+  CHECK(read->liveness == ticket.liveness);
+  CHECK(read->requests == ticket.requests);
+  CHECK(read->fork_server == ticket.fork_server);
+  CHECK(read->served == ticket.served);
+  CHECK(read->spares == ticket.spares);
+  CHECK(read->lifeline == ticket.lifeline);
+  CHECK(read->blocks.channel.block == ticket.blocks.channel.block);
+  CHECK(read->blocks.channel.word == ticket.blocks.channel.word);
+  CHECK(read->blocks.crash_record.block == ticket.blocks.crash_record.block);
+  CHECK(read->blocks.crash_record.word == ticket.blocks.crash_record.word);
+  ticket.role = StartTicket::Role::kForkServer;
+  CHECK(StartTicket::from_argument(ticket.to_argument())->role == StartTicket::Role::kForkServer);
+}
+
+TEST_CASE("start ticket: a user's arguments are none") {
+  CHECK_FALSE(StartTicket::from_argument("--epochs"));
+  CHECK_FALSE(StartTicket::from_argument(""));
+  CHECK_FALSE(StartTicket::from_argument("--shoal-child"));
+}
+
+TEST_CASE("start ticket: a broken one is refused") {
+  const std::string good = StartTicket{}.to_argument();
+  CHECK_THROWS_AS(StartTicket::from_argument("--shoal-child="), Error);
+  CHECK_THROWS_AS(StartTicket::from_argument("--shoal-child=1,2,three"), Error);
+  CHECK_THROWS_AS(StartTicket::from_argument(good + ",1"), Error);
+  CHECK_THROWS_WITH(StartTicket::from_argument(good.substr(0, good.size() - 2)), ContainsSubstring("--shoal-child="));
+}
+
+}  // namespace
+}  // namespace shoal

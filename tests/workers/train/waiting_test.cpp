@@ -1,0 +1,68 @@
+// What ranks ask of the kernel while they wait for others.
+#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/ipc/semaphore.h>
+#include <shoal/ipc/session.h>
+#include <shoal/workers/train/communicator.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include "tests/ipc/sync/fixtures.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+/// Times that a process gave up its CPU to sleep.
+long sleeps_of(const Forked& process) {
+  std::ifstream file("/proc/" + std::to_string(process.pid()) + "/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("voluntary_ctxt_switches:")) return std::stol(line.substr(line.find(':') + 1));
+  throw Error("no count of switches");
+}
+
+}  // namespace
+
+TEST_CASE("group: of many ranks that wait for many one asks after the dead") {
+  constexpr int kHalf = 8;
+  ShmGroup group(2 * kHalf);
+  Semaphore joined{0};
+  std::vector<std::unique_ptr<Forked>> late, waiting;
+  for (int rank = 0; rank < kHalf; ++rank)
+    late.push_back(std::make_unique<Forked>([&] {
+      Communicator ranks = group.join(rank);
+      joined.release();
+      for (;;) ::pause();
+    }));
+  for (int rank = 0; rank < kHalf; ++rank) joined.acquire();
+  for (int rank = kHalf; rank < 2 * kHalf; ++rank)
+    waiting.push_back(std::make_unique<Forked>([&] {
+      Communicator ranks = group.join(rank);
+      try {
+        ranks.barrier();
+      } catch (const PeerDied&) {
+        return;
+      }
+      throw Error("the barrier was passed");
+    }));
+  for (auto& rank : waiting) until_asleep(*rank);
+  auto sleeps = [&] {
+    long sum = 0;
+    for (auto& rank : waiting) sum += sleeps_of(*rank);
+    return sum;
+  };
+  const SessionLayout& layout = Session::current().layout();
+  const long sleeps_before = sleeps();
+  const std::uint64_t looks_before = layout.looks, questions_before = layout.liveness_questions;
+  until([&] { return sleeps() >= sleeps_before + 20 * kHalf; });
+  const std::uint64_t looks = layout.looks - looks_before;
+  const std::uint64_t questions = layout.liveness_questions - questions_before;
+  // Each look asks for every process but its own.
+  CHECK(questions <= (looks + 1) * 2 * kHalf);
+  CHECK(looks > 0);
+  late[3]->kill();
+  for (auto& rank : waiting) CHECK(rank->join() == 0);
+}

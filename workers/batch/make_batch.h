@@ -1,0 +1,246 @@
+// From indices to a batch: what a loader does for each, in a worker or in its own process.
+#pragma once
+
+#include <shoal/internal/runtime/crash/raised.h>
+#include <shoal/internal/workers/collate/tensors_in.h>
+#include <shoal/internal/workers/datasets/parts/placed_stream.h>
+#include <shoal/internal/workers/plan/loader_task.h>
+#include <shoal/internal/workers/sampling/seeded_generator.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/trace_span.h>
+#include <shoal/workers/data/collate.h>
+#include <shoal/workers/data/dataset.h>
+#include <shoal/workers/data/sample_random.h>
+#include <shoal/workers/data/sample_warnings.h>
+
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+
+/// The collate function of a loader that was given none: shoal::collate, or the data set's own get_batch.
+struct DefaultCollate {
+  template <class Sample>
+  auto operator()(const std::vector<Sample>& samples) const {
+    return collate(samples);
+  }
+};
+
+/// As a loader's collate function: its samples come as they are, without batches, as with torch's batch_size = None.
+/// For data sets whose samples are batches. Not together with batch_size or drop_last. Tensors that the data set keeps,
+/// too (its own, or views of them), come as copies: what a loop does to a batch is not to be in the next epoch's.
+struct Unbatched {
+  template <class Sample>
+  Sample operator()(std::vector<Sample> samples) const {
+    if (samples.size() != 1)
+      throw std::invalid_argument("Unbatched: a batch of " + std::to_string(samples.size()) +
+                                  " samples; a batch sampler has to give one index at a time here");
+    Sample sample = std::move(samples.front());
+    detail::for_each_tensor(sample, [](at::Tensor& tensor) {
+      const bool is_kept = tensor.use_count() > 1 || (tensor.has_storage() && tensor.storage().use_count() > 1);
+      if (is_kept) tensor = tensor.clone();
+    });
+    return sample;
+  }
+};
+
+namespace detail {
+
+template <class D>
+struct SampleFrom {
+  using type = SampleOf<D>;
+};
+template <IterableDataset D>
+struct SampleFrom<D> {
+  using type = typename PlacedStream<D>::Sample;
+};
+
+template <class Dataset, class Collate>
+constexpr bool kReadsBatches = BatchedDataset<Dataset> && std::same_as<Collate, DefaultCollate>;
+
+template <class Dataset, class Collate>
+auto batch_from(Dataset& dataset, Collate& collate) {
+  if constexpr (kReadsBatches<Dataset, Collate>)
+    return dataset.get_batch(std::span<const std::int64_t>());
+  else
+    return collate(std::vector<typename SampleFrom<Dataset>::type>());
+}
+template <class Dataset, class Collate>
+using BatchFrom = std::remove_cvref_t<decltype(batch_from(std::declval<Dataset&>(), std::declval<Collate&>()))>;
+
+/// Adds the time of its life to a count.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::int64_t& to) : to_(to), start_(std::chrono::steady_clock::now()) {}
+  Stopwatch(const Stopwatch&) = delete;
+  ~Stopwatch() { to_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::int64_t& to_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+/// Whether libtorch's generator goes on after a batch as if nothing had been drawn: not in workers, which have a scope.
+template <class Scope>
+constexpr SeededGenerator::Afterwards kGeneratorAfterwards =
+    std::is_empty_v<Scope> ? SeededGenerator::Afterwards::kRestore : SeededGenerator::Afterwards::kLeave;
+
+/// What is known of the batch that is being made, whether it comes or fails. One thread.
+class BatchInMaking {
+ public:
+  /// Of the sample that failed, or -1.
+  [[nodiscard]] std::int64_t at_fault() const { return at_fault_; }
+  [[nodiscard]] const LoaderTimes& times() const { return times_; }
+  BatchNotes take_notes() { return std::exchange(notes_, {}); }
+
+ protected:
+  /// `warnings` lives until the batch is made.
+  void begin(const LoaderTask& task, SampleWarnings& warnings) {
+    task_ = &task;
+    warnings_ = &warnings;
+    at_fault_ = -1;
+    times_ = {};
+    notes_ = {};
+  }
+  /// What was said since the last call was said of the sample at_fault_.
+  void note_warnings() {
+    for (std::string& text : warnings_->take()) notes_.warnings.push_back({task_->batch, at_fault_, std::move(text)});
+  }
+
+  void drop_warnings() { warnings_->take(); }
+
+  const LoaderTask* task_ = nullptr;
+  std::int64_t at_fault_ = -1;
+  LoaderTimes times_;
+  BatchNotes notes_;
+
+ private:
+  SampleWarnings* warnings_ = nullptr;
+};
+
+/// Makes batches of one map-style data set. `Scope` is what new tensors of a batch are made in: SharedMemoryScope in
+/// workers. One thread.
+template <class Scope, class Dataset, class Collate>
+class BatchMaker : public BatchInMaking {
+ public:
+  using Batch = BatchFrom<Dataset, Collate>;
+
+  BatchMaker(Dataset& dataset, Collate& collate, const FaultPolicy& policy)
+      : dataset_(dataset), collate_(collate), policy_(policy), size_(dataset_size(dataset)) {}
+
+  /// Nothing where every sample was skipped. Throws what reading or collating throws and the policy does not answer;
+  /// at_fault() is then the sample's index, or -1.
+  std::optional<Batch> make(const LoaderTask& task) {
+    const TraceSpan span("make batch", task.indices.size());
+    SampleWarnings warnings;
+    begin(task, warnings);
+    const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
+    const SeededGenerator seeded(sample_key(task.indices.empty() ? 0 : task.indices.front()),
+                                 kGeneratorAfterwards<Scope>);
+    try {
+      std::optional<Batch> batch;
+      if constexpr (kReadsBatches<Dataset, Collate>)
+        batch = read_batch();
+      else
+        batch = read_samples();
+      note_warnings();
+      return batch;
+    } catch (...) {
+      note_warnings();
+      throw;
+    }
+  }
+
+  [[nodiscard]] bool at_end() const { return false; }
+
+ private:
+  std::optional<Batch> read_samples() {
+    // Samples are read outside of the scope: they are not sent, and may be many small tensors.
+    std::vector<SampleOf<Dataset>> samples;
+    samples.reserve(task_->indices.size());
+    {
+      const Stopwatch watch(times_.dataset);
+      for (const std::int64_t index : task_->indices)
+        with_policy(index, [&](std::int64_t from) { samples.push_back(dataset_.get(from)); });
+    }
+    if (samples.empty()) return std::nullopt;
+    const Stopwatch watch(times_.collate);
+    [[maybe_unused]] const Scope scope;
+    return collate_(std::move(samples));
+  }
+
+  std::optional<Batch> read_batch() {
+    const Stopwatch watch(times_.dataset);
+    const std::span<const std::int64_t> indices(task_->indices);
+    if (policy_.on_error == OnError::raise) return get_batch(indices);
+    try {
+      return get_batch(indices);
+    } catch (const std::exception&) {
+      // Some sample's fault: each is read by itself to find out which one, and then the others together.
+    }
+    std::vector<std::int64_t> readable;
+    for (const std::int64_t index : indices)
+      with_policy(index, [&](std::int64_t from) {
+        get_batch(std::span(&from, 1));
+        readable.push_back(from);
+      });
+    if (readable.empty()) return std::nullopt;
+    return get_batch(readable);
+  }
+
+  Batch get_batch(std::span<const std::int64_t> indices) {
+    [[maybe_unused]] const Scope scope;
+    return dataset_.get_batch(indices);
+  }
+
+  /// read(index), or what the policy says where that throws.
+  template <class Read>
+  void with_policy(std::int64_t index, Read&& read) {
+    at_fault_ = index;
+    if (policy_.on_error == OnError::raise) {
+      read(index);
+    } else {
+      std::int64_t from = index;
+      for (int attempt = 0;; ++attempt) try {
+          read(from);
+          break;
+        } catch (const std::exception& error) {
+          const bool gives_up = policy_.on_error != OnError::skip && attempt == policy_.max_retries;
+          if (gives_up) throw;
+          SampleFault fault{task_->batch, from, policy_.on_error, -1, type_name(error), describe(error)};
+          if (policy_.on_error == OnError::replace) fault.replacement = from = other_than(index, attempt);
+          notes_.faults.push_back(std::move(fault));
+          if (policy_.on_error == OnError::skip) break;
+        }
+    }
+    note_warnings();
+    at_fault_ = -1;
+  }
+
+  [[nodiscard]] std::int64_t other_than(std::int64_t index, int attempt) const {
+    if (size_ == 1) return index;
+    constexpr std::uint64_t kOperation = 0x7265706c616365;  // "replace"
+    const std::int64_t other =
+        SampleRandom(sample_key(index), kOperation + static_cast<std::uint64_t>(attempt)).below(size_ - 1);
+    return other < index ? other : other + 1;
+  }
+
+  Dataset& dataset_;
+  Collate& collate_;
+  const FaultPolicy policy_;
+  const std::int64_t size_;
+};
+
+struct NoScope {};
+
+}  // namespace detail
+}  // namespace shoal

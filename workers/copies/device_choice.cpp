@@ -1,0 +1,37 @@
+#include <shoal/internal/workers/copies/device_choice.h>
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace shoal {
+namespace {
+
+void check_kind(c10::Device device) {
+  if (!c10::impl::hasDeviceGuardImpl(device.type()))
+    throw std::invalid_argument(fmt::format(
+        "DataLoader: to_device is {}: this libtorch has no devices of that kind; use one that has, or at::kCPU",
+        device.str()));
+}
+
+}  // namespace
+
+void DeviceChoice::check() const {
+  if (fixed_) check_kind(*fixed_);
+}
+
+std::optional<c10::Device> DeviceChoice::resolve() const {
+  if (!fixed_ && !choose_) return std::nullopt;
+  const c10::Device device = fixed_ ? *fixed_ : choose_();
+  if (device.is_cpu()) return std::nullopt;
+  check_kind(device);
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const int count = guard.deviceCount();
+  if (count == 0 || device.index() >= count)
+    throw std::invalid_argument(
+        fmt::format("DataLoader: to_device is {}; this process sees {} of that kind", device.str(), count));
+  return device.has_index() ? device : guard.getDevice();
+}
+
+}  // namespace shoal

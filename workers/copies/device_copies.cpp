@@ -1,0 +1,137 @@
+#include <shoal/internal/workers/copies/device_copies.h>
+
+#include <ATen/record_function.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <shoal/internal/tensors/driver/captured_stream.h>
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+namespace shoal::detail {
+
+class DeviceCopies::Flight {
+ public:
+  Flight(c10::DeviceType type, bool timed)
+      : begun(type, timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT),
+        done(type, timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT) {}
+
+  c10::Event begun;  // recorded where times are taken
+  c10::Event done;
+  std::vector<at::Tensor> sources;  // what the copies read
+};
+
+namespace {
+
+/// Puts a stream in place as the thread's current one, and the one before back.
+class OnStream {
+ public:
+  explicit OnStream(c10::Stream stream) : guard_(stream.device_type()), before_(guard_.exchangeStream(stream)) {}
+  OnStream(const OnStream&) = delete;
+  ~OnStream() { guard_.exchangeStream(before_); }
+
+ private:
+  const c10::impl::VirtualGuardImpl guard_;
+  const c10::Stream before_;
+};
+
+/// Whether a copy to the device can be made ahead: what lies on a device has work of other streams to wait for, and
+/// tensors of several parts no storage that an allocator could be told about.
+bool is_plain(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.has_storage(); }
+
+}  // namespace
+
+DeviceCopies::DeviceCopies(c10::Device device, std::size_t most_unfinished)
+    : stream_(c10::impl::VirtualGuardImpl(device.type()).getNewStream(device)),
+      most_unfinished_(std::max<std::size_t>(1, most_unfinished)) {}
+
+DeviceCopies::~DeviceCopies() { finish(); }
+
+void DeviceCopies::refuse_capture() const {
+  if (!is_captured(c10::impl::VirtualGuardImpl(device().type()).getStream(device()))) return;
+  throw std::invalid_argument(fmt::format(
+      "DataLoader: a batch cannot be taken to {} while this thread's stream is captured into a graph, which "
+      "would not take another one when it is replayed: take the batch before the capture begins, and copy "
+      "each later one into the tensors that the graph reads before you replay it",
+      device().str()));
+}
+
+std::shared_ptr<DeviceCopies::Flight> DeviceCopies::start(std::span<at::Tensor* const> tensors) {
+  RECORD_USER_SCOPE("copy to device");
+  collect();
+  while (flights_.size() >= most_unfinished_) retire_oldest();
+  auto flight = std::make_shared<Flight>(device().type(), measures_);
+  flight->sources.reserve(tensors.size());
+  try {
+    const OnStream on(stream_);
+    if (measures_) flight->begun.record(stream_);
+    for (at::Tensor* tensor : tensors) {
+      if (!is_plain(*tensor)) continue;
+      flight->sources.push_back(*tensor);  // before the copy: it may have begun where queueing it throws
+      *tensor = tensor->to(device(), /*non_blocking=*/true);
+    }
+    flight->done.record(stream_);
+    flights_.push_back(flight);
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    finish();
+    wait_for_stream();  // what no event is behind
+    std::rethrow_exception(error);
+  }
+  return flight;
+}
+
+void DeviceCopies::deliver(const Flight& flight, std::span<at::Tensor* const> tensors) {
+  const c10::impl::VirtualGuardImpl guard(device().type());
+  const c10::Stream current = guard.getStream(device());
+  flight.done.block(current);
+  for (at::Tensor* tensor : tensors) {
+    if (tensor->device() == device() && tensor->has_storage())
+      guard.recordDataPtrOnStream(tensor->storage().data_ptr(), current);
+    else
+      *tensor = tensor->to(device());
+  }
+}
+
+void DeviceCopies::collect() {
+  while (!flights_.empty() && flights_.front()->done.query()) retire_oldest();
+}
+
+void DeviceCopies::retire_oldest() {
+  const Flight& flight = *flights_.front();
+  flight.done.synchronize();
+  if (flight.begun.was_marked_for_recording()) try {
+      nanoseconds_ += static_cast<std::int64_t>(1e6 * flight.begun.elapsedTime(flight.done));
+    } catch (const c10::Error&) {
+      measures_ = false;  // a device whose events tell no times
+    }
+  flights_.pop_front();
+}
+
+void DeviceCopies::finish() noexcept {
+  try {
+    while (!flights_.empty()) retire_oldest();
+  } catch (const std::exception&) {
+    // The device has failed and does nothing any more; whoever uses it next is told.
+    flights_.clear();
+  }
+}
+
+void DeviceCopies::wait_for_stream() noexcept {
+  try {
+    stream_.synchronize();
+  } catch (const std::exception&) {
+    // As above.
+  }
+}
+
+void DeviceCopies::measure(bool on) {
+  finish();
+  measures_ = on;
+  nanoseconds_ = 0;
+}
+
+}  // namespace shoal::detail

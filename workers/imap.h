@@ -1,0 +1,166 @@
+// Imap: the results of a function over a range, while they come.
+#pragma once
+
+#include <shoal/internal/workers/pool/host.h>
+#include <shoal/internal/workers/pool/pool_call.h>
+#include <shoal/ipc/error.h>
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <ranges>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+
+struct ImapOptions {
+  std::size_t chunksize = 1;  ///< elements that a worker gets at once
+  std::size_t prefetch = 0;   ///< chunks asked for ahead of the consumer. 0: 16 for each worker
+};
+
+namespace detail {
+
+enum class Order { kOfInput, kOfCompletion };
+
+/// What Pool::imap and imap_unordered return: a range to be passed over once, by one thread. The input is read as
+/// far as `prefetch` chunks ahead and no further, so it may be endless, and no more results than that are kept. An
+/// element that failed throws when its turn comes, and the others can still be had. What the input throws comes once,
+/// after the results of all elements before, and is the end.
+template <Order kOrder, class Jobs, class F, std::ranges::view View>
+class Imap {
+  using Core = typename Jobs::Core;
+  using Element = std::ranges::range_value_t<View>;
+  using OneJob = typename Jobs::template Map<Spread::kWhole, F, Element>;
+
+ public:
+  /// Of a function that returns nothing: std::tuple<>, one for each element that it is done with.
+  using Result = Kept<typename OneJob::Result>;
+
+  Imap(std::shared_ptr<Core> core, const ImapOptions& options, F function, View input)
+      : core_(std::move(core)),
+        function_(std::move(function)),
+        input_(std::make_unique<View>(std::move(input))),
+        chunk_(options.chunksize),
+        ahead_(options.prefetch != 0 ? options.prefetch : 16 * std::size_t(core_->size())) {
+    ask_ahead();
+  }
+  Imap(const Imap&) = delete;
+  Imap(Imap&&) = default;
+  ~Imap() {
+    if (core_)
+      for (const auto& job : asked_) core_->abandon(job);
+  }
+
+  /// The next result; nothing after the last one. Throws as AsyncResult::get.
+  std::optional<Result> next() { return next_until(Deadline::never()); }
+  /// The same; TimeoutError after `timeout`, and the result is not lost.
+  std::optional<Result> next(std::chrono::nanoseconds timeout) { return next_until(Deadline::after(timeout)); }
+
+  class Iterator {
+   public:
+    using value_type = Result;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    Result& operator*() const { return *owner_->current_; }
+    Iterator& operator++() {
+      owner_->current_ = owner_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return !owner_->current_; }
+
+   private:
+    friend class Imap;
+    explicit Iterator(Imap* owner) : owner_(owner) {}
+    Imap* owner_ = nullptr;
+  };
+  Iterator begin() {
+    current_ = next();
+    return Iterator(this);
+  }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  void ask_ahead() {
+    while (asked_.size() < ahead_ && !ended_) {
+      std::vector<Element> elements = read_chunk();
+      if (elements.empty()) break;
+      auto job = std::make_shared<OneJob>(function_, std::move(elements), chunk_);
+      core_->submit(job, Awaited::kLater);
+      asked_.push_back(std::move(job));
+    }
+  }
+
+  /// The input's next elements; fewer, or none, at its end.
+  std::vector<Element> read_chunk() {
+    std::vector<Element> elements;
+    try {
+      if (!next_) next_.emplace(std::ranges::begin(*input_));  // a generator's first step, which may throw
+      for (; elements.size() < chunk_ && *next_ != std::ranges::end(*input_); ++*next_) elements.push_back(**next_);
+      ended_ = elements.size() < chunk_;
+    } catch (...) {
+      end_by(std::current_exception());
+    }
+    return elements;
+  }
+  void end_by(std::exception_ptr error) {
+    ended_ = true;
+    error_ = std::move(error);
+  }
+
+  std::shared_ptr<OneJob> take_done(Deadline deadline) {
+    auto found = asked_.begin();
+    auto ready = [&] {
+      if constexpr (kOrder == Order::kOfInput) return (*found)->done();
+      for (found = asked_.begin(); found != asked_.end(); ++found)
+        if ((*found)->done()) return true;
+      return false;
+    };
+    if (!core_->wait(ready, deadline)) throw TimeoutError("Imap::next: no result was there within the timeout");
+    auto job = std::move(*found);
+    asked_.erase(found);
+    return job;
+  }
+
+  std::optional<Result> next_until(Deadline deadline) {
+    while (taken_ == results_.size()) {
+      if (asked_.empty()) {
+        if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+        return std::nullopt;
+      }
+      const std::shared_ptr<OneJob> job = take_done(deadline);
+      results_.clear();
+      taken_ = 0;
+      try {
+        ask_ahead();
+      } catch (...) {  // a pool that takes no more: what it has taken still has results
+        end_by(std::current_exception());
+      }
+      std::lock_guard lock(core_->mutex());
+      if (job->error()) std::rethrow_exception(job->error());
+      results_ = job->take_results();
+    }
+    return std::optional<Result>(std::move(results_[taken_++]));
+  }
+
+  std::shared_ptr<Core> core_;
+  F function_;
+  std::unique_ptr<View> input_;  // does not move when this object does
+  std::optional<std::ranges::iterator_t<View>> next_;
+  bool ended_ = false;        // nothing more is read from the input
+  std::exception_ptr error_;  // by which it ended, until it was thrown
+  std::size_t chunk_, ahead_;
+  std::deque<std::shared_ptr<OneJob>> asked_;
+  std::vector<Result> results_;
+  std::size_t taken_ = 0;
+  std::optional<Result> current_;
+};
+
+}  // namespace detail
+}  // namespace shoal

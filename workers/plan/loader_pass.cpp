@@ -1,0 +1,75 @@
+#include <shoal/internal/workers/plan/loader_pass.h>
+
+#include <numeric>
+#include <utility>
+
+namespace shoal::detail {
+
+IndexPass::IndexPass(EpochPlan plan, const LoaderState& from, Unit unit)
+    : plan_(std::move(plan)), from_(from), unit_(unit) {}
+
+std::optional<LoaderTask> IndexPass::task(std::int64_t number) const {
+  if (number >= plan_.size()) return std::nullopt;
+  const auto indices = plan_.batch(number);
+  return LoaderTask{from_.seed, from_.epoch, number, {indices.begin(), indices.end()}, {}, 0};
+}
+
+LoaderState IndexPass::state(std::int64_t batches, bool over) const {
+  LoaderState state = from_;
+  if (over || batches == plan_.size()) {
+    ++state.epoch;
+    if (!unit_.waits_for_epoch) state.order_epoch = state.epoch;
+    state.place = 0;
+  } else {
+    state.place += unit_.batches ? batches : plan_.samples(batches) * unit_.replicas;
+  }
+  return state;
+}
+
+StreamPass::StreamPass(const StreamShare& share, const LoaderState& from, std::uint64_t pass)
+    : share_(share), from_(from), pass_(pass) {}
+
+std::optional<LoaderTask> StreamPass::task(std::int64_t number) const {
+  // After `shards` batches a rank has been at each stream that it ever is at.
+  for (const std::int64_t end = number + share_.shards; number < end; ++number) {
+    std::int64_t batch = share_.rank + share_.num_replicas * number;  // of all ranks together, from here on
+    std::int64_t place = from_.place;
+    if (share_.shards > 1) {
+      batch += place / share_.batch_size;
+      place = 0;
+    }
+    StreamPart part{.shard = batch % share_.shards, .shards = share_.shards, .count = share_.batch_size};
+    if (ended_.contains(part.shard)) continue;
+    part.first = place + batch / share_.shards * share_.batch_size;
+    if (share_.drop_last) {
+      // Of one stream all ranks get equally many batches: the round has to be whole.
+      const std::int64_t after = share_.shards > 1 ? 1 : share_.num_replicas - share_.rank;
+      part.at_least = part.first + after * share_.batch_size;
+    }
+    return LoaderTask{from_.seed, from_.epoch, number, {}, part, pass_};
+  }
+  return std::nullopt;
+}
+
+int StreamPass::seat(const LoaderTask& task, int workers) const {
+  if (share_.shards == 1) return static_cast<int>(task.batch % workers);
+  // The streams that this rank is at are those of one residue by this number.
+  const std::int64_t apart = std::gcd(share_.shards, share_.num_replicas);
+  return static_cast<int>(task.part.shard / apart % workers);
+}
+
+LoaderState StreamPass::state(std::int64_t batches, bool over) const {
+  LoaderState state = from_;
+  if (over) {
+    state.order_epoch = ++state.epoch;
+    state.place = 0;
+  } else {
+    state.place += batches * share_.num_replicas * share_.batch_size;
+  }
+  const bool within = state.place > 0;
+  state.shards = within ? share_.shards : 0;
+  state.batch_size = within ? share_.batch_size : 0;
+  return state;
+}
+
+}  // namespace shoal::detail

@@ -1,0 +1,172 @@
+// The calls that all kinds of pools have.
+#pragma once
+
+#include <shoal/internal/workers/pool/host.h>
+#include <shoal/workers/async_result.h>
+#include <shoal/workers/imap.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <ranges>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+
+struct MapOptions {
+  /// Elements that a worker gets at once. 0: so many that each worker gets four chunks.
+  std::size_t chunksize = 0;
+};
+
+namespace detail {
+
+/// What Pool and ThreadPool share. `Jobs` says where tasks run: Core, a Host that takes Call and Map, its requests.
+/// Threads: any, at once.
+template <class Jobs>
+class PoolCalls {
+ public:
+  using Core = typename Jobs::Core;
+
+  /// Workers.
+  [[nodiscard]] int size() const { return core_->size(); }
+
+  /// function(arguments...) by a worker; returns what it returns.
+  template <class F, class... Args>
+  auto apply(F function, Args&&... arguments) {
+    return call(Awaited::kNow, function, std::forward<Args>(arguments)...).once().get();
+  }
+  template <class F, class... Args>
+  auto apply_async(F function, Args&&... arguments) {
+    return call(Awaited::kLater, function, std::forward<Args>(arguments)...);
+  }
+
+  /// function(element) for each element of a range; a vector of what it returns, in the order of the elements. If some
+  /// throw, all others are run all the same, and then the first one's exception comes.
+  template <class F, std::ranges::input_range Range>
+  auto map(F function, Range&& elements) {
+    return map(MapOptions{}, std::move(function), std::forward<Range>(elements));
+  }
+  template <class F, std::ranges::input_range Range>
+  auto map(const MapOptions& options, F function, Range&& elements) {
+    return start_map<Spread::kWhole>(Awaited::kNow, options, std::move(function), std::forward<Range>(elements))
+        .once()
+        .get();
+  }
+  template <class F, std::ranges::input_range Range>
+  auto map_async(F function, Range&& elements) {
+    return map_async(MapOptions{}, std::move(function), std::forward<Range>(elements));
+  }
+  template <class F, std::ranges::input_range Range>
+  auto map_async(const MapOptions& options, F function, Range&& elements) {
+    return start_map<Spread::kWhole>(Awaited::kLater, options, std::move(function), std::forward<Range>(elements));
+  }
+
+  /// The same for elements that are tuples or pairs: function(its members...).
+  template <class F, std::ranges::input_range Range>
+  auto starmap(F function, Range&& elements) {
+    return starmap(MapOptions{}, std::move(function), std::forward<Range>(elements));
+  }
+  template <class F, std::ranges::input_range Range>
+  auto starmap(const MapOptions& options, F function, Range&& elements) {
+    return start_map<Spread::kTuple>(Awaited::kNow, options, std::move(function), std::forward<Range>(elements))
+        .once()
+        .get();
+  }
+  template <class F, std::ranges::input_range Range>
+  auto starmap_async(F function, Range&& elements) {
+    return starmap_async(MapOptions{}, std::move(function), std::forward<Range>(elements));
+  }
+  template <class F, std::ranges::input_range Range>
+  auto starmap_async(const MapOptions& options, F function, Range&& elements) {
+    return start_map<Spread::kTuple>(Awaited::kLater, options, std::move(function), std::forward<Range>(elements));
+  }
+
+  /// A range of the results while they come, in the order of the elements; see Imap. A range given by reference has to
+  /// outlive it.
+  template <class F, std::ranges::input_range Range>
+  auto imap(F function, Range&& elements) {
+    return imap(ImapOptions{}, std::move(function), std::forward<Range>(elements));
+  }
+  template <class F, std::ranges::input_range Range>
+  auto imap(const ImapOptions& options, F function, Range&& elements) {
+    return start_imap<Order::kOfInput>(options, std::move(function), std::forward<Range>(elements));
+  }
+  /// The same, whichever is there first.
+  template <class F, std::ranges::input_range Range>
+  auto imap_unordered(F function, Range&& elements) {
+    return imap_unordered(ImapOptions{}, std::move(function), std::forward<Range>(elements));
+  }
+  template <class F, std::ranges::input_range Range>
+  auto imap_unordered(const ImapOptions& options, F function, Range&& elements) {
+    return start_imap<Order::kOfCompletion>(options, std::move(function), std::forward<Range>(elements));
+  }
+
+  /// No more tasks. Those that were given are done; the workers end after that.
+  void close() { core_->close(); }
+  /// Ends the workers now (threads: after the tasks that they run). Tasks without a result fail with PoolStopped.
+  void terminate() { core_->terminate(); }
+  /// After close() or terminate(): waits until the workers have ended.
+  void join() { core_->join(Deadline::never()); }
+  /// The same; false where they have not after `timeout`.
+  bool join(std::chrono::nanoseconds timeout) { return core_->join(Deadline::after(timeout)); }
+
+ protected:
+  explicit PoolCalls(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+  PoolCalls(const PoolCalls&) = delete;
+  PoolCalls(PoolCalls&&) = default;
+  ~PoolCalls() = default;
+
+  [[nodiscard]] const std::shared_ptr<Core>& core() const { return core_; }
+
+ private:
+  template <class F, class... Args>
+  auto call(Awaited awaited, F function, Args&&... arguments) {
+    using Job = typename Jobs::template Call<F, std::decay_t<Args>...>;
+    using R = typename Job::Result;
+    auto job = std::make_shared<Job>(std::move(function), std::forward<Args>(arguments)...);
+    core_->submit(job, awaited);
+    return AsyncResult<R>(core_, std::move(job),
+                          [](Request& it) -> Kept<R> { return std::move(static_cast<Job&>(it).result()); });
+  }
+
+  template <Spread kSpread, class F, class Range>
+  auto start_map(Awaited awaited, const MapOptions& options, F function, Range&& range) {
+    using Element = std::ranges::range_value_t<Range>;
+    using Job = typename Jobs::template Map<kSpread, F, Element>;
+    std::vector<Element> elements;
+    if constexpr (std::is_same_v<std::remove_cvref_t<Range>, std::vector<Element>>)
+      elements = std::forward<Range>(range);
+    else
+      for (auto&& element : range) elements.push_back(std::forward<decltype(element)>(element));
+    std::size_t chunk = options.chunksize;
+    const std::size_t pieces = 4 * std::size_t(core_->size());
+    if (chunk == 0) chunk = std::max<std::size_t>(1, (elements.size() + pieces - 1) / pieces);
+    auto job = std::make_shared<Job>(std::move(function), std::move(elements), chunk);
+    core_->submit(job, awaited);
+    using R = std::conditional_t<std::is_void_v<typename Job::Result>, void, std::vector<typename Job::Result>>;
+    return AsyncResult<R>(core_, std::move(job), []([[maybe_unused]] Request& it) -> Kept<R> {
+      if constexpr (std::is_void_v<R>)
+        return {};
+      else
+        return static_cast<Job&>(it).take_results();
+    });
+  }
+
+  template <Order kOrder, class F, class Range>
+  auto start_imap(const ImapOptions& options, F function, Range&& range) {
+    if (options.chunksize == 0)
+      throw std::invalid_argument(
+          "ImapOptions::chunksize is 0: give the number of elements that a worker gets at once");
+    return Imap<kOrder, Jobs, F, std::views::all_t<Range>>(core_, options, std::move(function),
+                                                           std::views::all(std::forward<Range>(range)));
+  }
+
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace detail
+}  // namespace shoal

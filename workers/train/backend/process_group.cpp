@@ -1,0 +1,16 @@
+#include <shoal/workers/train/process_group.h>
+
+#include <shoal/internal/workers/train/backend/shm_backend.h>
+#include <shoal/internal/workers/train/backend/shm_process_group.h>
+
+namespace shoal {
+
+c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(Communicator communicator) {
+  return c10::make_intrusive<ShmProcessGroup>(c10::make_intrusive<ShmBackend>(std::move(communicator)));
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ShmGroup& group, int rank) {
+  return make_process_group(group.join(rank));
+}
+
+}  // namespace shoal

@@ -1,0 +1,65 @@
+// The c10d backend "shm".
+#pragma once
+
+#include <shoal/workers/train/communicator.h>
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <vector>
+
+namespace shoal {
+
+/// A Communicator as libtorch wants it; made by init_process_group, which says what it does. Owned by its
+/// ProcessGroup. Threads: any, one call at a time.
+class ShmBackend final : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using Work = c10::intrusive_ptr<c10d::Work>;
+
+  explicit ShmBackend(Communicator communicator);
+
+  const std::string getBackendName() const override { return "shm"; }
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  /// This rank's part of a new group of these ranks (split.h), null where it is no member. Its timeout is this one's
+  /// unless another is given.
+  c10::intrusive_ptr<ShmBackend> split_off(const std::vector<int>& ranks,
+                                           std::optional<std::chrono::milliseconds> timeout);
+
+  Work allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  Work allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  Work allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  Work reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  Work broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  Work allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  Work _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  Work allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                           const c10d::AllgatherOptions& options) override;
+  Work allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                       const c10d::AllgatherOptions& options) override;
+  Work gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  Work reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                      const c10d::ReduceScatterOptions& options) override;
+  Work _reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
+  Work reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                       const c10d::ReduceScatterOptions& options) override;
+  Work scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+  Work barrier(const c10d::BarrierOptions& options) override;
+
+ private:
+  void all_reduce_one(at::Tensor& tensor, const c10d::ReduceOp& op);
+  void all_gather_one(const Tensors& outputs, const at::Tensor& input);
+  void reduce_scatter_one(at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op);
+  Tensors parts_of(at::Tensor& whole, const at::Tensor& part, const char* what) const;
+
+  /// Begins a call, whose own timeout goes before the backend's.
+  std::unique_lock<std::mutex> start(std::chrono::milliseconds timeout);
+
+  std::mutex mutex_;
+  Communicator communicator_;
+  std::chrono::milliseconds timeout_ = kBackendDefaultTimeout;
+};
+
+}  // namespace shoal

@@ -1,0 +1,79 @@
+#include <shoal/internal/workers/train/ddp/module_check.h>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <shoal/internal/ipc/codec/base.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <stdexcept>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+namespace shoal {
+namespace {
+
+std::string describe(const NamedTensors& tensors) {
+  std::string text;
+  for (const auto& [name, tensor] : tensors)
+    text += fmt::format("{} ({} [{}], strides [{}])\n", name, c10::toString(tensor.scalar_type()),
+                        fmt::join(tensor.sizes().vec(), ", "), fmt::join(tensor.strides().vec(), ", "));
+  return text;
+}
+
+std::vector<at::Tensor> gather(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const at::Tensor& own) {
+  std::vector<std::vector<at::Tensor>> all(1);
+  for (int rank = 0; rank < process_group->getSize(); ++rank) all[0].push_back(at::empty(own.sizes(), own.options()));
+  std::vector<at::Tensor> input{own};
+  process_group->allgather(all, input)->wait();
+  return all[0];
+}
+
+/// The first line in which the two differ.
+std::pair<std::string, std::string> first_difference(const std::string& first, const std::string& second) {
+  std::istringstream a(first), b(second);
+  std::string line_a, line_b;
+  for (;;) {
+    bool has_a = bool(std::getline(a, line_a)), has_b = bool(std::getline(b, line_b));
+    if (!has_a) line_a = "nothing more";
+    if (!has_b) line_b = "nothing more";
+    if (line_a != line_b || (!has_a && !has_b)) return {line_a, line_b};
+  }
+}
+
+}  // namespace
+
+void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const NamedTensors& tensors) {
+  const std::string own = describe(tensors);
+  at::Tensor summary = at::empty({2}, at::kLong);
+  summary.data_ptr<std::int64_t>()[0] = std::int64_t(own.size());
+  summary.data_ptr<std::int64_t>()[1] = std::int64_t(schema_hash(own));
+  std::int64_t longest = 0;
+  bool same = true;
+  for (const at::Tensor& theirs : gather(process_group, summary)) {
+    auto* words = theirs.data_ptr<std::int64_t>();
+    longest = std::max(longest, words[0]);
+    same = same && words[0] == summary.data_ptr<std::int64_t>()[0] && words[1] == summary.data_ptr<std::int64_t>()[1];
+  }
+  // Every rank with rank 0's summary sees the rank that has another one, which sees rank 0: so all of
+  // them come here, or none.
+  if (same) return;
+  at::Tensor text = at::zeros({longest}, at::kByte);
+  std::memcpy(text.data_ptr(), own.data(), own.size());
+  std::vector<std::string> texts;
+  for (const at::Tensor& theirs : gather(process_group, text)) {
+    std::string line(static_cast<const char*>(theirs.data_ptr()), std::size_t(longest));
+    line.erase(line.find_last_not_of('\0') + 1);
+    texts.push_back(std::move(line));
+  }
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    auto [of_first, of_other] = first_difference(texts[0], texts[rank]);
+    throw std::invalid_argument(
+        fmt::format("the module of rank {} differs from that of rank 0: {} instead of {}", rank, of_other, of_first));
+  }
+}
+
+}  // namespace shoal

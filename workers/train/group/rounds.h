@@ -1,0 +1,72 @@
+// The rounds of a group: announcing, waiting for all ranks, and noticing that one is dead.
+#pragma once
+
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/workers/train/group/group_layout.h>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <optional>
+
+namespace shoal {
+
+/// One rank's view of the group's rounds (see RankLayout). Owned by its Communicator and used by one
+/// thread at a time. When a rank dies or leaves, every wait that depends on it ends with PeerDied
+/// within two liveness slices, and from then on every call throws the same: what the ranks have of an
+/// unfinished collective differs, so there is no going on. A rank that has waited too long breaks the group
+/// likewise: it gets TimeoutError, and so do all others, which name it.
+class Rounds {
+ public:
+  /// Joins as this rank. Throws std::invalid_argument where somebody has before.
+  Rounds(GroupLayout& layout, int rank);
+  Rounds(const Rounds&) = delete;
+  Rounds& operator=(const Rounds&) = delete;
+  /// Leaves: others that wait for this rank get PeerDied.
+  ~Rounds();
+
+  int rank() const { return rank_; }
+  int world_size() const { return int(layout_.world_size); }
+  void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+
+  /// Throws where the group is broken, or this process is a forked copy of the rank. To be called before anything of
+  /// the next round is written: a slower rank may still be reading what the round before the last left there.
+  void check_usable() const;
+  /// To be filled in before signal().
+  Announcement& own_announcement() { return mine().announcements[(round_ + 1) & 1]; }
+  /// Of the round that was last waited for.
+  const Announcement& announcement(int rank) const { return layout_.rank(rank).announcements[round_ & 1]; }
+
+  /// Which of the stages belongs to the round that the next signal() ends. The other two belong to the
+  /// two rounds before it, so a stage may be filled as soon as the round before the last was waited for.
+  std::uint32_t next_stage() const { return stage_; }
+  std::uint32_t last_stage() const { return (stage_ + GroupLayout::kStages - 1) % GroupLayout::kStages; }
+  std::uint32_t stage_before_last() const { return (stage_ + 1) % GroupLayout::kStages; }
+
+  /// Ends this rank's part of a round.
+  void signal();
+  /// Waits until all ranks have ended theirs. `what` names the operation in errors. Throws PeerDied,
+  /// TimeoutError.
+  void wait(const char* what);
+
+ private:
+  /// Throws if a rank that has not ended its part of the last signalled round never will.
+  void check_peers(const char* what);
+  RankLayout& mine() { return layout_.rank(rank_); }
+  /// Throws if a rank has given up, whether it ended its part or not.
+  void check_nobody_gave_up(const char* what);
+  bool has_arrived(RankLayout& peer) const;
+  void wait_for(RankLayout& peer, const char* what, std::optional<Deadline>& deadline);
+  void give_up(const char* what);
+  [[noreturn]] void fail(std::exception_ptr error, int culprit);
+
+  GroupLayout& layout_;
+  int rank_;
+  std::uint32_t fork_count_;  // of the process that joined: a forked copy of this object is not the rank
+  std::uint32_t round_;       // last one signalled
+  std::uint32_t stage_ = 0;
+  std::chrono::nanoseconds timeout_ = std::chrono::minutes(30);
+  std::exception_ptr broken_;
+};
+
+}  // namespace shoal
