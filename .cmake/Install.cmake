@@ -5,6 +5,14 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shoal)
 
 get_property(libraries GLOBAL PROPERTY SHOAL_LIBRARIES)
 install(TARGETS ${libraries} EXPORT shoalTargets)
+# All that install() takes, and nothing else: what ./dev install builds.
+add_custom_target(installed)
+add_dependencies(installed ${libraries})
+foreach(program shoal shoal-rendezvous)
+  if(TARGET ${program})
+    add_dependencies(installed ${program})
+  endif()
+endforeach()
 install(EXPORT shoalTargets NAMESPACE shoal:: DESTINATION ${package_dir})
 
 set(doors ${SHOAL_DOORS})

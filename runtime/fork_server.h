@@ -10,6 +10,11 @@ struct ForkServerOptions {
   /// one saves the fork, which takes milliseconds where libtorch is loaded. Each costs the memory that a fork does:
   /// see docs/launching.md.
   int spares = 2;
+  /// Whether the server may move its heap into pages that a fork does not copy, while it is idle: that makes forks
+  /// several times as fast. It does so only where it is safe: no thread but its main one, whoever made it; glibc's malloc; no
+  /// transparent huge pages in the heap, which would be lost. See docs/process-decisions.md. Of a server that runs
+  /// already nothing changes.
+  bool freeze_heap = true;
 };
 
 /// Starts the fork server now rather than at the first start that uses it: it loads in the background. Where this

@@ -41,8 +41,10 @@ bool is_set(const pollfd& polled) { return polled.fd >= 0 && polled.revents != 0
 
 }  // namespace
 
-ForkServer::ForkServer(Fd requests, Fd ask, int spares)
+ForkServer::ForkServer(Fd requests, Fd ask, int spares, bool may_freeze)
     : requests_(std::move(requests)), ask_(std::move(ask)), spares_wanted_(spares) {
+  if (!may_freeze) heap_.stop();
+  if (!heap_.obstacle().empty()) log_info("does not freeze its heap: {}", heap_.obstacle());
   // Four a child: more than programs usually need.
   ::getrlimit(RLIMIT_NOFILE, &descriptor_limit_);
   rlimit most{descriptor_limit_.rlim_max, descriptor_limit_.rlim_max};
@@ -242,7 +244,7 @@ void run_fork_server(const StartTicket& ticket) {
   hooks::run_preloads();
   end_openmp_threads();
   prepare_forks();
-  ForkServer(Fd(ticket.served), Fd(ticket.requests), ticket.spares).serve();
+  ForkServer(Fd(ticket.served), Fd(ticket.requests), ticket.spares, ticket.freeze != 0).serve();
 }
 
 }  // namespace shoal

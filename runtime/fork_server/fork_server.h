@@ -28,7 +28,7 @@ namespace shoal {
 class ForkServer {
  public:
   /// `requests`: the end to read from. `ask`: the other end, for the children to inherit.
-  ForkServer(Fd requests, Fd ask, int spares);
+  ForkServer(Fd requests, Fd ask, int spares, bool may_freeze);
 
   /// Runs until killed. A forked child runs its function inside.
   [[noreturn]] void serve();

@@ -85,6 +85,7 @@ void ForkServerClient::start() {
   ticket.served = sockets.second.get();
   ticket.lifeline = lifeline_of_this_process();
   ticket.spares = options_.spares;
+  ticket.freeze = options_.freeze_heap ? 1 : 0;
   StartedProcess started = exec_self(ticket.to_argument(),
                                      {ticket.memory, ticket.liveness, ticket.requests, ticket.served, ticket.lifeline});
   socket_ = std::move(sockets.first);

@@ -4,6 +4,7 @@
 #include <shoal/ipc/fd.h>
 
 #include <cstddef>
+#include <string>
 
 namespace shoal {
 
@@ -13,8 +14,8 @@ namespace shoal {
 /// file of memory, where it lies, a piece at a time. What is written later is the writing process's own, as ever.
 ///
 /// For a process that forks and has one thread, its service threads counted too: nobody writes while a piece moves. The
-/// caller looks before each piece. Where malloc is not glibc's, the heap is small or files are limited in size, there
-/// is nothing to do from the beginning; where a piece cannot be moved, that and the rest stay as they are. Owned by the
+/// caller looks before each piece. If malloc is not glibc's, the heap is small or has transparent huge pages (which
+/// moving would lose), or files are limited in size, there is nothing to do from the beginning; where a piece cannot be moved, that and the rest stay as they are. Owned by the
 /// fork server. The file has no name: it is gone with the last process that has the mapping, the server or a child that
 /// outlived it for a moment.
 ///
@@ -29,6 +30,8 @@ class FrozenHeap {
   FrozenHeap();
 
   bool is_done() const { return next_ == end_; }
+  /// Why nothing is moved from the beginning. Empty where something is, or the heap is too small to be worth it.
+  const std::string& obstacle() const { return obstacle_; }
   /// Milliseconds, most of them for the kernel's new pages.
   void freeze_piece() noexcept;
   /// In a forked child, and where no more shall be moved.
@@ -37,7 +40,10 @@ class FrozenHeap {
  private:
   bool move(std::byte* piece, std::size_t bytes) noexcept;
 
+  bool find_heap();
+
   Fd file_;
+  std::string obstacle_;
   std::byte *begin_ = nullptr, *next_ = nullptr, *end_ = nullptr;
 };
 

@@ -24,6 +24,7 @@ struct StartTicket {
   pid_t fork_server = 0;
   int served = -1;     // kForkServer: the end of that socket which it reads
   int spares = 0;      // kForkServer: how many to keep
+  int freeze = 1;      // kForkServer: whether it may freeze its heap
   int lifeline = -1;   // its parent's
   ChildBlocks blocks;  // kChild
 

@@ -7,11 +7,14 @@
 #include <shoal/runtime/hooks.h>
 #include <shoal/runtime/spawn.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
@@ -85,6 +88,25 @@ TEST_CASE("frozen heap: what is in it stays, and malloc goes on") {
     expect(before.are_whole() && after.are_whole(), "blocks are freed and made");
     heap.freeze_piece();  // nothing is left to do
     expect(before.are_whole(), "once more");
+  });
+  CHECK(child.join() == 0);
+}
+
+TEST_CASE("frozen heap: one with transparent huge pages stays as it is") {
+  test::Forked child([] {
+    ManyBlocks blocks;
+    // The heap's end, in whole huge pages: what the kernel does by itself with `always`.
+    constexpr std::uintptr_t kHuge = 2u << 20;
+    const auto end = reinterpret_cast<std::uintptr_t>(::sbrk(0)) / kHuge * kHuge;
+    auto* place = reinterpret_cast<void*>(end - 2 * kHuge);
+    constexpr int kCollapse = 25;  // MADV_COLLAPSE, Linux 6.1
+    if (::madvise(place, 2 * kHuge, kCollapse) != 0)
+      return void(std::fputs("no huge pages to be had: not tested\n", stderr));
+    FrozenHeap heap;
+    expect(heap.is_done(), "nothing is to be moved");
+    expect(heap.obstacle() == "it has transparent huge pages", "and it says why");
+    expect(!has_frozen_heap("self"), "nothing was");
+    expect(blocks.are_whole(), "nothing is lost");
   });
   CHECK(child.join() == 0);
 }
@@ -195,6 +217,16 @@ TEST_CASE("fork server: it does not freeze its heap while it has children, and d
   go.put(1);
   CHECK(context.join(std::chrono::minutes(1)));
   wait_until_frozen(server);
+}
+
+TEST_CASE("fork server: it does not freeze its heap where it was told not to") {
+  end_server();
+  const pid_t server = start_fork_server({.freeze_heap = false});
+  test::allow_child(server);
+  while (count_children(server) < 2) std::this_thread::yield();  // spares come after the heap
+  CHECK_FALSE(has_frozen_heap(std::to_string(server)));
+  end_server();
+  wait_until_frozen(start_fork_server({}));  // for the tests that follow
 }
 
 TEST_CASE(

@@ -9,7 +9,7 @@ namespace {
 
 TEST_CASE("start ticket: what is written is read") {
   StartTicket ticket{
-      StartTicket::Role::kChild, 4711, 0x80001003, 3, 4, 7, 99, -1, 2, 12, {{{0x123456789abc}, 5}, {{0x56789abc}, 6}}};
+      StartTicket::Role::kChild, 4711, 0x80001003, 3, 4, 7, 99, -1, 2, 0, 12, {{{0x123456789abc}, 5}, {{0x56789abc}, 6}}};
   const std::string argument = ticket.to_argument();
   CHECK_THAT(argument, StartsWith("--shoal-child="));
   const auto read = StartTicket::from_argument(argument);
@@ -23,6 +23,7 @@ TEST_CASE("start ticket: what is written is read") {
   CHECK(read->fork_server == ticket.fork_server);
   CHECK(read->served == ticket.served);
   CHECK(read->spares == ticket.spares);
+  CHECK(read->freeze == ticket.freeze);
   CHECK(read->lifeline == ticket.lifeline);
   CHECK(read->blocks.channel.block == ticket.blocks.channel.block);
   CHECK(read->blocks.channel.word == ticket.blocks.channel.word);
