@@ -1,10 +1,12 @@
-# headers_alone: compiles every header of the libraries by itself, without precompiled headers. Run by `./dev check`.
+# headers_alone: compiles every header of the libraries by itself, without precompiled headers, and all of them together: they
+# share the namespace shoal::detail, where two of one name would meet only in some program. Run by `./dev check`.
 
 add_library(headers_alone OBJECT EXCLUDE_FROM_ALL)
 set_target_properties(headers_alone PROPERTIES LINKER_LANGUAGE CXX)
 shoal_build_settings(headers_alone)
 target_compile_options(headers_alone PRIVATE -O0 -g0)
 set(count 0)
+set(together "")
 set(folders ipc runtime)
 if(SHOAL_TENSORS)
   list(APPEND folders tensors workers)
@@ -18,6 +20,7 @@ foreach(folder ${folders})
     set(source ${PROJECT_BINARY_DIR}/headers_alone/${name}.cpp)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include <@shoal_header_name@>\n#include <@shoal_header_name@>\n" @ONLY)
     target_sources(headers_alone PRIVATE ${source})
+    string(APPEND together "#include <${shoal_header_name}>\n")
     math(EXPR count "${count}+1")
   endforeach()
 endforeach()
@@ -25,4 +28,6 @@ if(count EQUAL 0)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/headers_alone/none.cpp CONTENT "")
   target_sources(headers_alone PRIVATE ${PROJECT_BINARY_DIR}/headers_alone/none.cpp)
 endif()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/headers_alone/together.cpp CONTENT "@together@" @ONLY)
+target_sources(headers_alone PRIVATE ${PROJECT_BINARY_DIR}/headers_alone/together.cpp)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/headers_alone/count CONTENT "${count}\n")

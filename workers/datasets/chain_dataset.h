@@ -54,7 +54,7 @@ void for_each(std::tuple<Ds...>& datasets, Do&& call) {
 
 /// What a ChainDataset is of that was written as in Python.
 template <class... Ds>
-struct WrittenByName {};
+struct ChainWrittenByName {};
 template <class... Ds>
 inline constexpr bool kWrittenRight = false;
 
@@ -156,7 +156,7 @@ struct ChainDataset {
 
 /// For the message only, where somebody writes ChainDataset(a, b) or ChainDataset({a, b}).
 template <class... Ds>
-struct ChainDataset<detail::WrittenByName<Ds...>> {
+struct ChainDataset<detail::ChainWrittenByName<Ds...>> {
   static_assert(
       detail::kWrittenRight<Ds...>,
       "shoal: ChainDataset is not made by its name: write chain_datasets(a, b), or chain_datasets(sets) with a "
@@ -167,9 +167,9 @@ struct ChainDataset<detail::WrittenByName<Ds...>> {
   ChainDataset(std::initializer_list<D>) {}
 };
 template <class... Ds>
-ChainDataset(const Ds&...) -> ChainDataset<detail::WrittenByName<Ds...>>;
+ChainDataset(const Ds&...) -> ChainDataset<detail::ChainWrittenByName<Ds...>>;
 template <class D>
-ChainDataset(std::initializer_list<D>) -> ChainDataset<detail::WrittenByName<D>>;
+ChainDataset(std::initializer_list<D>) -> ChainDataset<detail::ChainWrittenByName<D>>;
 
 /// One type of data set, any number of them. Throws std::invalid_argument for none.
 template <IterableDataset D>

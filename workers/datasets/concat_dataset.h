@@ -37,7 +37,7 @@ inline constexpr bool kIsListOfSets<std::vector<D>> = true;
 template <class... Ds>
 inline constexpr bool kIsListOfSets<std::tuple<Ds...>> = sizeof...(Ds) > 0;
 /// What a ConcatDataset is of that was written as in Python.
-struct WrittenByName {};
+struct ConcatWrittenByName {};
 
 /// Of anything else nothing is known: ConcatDataset says what is wrong.
 template <class T>
@@ -138,9 +138,9 @@ struct ConcatDataset {
 
 /// For the message only, where somebody writes ConcatDataset(a, b) or ConcatDataset({a, b}).
 template <class... Ds>
-ConcatDataset(const Ds&...) -> ConcatDataset<detail::WrittenByName>;
+ConcatDataset(const Ds&...) -> ConcatDataset<detail::ConcatWrittenByName>;
 template <class D>
-ConcatDataset(std::initializer_list<D>) -> ConcatDataset<detail::WrittenByName>;
+ConcatDataset(std::initializer_list<D>) -> ConcatDataset<detail::ConcatWrittenByName>;
 
 namespace detail {
 
