@@ -17,7 +17,7 @@
 
 using namespace shoal;
 using namespace shoal::test;
-using detail::DeviceCopies;
+using shoal::detail::DeviceCopies;
 
 namespace {
 

@@ -406,6 +406,11 @@ void Worker::fork_child() {
     child.run(random_() % 300);
     session.leave();
     code = 0;
+  } catch (const OutOfSharedMemory&) {
+    // Where its parent's holds fill the headers, its own need a chunk of hold words, and there is no memory for one. What
+    // it adopted before that its reclaimer gives up.
+    ++judge_.figures.refused;
+    code = 0;
   } catch (const std::exception& error) {
     judge_.report(fmt::format("EXCEPTION in a child in seat {}: {}", seat, error.what()));
   }
