@@ -180,9 +180,9 @@ int main(int argc, char** argv) {
   Queue<at::Tensor> there(64), back(64);
   shoal::Process process({.name = "echo", .num_threads = 1}, echo, there, back);
   process.start();
-  auto floor_case = [&](const std::string& case_name, int count, bool spin, Placement placement = Placement::kFree) {
+  auto floor_case = [&](const std::string& case_name, int count, bool spin) {
     report.add_quantile(spin ? "cache line" : "futex", case_name, "us",
-                        floor_round_trips(count, spin, spin ? busy : asleep, placement), 50);
+                        floor_round_trips(count, spin, spin ? busy : asleep), 50);
   };
   auto shoal_case = [&](const std::string& case_name, const std::vector<double>& samples) {
     for (int percent : {50, 99}) report.add_quantile("shoal", case_name, "us", samples, percent);
@@ -205,17 +205,23 @@ int main(int argc, char** argv) {
     there.put(tensor);
     back.get();
   };
-  for (const auto& [placement, words] : kPlacements) {
-    const std::string case_name = std::string("shared tensor 4 KiB, both asleep") + words;
-    // The floor before and after: the machine may be another one by then.
-    floor_case(case_name, kAsleepRoundTrips, false, placement);
+  auto asleep_case = [&](const std::string& case_name, std::chrono::microseconds idle, Placement placement) {
+    auto floor = [&] {
+      report.add_quantile("futex", case_name, "us", floor_round_trips(kAsleepRoundTrips, false, idle, placement), 50);
+    };
+    floor();  // before and after: the machine may be another one by then
     {
       const Placed placed(process.pid(), placement);
-      shoal_case(case_name, times(kAsleepRoundTrips, asleep, round_trip));
+      shoal_case(case_name, times(kAsleepRoundTrips, idle, round_trip));
     }
-    floor_case(case_name, kAsleepRoundTrips, false, placement);
+    floor();
     report.ask(case_name, "p50", "futex", 1 / 1.3);
-  }
+  };
+  for (const auto& [placement, words] : kPlacements)
+    asleep_case(std::string("shared tensor 4 KiB, both asleep") + words, asleep, placement);
+  // So short a time ago that the caches still have what a message needs: the difference is what fetching it costs.
+  asleep_case("shared tensor 4 KiB, both asleep for 60 us, on one CPU", std::chrono::microseconds(60),
+              Placement::kOneCpu);
   for (int others : {1, 2}) {
     const std::string case_name = fmt::format("shared tensor 4 KiB, beside {} busy", others);
     const BusyProcesses busy_processes(others);

@@ -18,8 +18,11 @@ constexpr nanoseconds kShortest{1'000};  // below that it sleeps at once
 constexpr nanoseconds kNone = kShortest / 2;
 constexpr nanoseconds kShortWait = 4 * kLongest;
 /// Two processes that wake each other are put on one CPU by the kernel, where no spin of either can succeed; while one
-/// spins on, the other is moved to an idle CPU. Hence a whole spin now and then, though those before it failed.
-constexpr nanoseconds kRetryAfter = 10 * kLongest;
+/// spins on, the other is moved to another CPU. Hence a trial now and then, though the spins before it failed. Where that CPU is
+/// busy the kernel looks at a few ms at least before it moves anything: each trial that fails makes the next one
+/// twice as long. One comes when ten times its length has been slept, so that all of them cost a tenth of that time.
+constexpr nanoseconds kLongestTrial{4'000'000};
+constexpr int kTrialShare = 10;
 
 /// Not the affinity of this thread: one that is bound to a CPU of its own has all the more reason to spin, and
 /// whether the other side has another one is found out.
@@ -28,8 +31,9 @@ nanoseconds start_budget() noexcept { return ::sysconf(_SC_NPROCESSORS_ONLN) <= 
 thread_local nanoseconds budget = start_budget();
 /// How long this thread has slept in short waits since it spun last.
 thread_local nanoseconds slept{0};
-/// Whether the next spin is such a trial.
+/// Whether the next spin is a trial, and how long the next trial is.
 thread_local bool trial = false;
+thread_local nanoseconds trial_length = kLongest;
 
 void pause() noexcept {
 #if defined(__x86_64__)
@@ -67,15 +71,17 @@ void Spinner::ended(bool while_spinning) noexcept {
     budget = std::min(kLongest, std::max(kShortest, budget * 2));
     slept = nanoseconds(0);
     trial = false;
+    trial_length = kLongest;
     return;
   }
+  if (trial) trial_length = std::min(kLongestTrial, trial_length * 2);
   budget = trial ? kNone : std::max(kNone, budget / 2);
   trial = false;
   const nanoseconds waited = std::chrono::steady_clock::now() - start_;
   if (waited < kShortWait) slept += waited;
-  if (slept < kRetryAfter) return;
+  if (slept < kTrialShare * trial_length) return;
   slept = nanoseconds(0);
-  budget = kLongest;
+  budget = trial_length;
   trial = true;
 }
 
