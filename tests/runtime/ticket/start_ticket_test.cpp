@@ -8,8 +8,18 @@ namespace shoal {
 namespace {
 
 TEST_CASE("start ticket: what is written is read") {
-  StartTicket ticket{
-      StartTicket::Role::kChild, 4711, 0x80001003, 3, 4, 7, 99, -1, 2, 0, 12, {{{0x123456789abc}, 5}, {{0x56789abc}, 6}}};
+  StartTicket ticket{StartTicket::Role::kChild,
+                     4711,
+                     0x80001003,
+                     3,
+                     4,
+                     7,
+                     99,
+                     -1,
+                     2,
+                     0,
+                     12,
+                     {{{0x123456789abc}, 5}, {{0x56789abc}, 6}}};
   const std::string argument = ticket.to_argument();
   CHECK_THAT(argument, StartsWith("--shoal-child="));
   const auto read = StartTicket::from_argument(argument);
