@@ -13,6 +13,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -94,6 +95,9 @@ void run(const std::string& what, const char* argument) {
 int main(int argc, char** argv) {
   shoal::init(argc, argv);
   self = shoal::environment();
+  // Whoever sees this rank's pid may tell it to stop: from then on that is to be noted.
+  for (int i = 1; i + 1 < argc; i += 2)
+    if (std::string_view(argv[i]) == "until-stop") shoal::stop_requested();
   for (int i = 1; i + 1 < argc; i += 2) run(argv[i], argv[i + 1]);
   return 0;
 }
