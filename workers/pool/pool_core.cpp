@@ -314,6 +314,11 @@ std::size_t PoolCore::take_back(Worker& worker, std::size_t most, const std::fun
 void PoolCore::end_stuck() {
   const auto now = std::chrono::steady_clock::now();
   for (const auto& worker : workers_) {
+    // One that was told to end gets nothing more to do, so it has to: also where it lived on and is done meanwhile.
+    if (worker->patience) {
+      if (worker->patience->passed()) worker->process.kill();
+      continue;
+    }
     if (worker->ends.progress->ready.load() == 0) {
       // Its start and its initializer are no task: the first one begins when they are over.
       worker->busy_since = now;
@@ -322,13 +327,13 @@ void PoolCore::end_stuck() {
                now - worker->busy_since < options_.task_timeout) {
       continue;
     }
-    if (!worker->patience) {
-      worker->patience = Deadline::after(kPatience);
-      worker->retiring = true;
-      worker->process.send_signal(SIGABRT);
-    } else if (worker->patience->passed()) {
-      worker->process.kill();
-    }
+    worker->patience = Deadline::after(kPatience);
+    worker->retiring = true;
+    take_back(*worker, worker->given.size(), [&](Given&& given) {
+      given.job->run_again(given.task);
+      jobs_.push_front(std::move(given.job));
+    });
+    worker->process.send_signal(SIGABRT);
   }
 }
 

@@ -30,6 +30,16 @@ using Clock = std::chrono::steady_clock;
 
 int square(int x) { return x * x; }
 
+/// Until this process is sent SIGABRT, which does not end it.
+void outlive_abort() {
+  sigset_t abort;
+  sigemptyset(&abort);
+  sigaddset(&abort, SIGABRT);
+  ::pthread_sigmask(SIG_BLOCK, &abort, nullptr);
+  int signal = 0;
+  ::sigwait(&abort, &signal);
+}
+
 void serve(detail::WorkerEnds ends) {
   const detail::WorkerLife life(ends);
   detail::serve_pool(ends);
@@ -95,6 +105,26 @@ TEST_CASE("pool: with a start_timeout a worker that does not get ready is replac
                ContainsSubstring("cannot start within the 0.05 s of start_timeout") && ContainsSubstring("SIGABRT"));
   }
   CHECK_THROWS_AS(Pool({.start_timeout = milliseconds(-1)}), std::invalid_argument);
+}
+
+TEST_CASE("pool: a worker that survives being told to end, and gets done meanwhile, is replaced all the same") {
+  Value<int> starts(0);
+  Pool slow_start(
+      {.processes = 1, .start_timeout = milliseconds(500)},
+      [](Value<int> count) {
+        if (count.fetch_add(1) == 0) outlive_abort();
+      },
+      starts);
+  for (int i = 0; i < 3; ++i) CHECK(slow_start.apply_async(square, i).get(std::chrono::seconds(60)) == i * i);
+  CHECK(starts.load() == 2);
+
+  Pool slow_task({.processes = 1, .task_timeout = milliseconds(200)});
+  auto slow = slow_task.apply_async([] {
+    outlive_abort();
+    return 7;
+  });
+  CHECK(slow.get(std::chrono::seconds(60)) == 7);
+  for (int i = 0; i < 3; ++i) CHECK(slow_task.apply_async(square, i).get(std::chrono::seconds(60)) == i * i);
 }
 
 TEST_CASE("pool: a task that took too long says so, and which it was and where; one that aborts does not") {
