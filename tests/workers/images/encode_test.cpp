@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/workers/datasets/dataset_error.h>
 #include <shoal/workers/datasets/image_folder.h>
@@ -13,6 +14,7 @@
 #include <shoal/workers/pool.h>
 #include <shoal/workers/transforms/transforms.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -109,6 +111,16 @@ TEST_CASE("write: a process that is killed leaves the file as it was, and nothin
   CHECK(read_image(path).equal(before));
   CHECK(files_in(path.parent_path()) == 2);
   CHECK(image_folder(folder.path()).size() == 1);
+}
+
+TEST_CASE("write: what a process of the same number has left beside it is in nobody's way") {
+  const TemporaryFolder folder;
+  for (int number = 0; number < 1000; ++number)  // as after a container that was killed: its processes count alike
+    write_file(folder.file(fmt::format(".shoal.{}.{}.part", ::getpid(), number)), Bytes{1});
+  const at::Tensor image = random_image(3, 7, 7);
+  write_png(image, folder.file("image.png"));
+  CHECK(read_image(folder.file("image.png")).equal(image));
+  CHECK(files_in(folder.path()) == 1001);
 }
 
 TEST_CASE("write: a folder of pictures made small by the workers of a pool") {

@@ -24,10 +24,13 @@ namespace {
 class FileBeside {
  public:
   explicit FileBeside(const std::filesystem::path& path) : path_(path) {
-    // Process and number: others write into the same folder. The dot and the ending: no data set lists it.
+    // Process and number: others write into the same folder. The dot and the ending: no data set lists it. A name that
+    // is there is another's: of a process with this number in another container or on another host, or killed there.
     static std::atomic<unsigned> number{0};
-    beside_ = path.parent_path() / fmt::format(".shoal.{}.{}.part", ::getpid(), number.fetch_add(1));
-    file_ = lift(Fd(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)));
+    do {
+      beside_ = path.parent_path() / fmt::format(".shoal.{}.{}.part", ::getpid(), number.fetch_add(1));
+      file_ = lift(Fd(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)));
+    } while (!file_ && errno == EEXIST);
     if (!file_) fail(path_, "written", errno);
   }
   FileBeside(const FileBeside&) = delete;
