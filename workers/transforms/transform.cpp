@@ -14,8 +14,10 @@ void* TransformScratch::take_bytes(std::size_t size) {
   Piece& piece = pieces_[used_];
   if (piece.size < size) {
     // A little more than is asked for: pictures differ in size, and each larger one would be a new allocation.
-    piece.size = size + size / 4;
-    piece.memory = std::make_unique_for_overwrite<std::byte[]>(piece.size + kAlignment);
+    const std::size_t more = size + size / 4;
+    piece = {nullptr, 0};  // before the new memory is there: the old one is of no use
+    piece.memory = std::make_unique_for_overwrite<std::byte[]>(more + kAlignment);
+    piece.size = more;  // last: where there is no memory, the next one to ask has to find that
   }
   ++used_;
   void* start = piece.memory.get();

@@ -8,6 +8,7 @@
 #include <shoal/workers/transforms/transforms.h>
 
 #include <cstdint>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -103,6 +104,16 @@ TEST_CASE("transform list: crosses to workers, in a data set") {
     return data;
   };
   CHECK(read(1).equal(read(0)));
+}
+
+TEST_CASE("transform scratch: where there was no memory, the next one to ask gets some") {
+  TransformScratch scratch;
+  const TransformScratch::Frame frame(scratch);
+  CHECK_THROWS_AS(scratch.take<std::uint8_t>(std::size_t(1) << 63U), std::bad_alloc);
+  auto* bytes = scratch.take<std::uint8_t>(1000);
+  REQUIRE(bytes != nullptr);
+  bytes[999] = 7;
+  CHECK(bytes[999] == 7);
 }
 
 TEST_CASE("transform list: what is wrong is named, with its step, its value and what there is instead") {
