@@ -110,10 +110,12 @@ std::int64_t middle(std::int64_t whole, std::int64_t part) {
 
 ImageShape RandomCrop::output(const ImageShape& shape) const {
   const ImageSize part = detail::crop_size("RandomCrop", size);
+  detail::check_has_pixels("RandomCrop", shape);
   const Edges edges = edges_of(padding);
-  if (std::min({edges.left, edges.top, edges.right, edges.bottom}) < 0) {
-    throw std::invalid_argument(fmt::format("RandomCrop: padding {}, {}, {}, {}; it is not negative", edges.left,
-                                            edges.top, edges.right, edges.bottom));
+  const auto [least, most] = std::minmax({edges.left, edges.top, edges.right, edges.bottom});
+  if (least < 0 || most > detail::kLongestSide) {
+    throw std::invalid_argument(fmt::format("RandomCrop: padding {}, {}, {}, {}; each is from 0 to {}", edges.left,
+                                            edges.top, edges.right, edges.bottom, detail::kLongestSide));
   }
   const Canvas canvas = canvas_of(*this, shape, part);
   if (canvas.height < part.height || canvas.width < part.width) {

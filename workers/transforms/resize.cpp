@@ -102,7 +102,8 @@ void resize_part(const std::uint8_t* in, const ImageShape& shape, const ImagePar
 }
 
 ImageShape Resize::output(const ImageShape& shape) const {
-  if (size.height < 1 || size.width < 0 || max_size < 0 || shape.height < 1 || shape.width < 1) {
+  const bool fits = std::max({size.height, size.width, max_size}) <= detail::kLongestSide;
+  if (size.height < 1 || size.width < 0 || max_size < 0 || shape.height < 1 || shape.width < 1 || !fits) {
     throw std::invalid_argument(
         fmt::format("Resize: {} x {} (max_size {}) of a picture of {} x {}; {{h, w}}, or {{n}} for the shorter side",
                     size.height, size.width, max_size, shape.height, shape.width));
@@ -121,6 +122,11 @@ ImageShape Resize::output(const ImageShape& shape) const {
   if (max_size > 0 && new_longer > max_size) {
     new_shorter = max_size * new_shorter / new_longer;
     new_longer = max_size;
+  }
+  if (new_shorter < 1 || new_longer > detail::kLongestSide) {
+    throw std::invalid_argument(
+        fmt::format("Resize: {} (max_size {}) makes a picture of {} x {} one of {} and {}; sides are from 1 to {}",
+                    size.height, max_size, shape.height, shape.width, new_shorter, new_longer, detail::kLongestSide));
   }
   return shape.height <= shape.width ? ImageShape{shape.channels, new_shorter, new_longer}
                                      : ImageShape{shape.channels, new_longer, new_shorter};
@@ -141,6 +147,7 @@ ImageShape RandomResizedCrop::output(const ImageShape& shape) const {
   check_range("scale", scale);
   check_range("ratio", ratio);
   const ImageSize part = detail::crop_size("RandomResizedCrop", size);
+  detail::check_has_pixels("RandomResizedCrop", shape);
   return {shape.channels, part.height, part.width};
 }
 

@@ -38,7 +38,18 @@ ImageSize crop_size(const char* transform, const ImageSize& size) {
     throw std::invalid_argument(fmt::format("{}: size is {} x {}; both have to be at least 1 ({{n}} is a square)",
                                             transform, size.height, size.width));
   }
+  if (full.height > kLongestSide || full.width > kLongestSide) {
+    throw std::invalid_argument(
+        fmt::format("{}: size is {} x {}; both are at most {}", transform, full.height, full.width, kLongestSide));
+  }
   return full;
+}
+
+void check_has_pixels(const char* transform, const ImageShape& shape) {
+  if (shape.channels < 1 || shape.height < 1 || shape.width < 1) {
+    throw std::invalid_argument(fmt::format("{}: a picture of [{}, {}, {}] has no pixels", transform, shape.channels,
+                                            shape.height, shape.width));
+  }
 }
 
 void check_probability(const char* transform, double p) {

@@ -101,9 +101,13 @@ concept TensorTransform = !ByteTransform<T> && requires(const T& transform, cons
 
 namespace detail {
 
+/// The longest side that a transform makes, or adds to: what becomes of a picture can be counted in 64 bits then.
+inline constexpr std::int64_t kLongestSide = std::int64_t(1) << 24U;
 /// The side lengths that {n} and {h, w} stand for in a crop: a square, or what it says. Throws std::invalid_argument
-/// that names the transform unless both are positive.
+/// that names the transform unless both are positive, and at most kLongestSide.
 ImageSize crop_size(const char* transform, const ImageSize& size);
+/// Throws std::invalid_argument that names the transform for a picture without pixels.
+void check_has_pixels(const char* transform, const ImageShape& shape);
 /// Throws std::invalid_argument unless 0 <= p <= 1.
 void check_probability(const char* transform, double p);
 /// The shape of one picture of uint8 [c, h, w] or, of a batch, [n, c, h, w]. Throws std::invalid_argument that shows

@@ -106,6 +106,20 @@ TEST_CASE("transform list: crosses to workers, in a data set") {
   CHECK(read(1).equal(read(0)));
 }
 
+TEST_CASE("transform list: what does not fit into the memory there is, or has no pixels, is refused while it can be") {
+  // As bytes from elsewhere would have it: nobody has looked at these parameters yet.
+  const TransformList wide{{CenterCrop{{std::int64_t(1) << 32, std::int64_t(1) << 32}}, CenterCrop{{8}}}};
+  CHECK_THROWS_AS(transform_batch(wide, random_images({1, 3, 9, 9}), keys(1)), std::invalid_argument);
+  for (const char* text : {"RandomCrop(size=4, padding=4, padding_mode=symmetric)", "RandomResizedCrop(size=4)",
+                           "RandomCrop(size=4, padding=4, padding_mode=edge)", "Resize(size=4)"}) {
+    CAPTURE(text);
+    CHECK_THROWS_AS(transform_batch(TransformList::from(text), random_images({1, 3, 0, 5}), keys(1)),
+                    std::invalid_argument);
+  }
+  const TransformList thin = TransformList::from("Resize(size=4, max_size=5), RandomCrop(size=4, padding=4)");
+  CHECK_THROWS_WITH(transform_batch(thin, random_images({1, 3, 1, 1000}), keys(1)), Catch::Contains("one of 0 and 5"));
+}
+
 TEST_CASE("transform scratch: where there was no memory, the next one to ask gets some") {
   TransformScratch scratch;
   const TransformScratch::Frame frame(scratch);
@@ -144,6 +158,10 @@ TEST_CASE("transform list: what is wrong is named, with its step, its value and 
   refused("Normalize(mean=0, std=0)", {"std of 0"});
   refused("ToFloat(dtype=float64)", {"dtype is \"float64\"", "float32, float16, bfloat16"});
   refused("ToFloat, CenterCrop(size=3)", {"transform 2, CenterCrop", "comes before"});
+  refused("CenterCrop(size=4294967296)", {"4294967296 x 4294967296", "at most 16777216"});
+  refused("RandomCrop(size=3, padding=[9223372036854775807, 0, 9223372036854775807, 0])",
+          {"each is from 0 to 16777216"});
+  refused("Resize(size=[4294967296, 4294967296])", {"4294967296 x 4294967296"});
   refused("RandomCrop(size 3)", {"no = behind", "\"3)\"", "character 17"});
   refused("RandomCrop(size=)", {"no value"});
   refused("RandomCrop(size=3", {"no )"});
