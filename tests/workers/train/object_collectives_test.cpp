@@ -97,6 +97,11 @@ struct Moody {
 };
 int the_rank = -1;
 
+/// As many handles as no message can have, in what this rank sends.
+struct Many {
+  int of = -1;
+};
+
 }  // namespace
 
 template <>
@@ -112,6 +117,16 @@ struct shoal::Codec<Moody> {
     if (moody.unreadable_for == the_rank) throw DecodeError("this cannot be read");
     return moody;
   }
+};
+
+template <>
+struct shoal::Codec<Many> {
+  static constexpr std::uint64_t schema() { return schema_hash("Many"); }
+  static void encode(Encoder& encoder, const Many& many) {
+    encoder.write(many);
+    for (int i = 0; many.of == the_rank && i <= UINT16_MAX; ++i) encoder.add(allocate_shared(8));
+  }
+  static Many decode(Decoder& decoder) { return decoder.read<Many>(); }
 };
 
 namespace {
@@ -157,6 +172,7 @@ std::vector<std::string> failing(int rank, ShmGroup group) {
   attempt([&] { rank == 0 ? void(gather_object(ranks, 1, 0)) : void(gather_object(ranks, 1, 1)); });
   attempt([&] { rank == 0 ? void(all_gather_object(ranks, 1)) : ranks.barrier(); });
   attempt([&] { gather_object(ranks, 1, 3); });
+  attempt([&] { all_gather_object(ranks, Many{1}); });
   return said;
 }
 
@@ -222,6 +238,7 @@ TEST_CASE("object collectives: what one rank cannot send or read is told to all,
   check(7, 0, "rank 0 called all_gather_object() where rank 2 called barrier(",
         "called barrier(0 bytes) where rank 0 called all_gather_object()");
   check(8, -1, "", "invalid_argument: gather_object: root 3 in a group of 3 ranks");
+  check(9, 1, "invalid_argument: a value with 65536 handles", "Error: all_gather_object: rank 1 could not send its");
 }
 
 TEST_CASE("object collectives: values and letters about buffers come through the same inboxes") {

@@ -9,6 +9,7 @@
 #include <shoal/ipc/trace_span.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -592,7 +593,10 @@ void Communicator::exchange(const ObjectExchange& exchange) {
       auto& message = messages[std::size_t(to)] = std::make_unique<Encoder>();
       s.buffers.begin_value(*message);
       exchange.encode(*message, to);
-      // Now, when memory that is out is still everybody's error.
+      // Now, when what keeps it from being sent is still everybody's error.
+      if (message->handles().size() > UINT16_MAX)
+        throw std::invalid_argument(fmt::format("a value with {} handles (tensors, queues, ...): at most {} fit",
+                                                message->handles().size(), UINT16_MAX));
       if (message->total() > RingCell::kInlineBytes) message->in_block();
     }
   } catch (const std::exception& error) {
