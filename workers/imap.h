@@ -31,7 +31,8 @@ enum class Order { kOfInput, kOfCompletion };
 /// What Pool::imap and imap_unordered return: a range to be passed over once, by one thread. The input is read as
 /// far as `prefetch` chunks ahead and no further, so it may be endless, and no more results than that are kept. An
 /// element that failed throws when its turn comes, and the others can still be had. What the input throws comes once,
-/// after the results of all elements before, and is the end.
+/// after the results of all elements before, and is the end. One that is left on the way gives up what nobody has
+/// begun; of a ThreadPool it waits for what runs, which may use what its function captured by reference.
 template <Order kOrder, class Jobs, class F, std::ranges::view View>
 class Imap {
   using Core = typename Jobs::Core;
@@ -53,8 +54,9 @@ class Imap {
   Imap(const Imap&) = delete;
   Imap(Imap&&) = default;
   ~Imap() {
-    if (core_)
-      for (const auto& job : asked_) core_->abandon(job);
+    if (!core_) return;
+    for (const auto& job : asked_) core_->abandon(job);
+    for (const auto& job : asked_) core_->finish(*job);
   }
 
   /// The next result; nothing after the last one. Throws as AsyncResult::get.

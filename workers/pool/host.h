@@ -26,6 +26,8 @@ class Host {
   virtual bool wait(const std::function<bool()>& ready, Deadline deadline) = 0;
   /// Gives up what nobody has begun of it.
   virtual void abandon(const std::shared_ptr<Request>& request) = 0;
+  /// Waits until nothing of it runs that uses what belongs to the caller's scope: of threads, what functions captured.
+  virtual void finish(const Request& /*request*/) {}
   /// The mutex of everything that belongs to requests.
   [[nodiscard]] virtual std::mutex& mutex() = 0;
 };

@@ -67,6 +67,7 @@ void ThreadCore::serve() {
     }
     const std::size_t task = job->take_next();
     if (!job->has_next()) jobs_.pop_front();
+    ++job->running;
     lock.unlock();
     std::exception_ptr error;
     try {
@@ -75,6 +76,7 @@ void ThreadCore::serve() {
       error = std::current_exception();
     }
     lock.lock();
+    --job->running;
     if (error)
       job->fail(task, std::move(error));
     else
@@ -118,6 +120,13 @@ void ThreadCore::abandon(const std::shared_ptr<Request>& request) {
   if (owner_ != ::getpid()) return;
   const Lock lock(mutex_);
   request->drop_rest();
+}
+
+void ThreadCore::finish(const Request& request) {
+  if (owner_ != ::getpid()) return;
+  const auto& job = static_cast<const ThreadJob&>(request);
+  Lock lock(mutex_);
+  done_.wait(lock, [&] { return job.running == 0; });
 }
 
 void ThreadCore::close() {

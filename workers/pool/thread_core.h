@@ -26,6 +26,9 @@ class ThreadJob : public Request {
   virtual void run(std::size_t task) = 0;
   /// It has run.
   void succeed() { finish_one(); }
+
+  /// How many of its tasks run at this moment; under the mutex of their Host.
+  std::size_t running = 0;
 };
 
 /// Threads that take tasks in the order in which they were asked for. Belongs to the process that made it: a forked
@@ -41,6 +44,7 @@ class ThreadCore final : public Host {
   void submit(std::shared_ptr<ThreadJob> job, Awaited awaited);
   bool wait(const std::function<bool()>& ready, Deadline deadline) override;
   void abandon(const std::shared_ptr<Request>& request) override;
+  void finish(const Request& request) override;
   [[nodiscard]] std::mutex& mutex() override { return mutex_; }
 
   void close();

@@ -247,6 +247,32 @@ TEST_CASE("thread pool: imap that is left on the way gives up what nobody has be
   CHECK(before <= 9);
 }
 
+TEST_CASE("thread pool: when imap has been left, nothing of it runs any more that could use what it captured") {
+  ThreadPool pool(2);
+  for (int round = 0; round < 5; ++round) {
+    std::atomic<int> inside{0};
+    try {
+      for ([[maybe_unused]] const int result : pool.imap(
+               {.prefetch = 4},
+               [&](int x) {
+                 if (x == 0) {
+                   while (inside == 0) std::this_thread::yield();
+                   throw std::runtime_error("this one is damaged");
+                 }
+                 ++inside;
+                 const auto begun = std::chrono::steady_clock::now();
+                 while (std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(20)) continue;
+                 --inside;
+                 return x;
+               },
+               std::views::iota(0)))
+        FAIL("a result of what throws");
+    } catch (const std::runtime_error&) {
+    }
+    CHECK(inside == 0);
+  }
+}
+
 TEST_CASE("thread pool: a task may use its own pool; a pool can be moved; a forked copy refuses and can be destroyed") {
   ThreadPool first(2);
   CHECK(first.apply([&] { return first.apply(square, 3) + first.map(square, numbers(2)).back(); }) == 10);
