@@ -21,9 +21,6 @@ HoldRef InheritedHolds::let_go(BlockOffset block) noexcept {
   return own;
 }
 
-void InheritedHolds::after_fork_in_child(InheritedHolds& parents) noexcept {
-  parents_ = std::move(parents.holds_);
-  parents.mutex_.unlock();
-}
+void InheritedHolds::after_fork_in_child(InheritedHolds& parents) noexcept { parents_ = std::move(parents.holds_); }
 
 }  // namespace shoal

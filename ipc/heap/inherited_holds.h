@@ -13,7 +13,8 @@ namespace shoal {
 /// However many handles of its parent name a block, a forked child takes one hold on it, and counts the handles here:
 /// a hold for each would make a block's hold words grow with processes times handles, and all of them are read at each
 /// start and at each end. Process-local; owned by the Heap. Threads: any. A fork waits for the mutex, so that the
-/// child, whose own handles are counted by what its parent had here, finds the map whole.
+/// child, whose own handles are counted by what its parent had here, finds the map whole. The thread that forks may
+/// lock it again: the program's own handlers around a fork may come after shoal's, and drop handles.
 class InheritedHolds {
  public:
   /// This process's own hold on a block of which the parent had `words` hold words. Once for each block, after a fork.
@@ -23,7 +24,7 @@ class InheritedHolds {
 
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork_in_parent() noexcept { mutex_.unlock(); }
-  /// In the child, whose object this is; `parents` is the copy of its parent's, locked by before_fork().
+  /// In the child, whose object this is; `parents` is the copy of its parent's: it stays locked, and is asked no more.
   void after_fork_in_child(InheritedHolds& parents) noexcept;
 
  private:
@@ -32,7 +33,7 @@ class InheritedHolds {
     std::size_t handles = 0;
   };
 
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;
   std::unordered_map<std::uint64_t, Counted> holds_;    // by block
   std::unordered_map<std::uint64_t, Counted> parents_;  // what the parent had here at the fork
 };
