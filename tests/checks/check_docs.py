@@ -1,5 +1,5 @@
-"""The pages: links lead somewhere, docs/architecture.md names every folder and no file that is not
-there, and every file says in its first line what it is."""
+"""The pages: links lead somewhere, README links every page, docs/architecture.md names every folder and no file that is not
+there, snippets are those of the programs that they name, and every file says in its first line what it is."""
 
 import re
 
@@ -9,11 +9,16 @@ from rooms import doors, suffixes
 link = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 heading = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
 fence = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+snippet = re.compile(r"^<!-- from (\S+) -->\n```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 named = re.compile(r"`((?:ipc|runtime|tensors|workers|tests|bench|docs)/[\w./-]+\.\w+)`")
 layers = ("ipc", "runtime", "tensors", "workers")
 
 faults = []
 checked = 0
+
+
+def unindented(text):
+    return "\n" + "\n".join(line.strip() for line in text.splitlines()) + "\n"
 
 
 def anchors(path):
@@ -40,6 +45,21 @@ for page in pages:
         checked += 1
         if not (root / name).exists():
             faults.append(f"{page}: names {name}, which does not exist")
+
+    # What a page takes from a program stands there, so that it is built and run.
+    for name, code in snippet.findall(text):
+        checked += 1
+        if not (root / name).exists() or unindented(code) not in unindented((root / name).read_text()):
+            faults.append(f"{page}: {name} does not have '{code.strip().splitlines()[0]}' and what follows it")
+
+# Who starts at the README finds every page.
+linked = {target.partition("#")[0] for target in link.findall(fence.sub("", (root / "README.md").read_text()))} \
+    if (root / "README.md").exists() else set()
+for page in pages:
+    if page.startswith("docs/"):
+        checked += 1
+        if page not in linked:
+            faults.append(f"README.md: does not link {page}")
 
 # The map of the house names every folder; the files say themselves what they are, in their first line.
 architecture = root / "docs/architecture.md"

@@ -14,7 +14,7 @@ clean = {
     "ipc/ring/ring.h": "// A ring.\n#pragma once\n#include <shoal/internal/ipc/heap/block.h>\n",
     "ipc/ring/queue.cpp": "#include <shoal/ipc/queue.h>\n\n#include <shoal/internal/ipc/ring/ring.h>\n",
     "workers/shoal.h": "// All.\n#pragma once\n#include <shoal/ipc/queue.h>\n",
-    "README.md": "# Title\n\nSee [the house](docs/architecture.md#the-house) and `ipc/queue.h`.\n\n## Measured\n\n"
+    "README.md": "# Title\n\nSee [the house](docs/architecture.md#the-house), [figures](docs/benchmarks.md) and `ipc/queue.h`.\n\n## Measured\n\n"
                  "| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | 0.95 us | torch 271 us | 285 x |\n",
     "docs/benchmarks.md": "# Benchmarks\n\n| case | shoal | peer |\n|---|---|---|\n"
                           "| there and back | 0.95 us | torch 271 us |\n| one way | 20.5 M/s | Boost 6.7 M/s |\n",
@@ -56,6 +56,9 @@ faults = [
     ("docs", "README.md", "[x](docs/nothing.md)\n", "docs/nothing.md: no such file"),
     ("docs", "README.md", "[x](docs/architecture.md#nowhere)\n", "docs/architecture.md#nowhere: no such heading"),
     ("docs", "README.md", "`ipc/gone.h`\n", "names ipc/gone.h, which does not exist"),
+    ("docs", "docs/architecture.md", "`ipc/` `ipc/heap/` `ipc/ring/` `workers/`\n\n# The house\n\n"
+     "<!-- from ipc/queue.h -->\n```cpp\n#include <list>\n```\n", "ipc/queue.h does not have '#include <list>'"),
+    ("docs", "docs/lonely.md", "# A page\n", "README.md: does not link docs/lonely.md"),
     ("docs", "ipc/other.cpp", "int x;\n", "ipc/other.cpp: the first line has to be a comment"),
     ("figures", "README.md", measured.format("0.90 us", "271 us", "301 x"), "no row or paragraph with 0.90 beside 271"),
     ("figures", "README.md", measured.format("0.95 us", "6.7 us", "7.1 x"), "no row or paragraph with"),   # of two rows
