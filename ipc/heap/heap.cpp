@@ -45,7 +45,7 @@ void Heap::after_fork_in_child() noexcept {
   // old state is leaked, not destroyed: destroying it would free memory under that thread's feet.
   State* old = state_.release();
   state_ = std::make_unique<State>(memory_.base());
-  state_->inherited.after_fork_in_child(old->inherited);
+  state_->inherited.after_fork_in_child(old->inherited, Session::current().fork_count());
   state_->parents = old;  // still referred to, so that leak checkers do not ask
 }
 
@@ -263,10 +263,10 @@ void Hold::release() noexcept {
   HoldRef ref = std::exchange(ref_, {});
   Session& session = Session::current();
   // A copy of a handle from before a fork: its word is the parent's. Ours is another one, if any.
-  if (ref.reserved != session.fork_count())
-    session.heap().drop_inherited(ref.block);
-  else
+  if (ref.reserved == session.fork_count())
     session.heap().drop(ref);
+  else if (InheritedHolds::counts(ref.reserved))
+    session.heap().drop_inherited(ref.block);
 }
 
 Hold allocate_shared(std::size_t bytes, BlockType type) {

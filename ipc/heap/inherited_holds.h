@@ -22,10 +22,16 @@ class InheritedHolds {
   /// A handle from before the fork is gone. The hold to give up where that was the last one, else an empty one.
   HoldRef let_go(BlockOffset block) noexcept;
 
+  /// Whether handles made when the process, or the ancestor whose copies they are, had this fork count are among those
+  /// counted here. Those from before a fork after which nobody adopted have no hold, in that process and in all that come
+  /// from it.
+  static bool counts(std::uint32_t fork_count) noexcept;
+
   void before_fork() noexcept { mutex_.lock(); }
   void after_fork_in_parent() noexcept { mutex_.unlock(); }
-  /// In the child, whose object this is; `parents` is the copy of its parent's: it stays locked, and is asked no more.
-  void after_fork_in_child(InheritedHolds& parents) noexcept;
+  /// In the child, whose object this is and whose fork count is `now`; `parents` is the copy of its parent's: it stays
+  /// locked, and is asked no more.
+  void after_fork_in_child(InheritedHolds& parents, std::uint32_t now) noexcept;
 
  private:
   struct Counted {

@@ -1,6 +1,8 @@
 // What a forked child holds of its parent's blocks, and until when.
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/session.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <stdexcept>
 #include <vector>
@@ -73,6 +75,32 @@ TEST_CASE("heap: a forked child's child counts the handles that both of its ance
     expect(3, offset, "in the child afterwards");
   });
   CHECK(child.join() == 0);
+}
+
+TEST_CASE("heap: handles from before a fork that adopted nothing use up nobody's hold") {
+  Hold block = allocate_shared(100);
+  const pid_t child = ::fork();  // a plain one: its copy of the handle has no hold
+  if (child == 0) try {
+      Hold own = block.share();
+      const BlockOffset offset = block.block();
+      Forked grandchild([&] {
+        expect(1, offset, "in the grandchild, for its copy of the child's handle");
+        block.release();
+        expect(1, offset, "without the one that nobody had a hold for");
+        own.release();
+        expect(0, offset, "without any");
+      });
+      const int result = grandchild.join();
+      own.release();
+      Session::current().leave();
+      ::_exit(result);
+    } catch (...) {
+      ::_exit(2);
+    }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(own_words(block.block()) == 1);
 }
 
 TEST_CASE("heap: a message takes a hold of its own off an inherited handle") {
