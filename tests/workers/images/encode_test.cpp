@@ -61,6 +61,10 @@ TEST_CASE("encode: a JPEG is libjpeg's of this quality, byte for byte, 75 by def
   const at::Tensor image = smooth_image(40, 61);
   for (const int quality : {1, 30, 75, 95, 100}) CHECK(encode_jpeg(image, quality) == jpeg_of(image, quality));
   CHECK(encode_jpeg(image) == jpeg_of(image, 75));
+  const at::Tensor noise = random_image(3, 300, 400);  // several times what is made room for at first
+  const auto large = encode_jpeg(noise, 100);
+  CHECK(large.size() > 200'000);
+  CHECK(large == jpeg_of(noise, 100));
   CHECK(encode_jpeg(image.narrow(0, 1, 1), 90) == jpeg_of(image.narrow(0, 1, 1), 90, JpegColor::grey));
   const at::Tensor decoded = decode_image(encode_jpeg(image, 95), "x");
   CHECK((decoded.to(at::kInt) - image.to(at::kInt)).abs().max().item<int>() <= 6);

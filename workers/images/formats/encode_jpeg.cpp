@@ -1,5 +1,6 @@
 // encode_jpeg, by libjpeg.
 #include <fmt/format.h>
+#include <jerror.h>
 #include <jpeglib.h>
 #include <shoal/internal/workers/images/formats/rows.h>
 #include <shoal/workers/images/encode.h>
@@ -19,9 +20,34 @@ struct Failure {
   char text[JMSG_LENGTH_MAX];
 };
 
+/// Where libjpeg writes to. Not jpeg_mem_dest(): when it fails, nobody knows which of its buffers is still there.
+struct Destination {
+  jpeg_destination_mgr base;  // first, as above
+  unsigned char* bytes = nullptr;
+  std::size_t capacity = 0;
+
+  static Destination& of(j_compress_ptr info) { return *reinterpret_cast<Destination*>(info->dest); }
+
+  /// All that there was is full, whatever libjpeg's counters say.
+  static boolean grow(j_compress_ptr info) {
+    Destination& self = of(info);
+    const std::size_t used = self.capacity, wanted = used == 0 ? 64u << 10 : used * 2;
+    void* bigger = std::realloc(self.bytes, wanted);
+    if (!bigger) ERREXIT1(info, JERR_OUT_OF_MEMORY, 0);
+    self.bytes = static_cast<unsigned char*>(bigger);
+    self.capacity = wanted;
+    self.base.next_output_byte = self.bytes + used;
+    self.base.free_in_buffer = wanted - used;
+    return TRUE;
+  }
+};
+
 class JpegWriter {
  public:
   explicit JpegWriter(const PixelRows& rows) : rows_(rows) {
+    destination_.base.init_destination = [](j_compress_ptr info) { Destination::grow(info); };
+    destination_.base.empty_output_buffer = &Destination::grow;
+    destination_.base.term_destination = [](j_compress_ptr) {};
     info_.err = jpeg_std_error(&failure_.base);
     failure_.base.error_exit = [](j_common_ptr info) {
       auto& failure = *reinterpret_cast<Failure*>(info->err);
@@ -33,19 +59,19 @@ class JpegWriter {
   JpegWriter& operator=(const JpegWriter&) = delete;
   ~JpegWriter() {
     jpeg_destroy_compress(&info_);
-    std::free(bytes_);  // libjpeg's own, by malloc
+    std::free(destination_.bytes);
   }
 
   std::vector<std::uint8_t> encode(int quality) {
     if (!try_encode(quality)) throw std::runtime_error(fmt::format("encode_jpeg: {}", failure_.text));
-    return {bytes_, bytes_ + size_};
+    return {destination_.bytes, destination_.bytes + (destination_.capacity - destination_.base.free_in_buffer)};
   }
 
  private:
   bool try_encode(int quality) {
     if (setjmp(failure_.back) != 0) return false;  // NOLINT(cert-err52-cpp): see Failure
     jpeg_create_compress(&info_);
-    jpeg_mem_dest(&info_, &bytes_, &size_);
+    info_.dest = &destination_.base;
     info_.image_height = JDIMENSION(rows_.height());
     info_.image_width = JDIMENSION(rows_.width());
     info_.input_components = int(rows_.channels());
@@ -64,8 +90,7 @@ class JpegWriter {
   const PixelRows& rows_;
   Failure failure_{};
   jpeg_compress_struct info_{};
-  unsigned char* bytes_ = nullptr;
-  unsigned long size_ = 0;
+  Destination destination_{};
 };
 
 }  // namespace
