@@ -82,10 +82,10 @@ std::uint64_t mix(std::uint64_t value) {
 /// A Pareto distribution of shape 1.5: its mean is three times its least value, and one draw in 1,000 is a hundred
 /// times that. The races that are looked for need a stop that outlasts others' work, now and then.
 void delay() noexcept {
-  // relaxed: a number that no other pass of this process draws with, and nothing else. The pid tells forked processes
-  // apart.
-  const std::uint64_t drawn = mix(mix(std::uint64_t(delays.seed) << 32 | std::uint32_t(::getpid())) +
-                                  passes.fetch_add(1, std::memory_order_relaxed));
+  // relaxed: a number that no other pass of this process draws with, and nothing else.
+  const std::uint64_t pass = passes.fetch_add(1, std::memory_order_relaxed);
+  // The pid tells forked processes apart.
+  const std::uint64_t drawn = mix(mix(std::uint64_t(delays.seed) << 32 | std::uint32_t(::getpid())) + pass);
   if (drawn % std::max(delays.one_in, 1u) != 0) return;
   constexpr double kLongest = 20'000'000;  // ns
   const double uniform = double((mix(drawn) >> 11) + 1) * 0x1p-53;

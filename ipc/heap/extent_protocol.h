@@ -116,9 +116,9 @@ class ExtentProtocol {
     std::uint64_t seen = header.load(std::memory_order_acquire);  // acquire: the word is not read before it
     // The word after the header: were the run given away later than this look, the header would have changed (I2).
     if (BlockHeader::kind(seen) != BlockHeader::kFree || !state(head).is(ExtentRecord::kHead, me_, run)) return false;
-    // acquire: what the last holder did to the block lies before what is done to it now. release: as all changes.
-    return header.compare_exchange_strong(seen, BlockHeader::with(seen, BlockHeader::kMaking, me_),
-                                          std::memory_order_acq_rel);
+    // acq_rel: what the last holder did to the block lies before what is done to it now; and as all changes.
+    constexpr auto kOrder = std::memory_order_acq_rel;
+    return header.compare_exchange_strong(seen, BlockHeader::with(seen, BlockHeader::kMaking, me_), kOrder);
   }
 
   /// The owner gives up an extent of small blocks, none of which is in use; false where it is not its own.

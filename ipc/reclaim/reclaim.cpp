@@ -64,9 +64,10 @@ int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, 
     // It may have died between setting a word and counting it (invariant I2 of BlockHeader): count now.
     // acq_rel: the hold order of hold_protocol.h, by a reclaimer in the dead one's place.
     header.state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);
-    // By CAS, since one that was lent may be adopted at this moment (Hold::adopt). seq_cst: as in drop_hold.
+    // By CAS, since one that was lent may be adopted at this moment (Hold::adopt).
     std::uint32_t expected = word;
     if (auto* hold = memory.hold_word(ref.block, ref.word))
+      // seq_cst: as in drop_hold.
       hold->compare_exchange_strong(expected, 0, std::memory_order_seq_cst);
     SHOAL_KILL_POINT("reclaim.hold");
   }

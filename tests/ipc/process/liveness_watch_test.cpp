@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "tests/ipc/sync/fixtures.h"
+#include "tests/support/sleeps.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -73,14 +74,6 @@ struct Things {
     if (kind == "join") must_throw<PeerDied>([&] { tasks.join(); });
   }
 };
-
-/// Times that a process gave up its CPU to sleep.
-long sleeps_of(const Forked& process) {
-  std::ifstream file("/proc/" + std::to_string(process.pid()) + "/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("voluntary_ctxt_switches:")) return std::stol(line.substr(line.find(':') + 1));
-  throw Error("no count of switches");
-}
 
 }  // namespace
 

@@ -5,26 +5,14 @@
 #include <shoal/workers/train/communicator.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <memory>
 #include <vector>
 
 #include "tests/ipc/sync/fixtures.h"
+#include "tests/support/sleeps.h"
 
 using namespace shoal;
 using namespace shoal::test;
-
-namespace {
-
-/// Times that a process gave up its CPU to sleep.
-long sleeps_of(const Forked& process) {
-  std::ifstream file("/proc/" + std::to_string(process.pid()) + "/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("voluntary_ctxt_switches:")) return std::stol(line.substr(line.find(':') + 1));
-  throw Error("no count of switches");
-}
-
-}  // namespace
 
 TEST_CASE("group: of many ranks that wait for many one asks after the dead") {
   constexpr int kHalf = 8;
