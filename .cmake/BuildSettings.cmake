@@ -19,13 +19,24 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)   # libtorch of a Python environment lies in no library path
 
+# fmt is header-only for whoever links shoal: libtorch's include folder brings a version of its own, so that no one library of
+# fmt fits all. Compiled into every source that formats something, it costs 2 to 3 s each. So shoal's own sources take the
+# declarations only, and ipc/base/fmt_once.cpp and tensors/fmt_once.cpp have the functions of the version that each sees.
+# GCC only: no other compiler has the option that emits all inline functions.
+function(shoal_compile_fmt_once source)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-DFMT_HEADER_ONLY=1;-fkeep-inline-functions;-O1"
+                                SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+endfunction()
+
 function(shoal_build_settings target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   # Frame pointers: the stack traces of failed processes and `perf` are right at next to no cost.
   # -fpch-preprocess: ccache asks for it where precompiled headers are used.
   target_compile_options(${target} PRIVATE -fno-omit-frame-pointer -Wall -Wextra -Wnon-virtual-dtor
-                         $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+                         $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-UFMT_HEADER_ONLY>)
   if(SHOAL_WERROR)
     # The excepted ones come from the optimizer's guesses, also inside system headers, and differ between
     # compiler versions: they are shown, and stop no build.

@@ -1,8 +1,8 @@
-# shoal_library(FOLDER LINKS target...): the library shoal_FOLDER (alias shoal::FOLDER) of all sources in the calling
+# shoal_library(FOLDER PCH name LINKS target...): the library shoal_FOLDER (alias shoal::FOLDER) of all sources in the calling
 # folder and its sub-folders, but those named after EXCLUDE. A folder without sources is a library of headers.
 
 function(shoal_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINKS;PRIVATE_LINKS;EXCLUDE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PCH" "LINKS;PRIVATE_LINKS;EXCLUDE")
   set(target shoal_${folder})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS *.h)
@@ -14,6 +14,7 @@ function(shoal_library folder)
     add_library(${target} ${sources})
     set(scope PUBLIC)
     shoal_build_settings(${target})
+    shoal_use_pch(${target} ${arg_PCH})
     # Also as static libraries these may end up inside somebody's shared object.
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON VERSION ${PROJECT_VERSION}
                           SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
