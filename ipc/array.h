@@ -12,15 +12,15 @@
 
 namespace shoal {
 
-/// A RawArray and the lock that keeps its users apart, as multiprocessing.Array.
+/// A RawArray with the lock that protects it, like multiprocessing.Array.
 ///
-/// Nothing is locked by itself: who shares the elements with writers holds get_lock(), an RLock, meanwhile. It is the
-/// array's own, or the one given to the constructor, which may be that of several. Where a process dies with it,
-/// elements may be half-changed, and the next holder is told (lock()).
+/// The array locks nothing by itself. A process that shares elements with writers holds get_lock() while it uses them.
+/// The lock is the array's own RLock, or the one given to the constructor, which several arrays may share. If a process
+/// dies while it holds the lock, elements may be half-changed; the next holder learns it from lock().
 template <SharedType T>
 class Array : public RawArray<T> {
  public:
-  /// As RawArray's.
+  /// Like RawArray's constructors.
   explicit Array(std::size_t size, RLock lock = RLock()) : RawArray<T>(size), lock_(std::move(lock)) {}
   explicit Array(std::span<const T> elements, RLock lock = RLock()) : RawArray<T>(elements), lock_(std::move(lock)) {}
   Array(std::initializer_list<T> elements, RLock lock = RLock()) : RawArray<T>(elements), lock_(std::move(lock)) {}

@@ -1,4 +1,4 @@
-// A meeting point of processes.
+// A barrier: processes wait for each other.
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>
@@ -11,39 +11,44 @@
 
 namespace shoal {
 
-/// The barrier cannot be met any more: a party died or gave up waiting, its action failed, or somebody
-/// called abort() or reset().
+/// The barrier is broken: a party died or gave up waiting, the action threw, or somebody called abort() or reset().
 class BrokenBarrier : public Error {
  public:
   using Error::Error;
 };
 
-/// Where `parties` threads of any processes wait for each other, again and again, as
-/// multiprocessing.Barrier. A handle: a copy is the same barrier, also in another process.
+/// A place where `parties` threads of any processes wait for each other, again and again, like multiprocessing.Barrier.
+/// A handle: copies refer to the same barrier, also in other processes.
 ///
-/// It breaks where a process that has it dies otherwise than by leaving, where all other processes that had
-/// it are gone, where a wait times out, its action throws, or abort() is called: all waits, now and later,
-/// end with BrokenBarrier until reset().
+/// The barrier breaks if
+///
+/// - a process that has it crashes (dies without leaving),
+/// - all other processes that had it are gone,
+/// - a wait times out,
+/// - the action throws,
+/// - somebody calls abort().
+///
+/// From then on all waits, those under way included, end with BrokenBarrier until somebody calls reset().
 class Barrier {
  public:
   static constexpr std::chrono::nanoseconds kNever = std::chrono::nanoseconds::max();
 
-  /// 1 to 4095 parties; std::invalid_argument otherwise. `timeout` is that of each wait that names none.
+  /// `parties` is 1 to 4095, otherwise std::invalid_argument. `timeout` applies to each wait that names none.
   explicit Barrier(int parties, std::chrono::nanoseconds timeout = kNever);
 
-  /// Waits for the others. Returns 0 to parties-1: the order of arrival. Throws BrokenBarrier, also after the
-  /// barrier's timeout.
+  /// Waits for the others. Returns the order of arrival, 0 to parties-1. Throws BrokenBarrier, also when the barrier's
+  /// timeout passes.
   int wait() { return wait_until({}, default_deadline()); }
   int wait(std::chrono::nanoseconds timeout) { return wait_until({}, Deadline::after(timeout)); }
-  /// The same; the last one to arrive runs its `action` before any of them goes on. What the action throws is
-  /// thrown to that one, and breaks the barrier. All parties of a round should bring the same action.
+  /// Like wait(); the last party to arrive runs its `action` before any party goes on. If the action throws, that party
+  /// gets the exception and the barrier breaks. All parties of a round should bring the same action.
   int wait(const std::function<void()>& action) { return wait_until(action, default_deadline()); }
   int wait(const std::function<void()>& action, std::chrono::nanoseconds timeout) {
     return wait_until(action, Deadline::after(timeout));
   }
 
-  void abort();  ///< breaks it
-  void reset();  ///< makes it whole, for a new round; those waiting get BrokenBarrier
+  void abort();  ///< breaks the barrier
+  void reset();  ///< makes the barrier whole for a new round; parties that wait get BrokenBarrier
   bool broken() const;
   int parties() const { return int(part_->parties); }
   int n_waiting() const;

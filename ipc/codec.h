@@ -1,4 +1,4 @@
-// What can cross between processes, and how a user's type becomes one that can.
+// Codecs: which types can cross between processes, and how to add one.
 #pragma once
 
 #include <shoal/internal/ipc/codec/aggregate.h>

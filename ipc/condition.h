@@ -1,4 +1,4 @@
-// Waiting, without the lock, for a notification of those that have it.
+// A condition: waits, with its lock given up, until another thread or process notifies.
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>
@@ -14,28 +14,30 @@
 
 namespace shoal {
 
-/// Waiting for a notification, as multiprocessing.Condition. It goes with a Lock or an RLock, which protects
-/// what is waited for; several conditions may share one. A handle: a copy is the same condition, also in
-/// another process; it is encodable and brings its lock along. A std lockable, which is its lock:
-/// `std::unique_lock guard(condition); condition.wait_for([&] { return ready; });`
+/// Waits for notifications, like multiprocessing.Condition. A Condition goes with a Lock or an RLock, which protects
+/// what the waiters wait for; several conditions may share one lock. A handle: copies refer to the same condition, also
+/// in other processes; a message that carries it carries its lock, too. It is a std lockable, with the lock's lock()
+/// and unlock(): `std::unique_lock guard(condition); condition.wait_for([&] { return ready; });`
 ///
-/// All of wait, wait_for, notify and notify_all need the lock held (by the caller's thread for an RLock, by
-/// its process for a Lock) and throw std::logic_error where it is not. Waits give the lock up, at whatever
-/// depth, and have it again when they end, however they end; time-outs do not count the wait for the lock.
+/// wait, wait_for, notify and notify_all throw std::logic_error unless the caller holds the lock: the caller's thread
+/// for an RLock, its process for a Lock. A wait gives the lock up, however often it was locked, and has it again when
+/// it ends, in whatever way. A timeout does not count the time that getting the lock back takes.
 ///
-/// A waiter that is killed takes no notification with it. Where the holder of the lock dies, whoever gets
-/// it next is told (lock() says so; after a wait, compare owner_deaths()): if it died before it had notified
-/// all that it meant to, nobody else will. A wait ends with PeerDied where a process that had the condition
-/// crashed and nobody but the caller's process has it any more.
+/// At a death:
+///
+/// - A waiter that is killed takes no notification with it.
+/// - If the holder of the lock dies, the next holder is told: lock() returns true, and after a wait owner_deaths() has
+///   grown. Notifications that the dead holder had not sent yet are lost.
+/// - A wait throws PeerDied if a process that had the condition crashed and only the caller's process still has it.
 class Condition {
  public:
   Condition() : Condition(RLock()) {}
   explicit Condition(Lock lock) : Condition(std::variant<Lock, RLock>(std::move(lock)), make()) {}
   explicit Condition(RLock lock) : Condition(std::variant<Lock, RLock>(std::move(lock)), make()) {}
 
-  /// Waits for a notification. Returns true. Throws Error where 1021 wait already.
+  /// Waits for a notification. Returns true. Throws Error if 1021 threads wait already.
   bool wait() { return wait_until(Deadline::never()); }
-  /// The same; false where none came in time.
+  /// Like wait(); returns false if no notification came in time.
   bool wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
   bool wait_until(Deadline deadline);
 
@@ -44,17 +46,17 @@ class Condition {
   bool wait_for(Predicate&& predicate) {
     return wait_for_until(predicate, Deadline::never());
   }
-  /// The same; false where it was not in time.
+  /// Like wait_for(); returns false if the predicate was still false after `timeout`.
   template <class Predicate>
   bool wait_for(Predicate&& predicate, std::chrono::nanoseconds timeout) {
     return wait_for_until(predicate, Deadline::after(timeout));
   }
 
-  /// Wakes up to `count` waiters, those first that have waited longest.
+  /// Wakes up to `count` waiters, the longest waiting first.
   void notify(std::size_t count = 1);
   void notify_all();
 
-  // The lock's.
+  // These call the lock's functions of the same names.
   bool lock() {
     return std::visit([](auto& lock) { return lock.lock(); }, lock_);
   }

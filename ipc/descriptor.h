@@ -8,23 +8,21 @@
 
 namespace shoal {
 
-/// An open file, socket, ... that can be sent to another process, through any queue, pipe, argument or
-/// result. A handle: copies in one process are the same descriptor, which is closed with the last of them;
-/// a receiver has a descriptor of its own for the same open file description (offset and flags are
-/// common, as after dup).
+/// A file descriptor (file, socket, ...) that can be sent to another process through any queue, pipe, argument or
+/// result. A handle: copies in one process share one descriptor, which the last copy closes. The receiver gets a
+/// descriptor of its own for the same open file description, so both share offset and flags, as after dup(2).
 ///
-/// The sender has to be alive when the message is decoded: it is asked for the descriptor then. If it is
-/// not, decoding throws PeerDied. A message that is never received keeps a duplicate open in the sender
-/// for as long as the message exists.
+/// The receiver asks the sender for the descriptor when it decodes the message. If the sender is dead by then, decoding
+/// throws PeerDied. While a message waits to be received, the sender keeps a duplicate open for it.
 class Descriptor {
  public:
   Descriptor() = default;
-  /// Takes it over.
+  /// Takes the descriptor over.
   explicit Descriptor(Fd descriptor) : descriptor_(std::make_shared<Fd>(std::move(descriptor))) {}
-  /// A duplicate (CLOEXEC) of one that stays the caller's. Throws SystemError.
+  /// Duplicates `descriptor` (with CLOEXEC); the original stays the caller's. Throws SystemError.
   static Descriptor duplicate_of(int descriptor);
 
-  /// -1 where there is none. Owned by this object and its copies.
+  /// The descriptor, owned by this object and its copies; -1 if there is none.
   int get() const noexcept { return descriptor_ ? descriptor_->get() : -1; }
   explicit operator bool() const noexcept { return get() >= 0; }
 
@@ -35,7 +33,7 @@ class Descriptor {
 template <>
 struct Codec<Descriptor> {
   static constexpr std::uint64_t schema() { return schema_hash("shoal::Descriptor"); }
-  /// Throws std::invalid_argument for an empty one.
+  /// Throws std::invalid_argument if `descriptor` is empty.
   static void encode(Encoder& encoder, const Descriptor& descriptor);
   static Descriptor decode(Decoder& decoder);
 };

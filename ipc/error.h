@@ -1,4 +1,4 @@
-// What shoal throws when the world fails. A caller's mistake is a std::logic_error (or a kind of it) instead.
+// The exceptions for failures of the world. A caller's mistake is a std::logic_error instead.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A system call failed. The message holds what was tried, errno's name and text, and what to do.
+/// A system call failed. The message says what was tried, errno's name and text, and what to do.
 class SystemError : public Error {
  public:
   SystemError(const std::string& what_was_tried, int error_number, const std::string& remedy = "");
@@ -24,7 +24,7 @@ class SystemError : public Error {
   int error_number_;
 };
 
-/// Shared memory would exceed a limit; nothing was taken.
+/// An allocation would exceed a limit of shared memory. It took nothing.
 class OutOfSharedMemory : public Error {
  public:
   OutOfSharedMemory(std::size_t asked, std::size_t in_use, std::size_t allowed, const std::string& limit);
@@ -42,13 +42,13 @@ class DecodeError : public Error {
   using Error::Error;
 };
 
-/// A deadline passed. Nothing was changed.
+/// A deadline passed. The call changed nothing.
 class TimeoutError : public Error {
  public:
   using Error::Error;
 };
 
-/// The queue was closed: nothing can be put any more, or all that had been put is drained.
+/// The queue is closed: put() adds nothing any more, or get() has drained it.
 class QueueClosed : public Error {
  public:
   using Error::Error;
@@ -60,19 +60,19 @@ class NotPublished : public Error {
   using Error::Error;
 };
 
-/// The processes that a wait depended on are dead.
+/// The processes that a wait depends on are dead.
 class PeerDied : public Error {
  public:
   using Error::Error;
 };
 
-/// What an exception says, as one line for people: the exception's text after the first describer
-/// that recognises it. Layers above register one for types whose what() holds more than that.
+/// The exception's text as one line for people: what the first describer that recognises it writes, otherwise what().
+/// Layers above register a describer for exceptions whose what() says too much.
 std::string describe(const std::exception& error);
 using ExceptionDescriber = bool (*)(const std::exception& error, std::string& text);
 void register_exception_describer(ExceptionDescriber describer);
 
-/// Demangled name of the exception's dynamic type.
+/// The demangled name of the exception's dynamic type.
 std::string type_name(const std::exception& error);
 
 }  // namespace shoal

@@ -11,7 +11,7 @@
 
 namespace shoal {
 
-/// In shared memory, in a block of type kEvent. Pictured in docs/sync.md.
+/// How an event lies in shared memory, in a block of type kEvent. Pictured in docs/sync.md.
 struct EventLayout {
   static constexpr std::uint32_t kMagic = 0x746e7665;  // "evnt"
   static constexpr std::uint32_t kVersion = 1;
@@ -21,29 +21,28 @@ struct EventLayout {
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died otherwise than by leaving
+  std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died without leaving
   EventWord changed;
-  std::atomic<std::uint64_t> state{0};  // bit 0: it is set. Bits 1..63: how often it was set
+  std::atomic<std::uint64_t> state{0};  // bit 0: whether it is set. Bits 1..63: how often it was set
 };
 
 static_assert(sizeof(EventLayout) == 24);
 
-/// A flag that any threads of any processes set, clear and wait for, as multiprocessing.Event. A handle: a
-/// copy is the same event, also in another process. Nobody owns it, so nobody's death leaves it in
-/// disorder. A wait ends with PeerDied where a process that had the event crashed and nobody but the
-/// caller's process has it any more.
+/// A flag that any threads of any processes set, clear and wait for, like multiprocessing.Event. A handle: copies refer
+/// to the same event, also in other processes. No process owns the event, so no death leaves it in disorder. A wait
+/// throws PeerDied if a process that had the event crashed and only the caller's process still has it.
 class Event {
  public:
   Event() : part_(SharedPart<EventLayout>::create(BlockType::kEvent)) {}
 
   bool is_set() const { return part_->state.load() & EventLayout::kSet; }
-  /// Sets it. All that wait at this moment go on, even if it is cleared at once.
+  /// Sets the event. All present waiters go on, even if it is cleared at once.
   void set();
   void clear();
 
-  /// Waits until it is set. Returns true.
+  /// Waits until the event is set. Returns true.
   bool wait() { return wait_until(Deadline::never()); }
-  /// The same; false where it was not set in time.
+  /// Like wait(); returns false if the event was not set in time.
   bool wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
   bool wait_until(Deadline deadline);
 

@@ -5,8 +5,8 @@
 
 namespace shoal {
 
-/// Owns one file descriptor and closes it. Move-only. Owned by whoever holds the object; not
-/// synchronized. A process that dies has its descriptors closed by the kernel.
+/// Owns one file descriptor and closes it. Move-only; not synchronized. If the process dies, the kernel closes the
+/// descriptor.
 class Fd {
  public:
   Fd() = default;
@@ -27,12 +27,14 @@ class Fd {
   int descriptor_ = -1;
 };
 
-/// The same file under a number of 3 or above: `fd` itself where it has one, else a duplicate, and `fd` is closed.
-/// Every descriptor that shoal makes goes through here: a program may run without standard input, output or error
-/// (`./program >&-`), the next descriptor made gets that number, and what the program prints would go there, into the
-/// session's memory, say. Empty where `fd` is, or with errno where the process can have no further descriptor.
+/// Moves the file to a descriptor number of at least 3: returns `fd` itself if its number is that high, otherwise a
+/// duplicate, and closes `fd`. Every descriptor that shoal makes goes through here. A program may run without standard
+/// input, output or error (`./program >&-`). Its next descriptor then gets number 0, 1 or 2, and what the program
+/// prints would land in that file, which might be the session's memory. Returns an empty Fd if `fd` is empty, or, with
+/// errno set, if the process can open no further descriptor.
 [[nodiscard]] Fd lift(Fd fd) noexcept;
 
+/// The two ends of a pipe.
 struct PipeEnds {
   Fd reading, writing;
 };

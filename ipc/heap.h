@@ -1,4 +1,4 @@
-// Memory that every process of the session sees: blocks, and holds that keep them.
+// Memory that every process of the session sees: blocks, and the holds that keep them.
 #pragma once
 
 #include <shoal/internal/ipc/heap/block.h>
@@ -14,13 +14,13 @@ namespace shoal {
 class Extents;
 class Hold;
 
-/// `bytes` of shared memory, not initialized, aligned to 64 bytes (to pages from 4 KiB on). Throws
-/// OutOfSharedMemory. Fast where a block of this size was freed before: about 50 ns.
+/// Allocates `bytes` of shared memory, not initialized, aligned to 64 bytes (from 4 KiB on to pages). Throws
+/// OutOfSharedMemory. Takes about 50 ns if a block of this size was freed before.
 Hold allocate_shared(std::size_t bytes, BlockType type = BlockType::kBytes);
 
-/// One hold of this process on a block of the shared heap: the block's bytes stay as long as any
-/// process or message has a hold. Move-only; a Hold object is used by one thread at a time, different
-/// ones by any. When a process dies, its holds are given up by whoever notices.
+/// One hold of this process on a block of the shared heap. The block keeps its bytes as long as any process or message
+/// holds it. Move-only; one thread at a time uses a Hold object, several threads may use different ones. When a process
+/// dies, whoever notices it gives up the holds of the dead process.
 class Hold {
  public:
   Hold() = default;
@@ -34,37 +34,37 @@ class Hold {
   explicit operator bool() const noexcept { return bool(ref_.block); }
   BlockOffset block() const noexcept { return ref_.block; }
   std::byte* data() const noexcept;
-  std::size_t size() const noexcept;  ///< bytes asked for at allocation
+  std::size_t size() const noexcept;  ///< bytes that the allocation asked for
 
-  /// One more hold of this process on the same block.
+  /// Adds a hold of this process on the same block.
   Hold share() const;
   void release() noexcept;
 
-  /// Turns the hold into one that belongs to a message which this process is writing.
+  /// Turns this hold into one that belongs to a message which this process is writing.
   HoldRef into_transit() &&;
-  /// A further hold on the block for a message.
+  /// Adds a hold on the block for a message.
   HoldRef share_in_transit() const;
-  /// A hold of this process on a block that another block keeps alive, which this process holds.
+  /// Adds a hold of this process on a block that some other block, which this process holds, keeps alive.
   static Hold share_of(BlockOffset block);
-  /// Takes over a hold that came in a message, or that a message not sent has to give up. The caller
-  /// has validated that it names one.
+  /// Takes over a hold that came in a message, or one whose message was not sent. The caller has checked that `ref`
+  /// names a hold.
   static Hold from_transit(const HoldRef& ref) noexcept;
-  /// Takes over a hold that is in transit in the lender's name, outside of any message. Empty where it is not, or no
-  /// longer: when the lender dies the hold is given back, and the block may be another one by the time of the call.
+  /// Takes over a hold that is in transit in the lender's name, outside of any message. Returns an empty Hold if there
+  /// is no such hold any more: when the lender dies the hold is given back, and the block may then be another one.
   static Hold adopt(const HoldRef& lent, ProcessTag lender) noexcept;
 
  private:
   friend Hold allocate_shared(std::size_t bytes, BlockType type);
   explicit Hold(HoldRef ref) noexcept;
-  HoldRef ref_;  // `reserved` holds the fork count at which this process got it
+  HoldRef ref_;  // `reserved`: this process's fork count when it got the hold
 };
 
-/// Bytes of all blocks in use in the session, as asked for. 0 without a session. Looks at every
-/// block: for tests and tables.
+/// Bytes of all blocks in use in the session, as their allocations asked for; 0 without a session. Visits every block:
+/// for tests and tables.
 std::size_t heap_bytes_in_use();
 
-/// This process's allocator in the shared heap. Only the owner of an extent allocates in it, so
-/// allocation takes no lock that another process could die with. Threads: any.
+/// This process's allocator in the shared heap. Only the owner of an extent allocates in it, so allocation takes no
+/// lock that another process could hold when it dies. Threads: any.
 class Heap {
  public:
   explicit Heap(std::byte* base);
@@ -77,29 +77,30 @@ class Heap {
   HoldRef add_hold(BlockOffset block, std::uint32_t word);
   void drop(const HoldRef& hold) noexcept;
 
-  /// Empties and frees a block that is kClosing in this process's name.
+  /// Empties and frees a block that this process has put into kClosing.
   void finish_close(BlockOffset block) noexcept;
 
-  /// Gives all idle extents back to the system, whoever keeps them. Happens by itself above a high-water mark
-  /// (BlockCache::idle_mark) and before memory is refused.
+  /// Gives all idle extents back to the system, whichever process keeps them. Shoal does this by itself when idle
+  /// memory exceeds a mark (BlockCache::idle_mark) and before it refuses an allocation.
   void trim();
-  /// What a dead process owned; see reclaim.
+  /// Gives up the extents that a dead process owned; see Session::reclaim().
   void reclaim_extents(ProcessTag dead);
 
-  /// Around a fork. The child forgets what belongs to the parent.
+  /// Called around a fork. The child forgets what belongs to the parent.
   void before_fork() noexcept;
   void after_fork_in_parent() noexcept;
   void after_fork_in_child() noexcept;
-  /// In a forked child: a hold of this process's own on a block that hold objects from before the fork name, in place
-  /// of the parent's hold words (InheritedHolds); and that one of these objects is gone.
+  /// Both are for a forked child (InheritedHolds). The first notes `own`, this process's hold on a block of which the
+  /// parent had `words` hold words: it stands for that many handles from before the fork. The second notes that one of
+  /// these handles is gone.
   void note_inherited(const HoldRef& own, std::size_t words);
   void drop_inherited(BlockOffset block) noexcept;
 
   /// Calls visit(BlockOffset, BlockHeader&) for every header that was ever used.
   void for_each_block(const std::function<void(BlockOffset, BlockHeader&)>& visit) const;
-  /// Whether these bytes lie in the session's memory: for what was read without a hold.
+  /// Whether these bytes lie in the session's memory: a check of addresses that were read without a hold.
   bool is_inside(const std::byte* at, std::uint64_t bytes) const noexcept;
-  /// Whether a hold that came in a message names a live block and one of its words, which is `word`.
+  /// Whether `ref`, which came in a message, names a live block and one of its hold words, and this word is `word`.
   bool is_hold(const HoldRef& ref, std::uint32_t word) const noexcept;
 
  private:

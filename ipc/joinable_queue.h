@@ -1,14 +1,13 @@
-// JoinableQueue<T>: a queue of tasks whose end can be waited for.
+// JoinableQueue<T>: a queue of tasks, and a wait for their end.
 #pragma once
 
 #include <shoal/ipc/queue.h>
 
 namespace shoal {
 
-/// A Queue whose values are tasks, as multiprocessing.JoinableQueue: whoever got one says task_done() when
-/// it is done with it, and join() waits until that was said for all that were put. A handle; threads and
-/// processes: any, at once. Tasks that a process took and died with are not done: join() ends with
-/// PeerDied, once, and they are no longer counted.
+/// A Queue whose values are tasks, like multiprocessing.JoinableQueue. A consumer calls task_done() after each task
+/// that it got, and join() waits until all tasks that were put are done. A handle; threads and processes: any, at once.
+/// Tasks that a process took and died with are not done: join() throws PeerDied once, and then no longer counts them.
 template <class T>
 class JoinableQueue : public Queue<T> {
  public:
@@ -17,15 +16,15 @@ class JoinableQueue : public Queue<T> {
   }
   explicit JoinableQueue(std::size_t capacity) : JoinableQueue(QueueOptions{.capacity = capacity}) {}
 
-  /// A task that was got is done. Throws std::logic_error where it is called more often than put.
+  /// Says that one task that was got is done. Throws std::logic_error if called more often than put().
   void task_done() { this->tasks_->done(); }
-  /// Waits until every task is done. Throws PeerDied where some were lost with the process that had them.
+  /// Waits until every task is done. Throws PeerDied if some were lost with the process that had them.
   void join() { this->tasks_->wait_all_done(*this->ring_, Deadline::never()); }
-  /// The same; false after `timeout`.
+  /// Like join(); returns false after `timeout`.
   bool join(std::chrono::nanoseconds timeout) {
     return this->tasks_->wait_all_done(*this->ring_, Deadline::after(timeout));
   }
-  /// Tasks put and not done.
+  /// The number of tasks put and not done.
   std::size_t unfinished() const { return this->tasks_->unfinished(); }
 
  private:

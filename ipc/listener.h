@@ -9,12 +9,12 @@
 
 namespace shoal {
 
-/// Made by Session::listen(). Answers attach() of other processes, whatever this one is busy with, until it is
-/// destroyed: then the name is free. Move-only; owned by one thread at a time.
+/// Made by Session::listen(). Answers attach() calls of other processes, whatever this process is busy with. Destroying
+/// it frees the name. Move-only; owned by one thread at a time.
 ///
 /// A thread of shoal's own answers. It takes no signal, allocates nothing and takes no lock, so a fork of this process
-/// loses nothing with it; a forked child does not listen, and its copy of this object does nothing. When this process
-/// is killed, those that attached stay in the session, and the name is the next one's that asks for it.
+/// is safe beside it. A forked child does not listen: its copy of this object does nothing. If this process is killed,
+/// the processes that attached stay in the session, and the next process that asks for the name gets it.
 class Listener {
  public:
   Listener(Listener&&) noexcept;
@@ -25,16 +25,16 @@ class Listener {
   /// The socket's path, for people.
   std::string path() const;
 
-  /// Closes what a forked child inherited of all listeners; in that child.
+  /// For a forked child: closes the descriptors that it inherited of all listeners.
   static void after_fork() noexcept;
-  /// Whether that thread of this process answers for a listener, so that no fork has to be refused because of it.
+  /// Whether `thread` answers for a listener of this process; such a thread is no reason to refuse a fork.
   static bool is_thread_of_one(pid_t thread) noexcept;
 
  private:
   friend class Session;
   explicit Listener(const std::string& name);
   struct State;
-  /// The listeners of this process, under the mutex of listener.cpp.
+  /// The listeners of this process; listener.cpp's mutex protects them.
   static std::vector<State*>& all();
   std::unique_ptr<State> state_;
 };

@@ -11,7 +11,7 @@
 
 namespace shoal {
 
-/// In shared memory, in a block of its own. Pictured in docs/sync.md.
+/// How a lock lies in shared memory, in a block of its own. Pictured in docs/sync.md.
 struct LockLayout {
   static constexpr std::uint32_t kMagic = 0x6b636f6c;  // "lock"
   static constexpr std::uint32_t kVersion = 2;
@@ -24,37 +24,38 @@ struct LockLayout {
 
 static_assert(sizeof(LockLayout) == 20);
 
-/// Mutual exclusion between any threads of any processes, as multiprocessing.Lock. A handle: a copy is
-/// the same lock, also in another process. A std lockable: std::unique_lock and std::scoped_lock work.
-/// Not recursive: see RLock. A newcomer may overtake those that sleep, but not for more than some
-/// milliseconds. Held by a process: any thread of it may unlock it. Where its holder dies, the next one
-/// gets it and is told: what the lock protects may be half-changed. Only its end takes it from a
-/// holder: from a stopped one nobody does.
+/// Mutual exclusion between any threads of any processes, like multiprocessing.Lock. A handle: copies refer to the same
+/// lock, also in other processes. A std lockable: std::unique_lock and std::scoped_lock work.
+///
+/// - Not recursive: see RLock. The process holds it: any of its threads may unlock it.
+/// - A newcomer may overtake sleeping waiters, but only for some milliseconds.
+/// - If the holder's process dies, the next one gets the lock and is told: what the lock protects may be half-changed.
+/// - A holder that is stopped, but alive, keeps the lock.
 class Lock {
  public:
   Lock() : part_(SharedPart<LockLayout>::create(BlockType::kLock)) {}
 
-  /// Waits for the lock. Returns true where the last holder died with it.
+  /// Waits for the lock. Returns true if the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }
   bool try_lock() { return lock_until(Deadline::now()).has_value(); }
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return lock_until(Deadline::after(timeout)).has_value();
   }
-  /// Throws std::logic_error where this process does not hold it.
+  /// Throws std::logic_error if this process does not hold the lock.
   void unlock();
 
-  /// As lock(); nothing where the deadline passes first.
+  /// Like lock(); returns nothing if the deadline passes first.
   std::optional<bool> lock_until(Deadline deadline) { return part_->lock.lock_until(deadline); }
 
   // Python's names.
   bool acquire() { return lock(), true; }
-  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< false: not in time
+  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< false if not in time
   void release() { unlock(); }
 
-  /// Holders that ever died with it.
+  /// How many holders ever died with the lock.
   std::uint32_t owner_deaths() const { return part_->lock.deaths.load(); }
-  /// Whether this process holds it.
+  /// Whether this process holds the lock.
   bool is_own() const { return part_->lock.is_own(); }
 
  private:

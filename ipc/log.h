@@ -1,4 +1,4 @@
-// What shoal does, said on stderr where somebody wants to know.
+// Log messages: what shoal does, on stderr if SHOAL_LOG asks for it.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,13 +16,13 @@ enum class LogLevel : int { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kNo
 
 namespace detail {
 
-/// What is said from this level on; kUnset: SHOAL_LOG was not looked at yet.
+/// The lowest level that is written; kUnset until SHOAL_LOG was read.
 constexpr int kUnset = -1;
 inline constinit std::atomic<int> threshold{kUnset};
-/// The slow half: reads SHOAL_LOG the first time.
+/// The slow half of logs(): reads SHOAL_LOG the first time.
 bool is_wanted(LogLevel level) noexcept;
 void say(LogLevel level, const std::source_location& place, std::string_view text) noexcept;
-/// Says what this process is called; set by the session when there is one, which a log does not need to know.
+/// Returns this process's name. The session sets it, so that the log need not know the session.
 using ProcessName = std::string (*)();
 inline constinit std::atomic<ProcessName> process_name{nullptr};
 
@@ -47,17 +47,17 @@ void format_and_say(LogLevel level, const std::source_location& place, fmt::form
 
 }  // namespace detail
 
-/// Whether messages of this level are wanted: SHOAL_LOG is debug, info, warning (also where it is not set), error or
-/// none. One load and a branch where they are not.
+/// Whether messages of this level are written. SHOAL_LOG is debug, info, warning (the default), error or none. Costs
+/// one load and a branch if the level is not wanted.
 inline bool logs(LogLevel level) noexcept {
   if (int(level) < detail::threshold.load(std::memory_order_relaxed)) [[likely]]  // relaxed: a number
     return false;
   return detail::is_wanted(level);
 }
 
-/// `log_debug("started {} as {}", name, pid)`: a line on stderr with time, level, process and place, by one write(2),
-/// so that the lines of several processes do not mix. The arguments are not formatted where the level is not wanted.
-/// Any thread; not in signal handlers, and not between a fork with other threads and exec: both would allocate.
+/// `log_debug("started {} as {}", name, pid)` writes a line to stderr with time, level, process and place. One write(2)
+/// writes it, so lines of several processes do not mix. Unwanted levels do not format their arguments. Threads: any.
+/// Not in signal handlers, and not between a fork of a process with several threads and exec: it allocates.
 template <class... Arguments>
 void log_debug(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kDebug)) [[unlikely]]

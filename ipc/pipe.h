@@ -11,18 +11,18 @@
 
 namespace shoal {
 
-/// One end of a pipe, as multiprocessing.Connection. A handle: a copy is the same end, also in another
-/// process (connections are encodable). Threads and processes: any, at once; messages come in the order
-/// in which they were sent. When nobody has the other end any more, because all closed it, let go of it or
-/// died, recv() gets what was sent and then throws EndOfFile, and send() throws BrokenPipe.
+/// One end of a pipe, like multiprocessing.Connection. A handle: copies refer to the same end, also in other processes
+/// (connections are encodable). Threads and processes: any, at once; messages arrive in the order in which they were
+/// sent. When no process has the other end any more (all closed it, let go of it or died), recv() returns what was sent
+/// and then throws EndOfFile, and send() throws BrokenPipe.
 template <class T>
 class Connection : public AnyConnection {
  public:
   /// Waits for room. Throws BrokenPipe, OutOfSharedMemory, and what encoding throws.
   void send(const T& value) const { send_until(value, Deadline::never()); }
-  /// The same; TimeoutError after `timeout`.
+  /// Like send(); throws TimeoutError after `timeout`.
   void send(const T& value, std::chrono::nanoseconds timeout) const { send_until(value, Deadline::after(timeout)); }
-  /// False where there is no room now.
+  /// Like send(), but returns false if there is no room now.
   bool try_send(const T& value) const {
     Encoder message;
     encode(message, value);
@@ -31,13 +31,13 @@ class Connection : public AnyConnection {
 
   /// Waits for a value. Throws EndOfFile, DecodeError.
   T recv() const { return *recv_until(Deadline::never(), "recv"); }
-  /// The same; TimeoutError after `timeout`.
+  /// Like recv(); throws TimeoutError after `timeout`.
   T recv(std::chrono::nanoseconds timeout) const {
     std::optional<T> value = recv_until(Deadline::after(timeout), "recv");
     if (!value) throw TimeoutError("Connection::recv: timed out");
     return std::move(*value);
   }
-  /// Nothing where there is no value now.
+  /// Like recv(), but returns nothing if there is no value now.
   std::optional<T> try_recv() const { return recv_until(Deadline::now(), "try_recv"); }
 
  private:
@@ -61,12 +61,12 @@ class Connection : public AnyConnection {
   }
 };
 
-/// Two ends: what is sent at one is received at the other. `auto [mine, theirs] = shoal::Pipe<int>();`
-/// Let go of the end that goes to another process, or the end of file never comes.
+/// Two connected ends: what one sends, the other receives. `auto [mine, theirs] = shoal::Pipe<int>();` Let go of the
+/// end that goes to another process: as long as you have it, your own end never reads the end of file.
 template <class T>
 struct Pipe {
-  Connection<T> first;   ///< where options.duplex is false: only receives
-  Connection<T> second;  ///< where options.duplex is false: only sends
+  Connection<T> first;   ///< only receives if options.duplex is false
+  Connection<T> second;  ///< only sends if options.duplex is false
 
   explicit Pipe(const PipeOptions& options = {}) : Pipe(AnyConnection::make(options, schema_of<T>())) {}
 

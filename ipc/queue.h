@@ -19,7 +19,7 @@ namespace shoal {
 struct QueueOptions {
   std::size_t capacity = 1024;    ///< messages, 1 to 16,777,215
   std::size_t byte_capacity = 0;  ///< bytes of messages and of the blocks that travel with them; 0: no limit
-  std::string name = {};          ///< what `shoal top` and `shoal trace` call it; its first 23 bytes
+  std::string name = {};          ///< its name in `shoal top` and `shoal trace`; the first 23 bytes count
 };
 
 namespace detail {
@@ -30,29 +30,29 @@ Ring make_ring(const QueueOptions& options, std::uint64_t schema);
 template <class T>
 class JoinableQueue;
 
-/// First in, first out queue of values, as torch.multiprocessing.Queue. A handle: a copy is the same
-/// queue, also in another process (queues are encodable). Threads and processes: any, at once.
+/// A first in, first out queue of values, like torch.multiprocessing.Queue. A handle: copies refer to the same queue,
+/// also in other processes (queues are encodable). Threads and processes: any, at once.
 ///
-/// Values are encoded in the caller's thread: an error surfaces at the call, the queue unchanged, and
-/// the caller's value is never altered. A producer that dies leaves whole messages only; a consumer
-/// that dies takes with it the message it had taken. A wait ends with PeerDied where processes that
-/// held the queue died otherwise than by leaving and nobody but the caller is left. When the last
-/// handle of all processes is gone, messages left in it are dropped and their memory is free.
+/// - put() encodes the value in the caller's thread. If that fails, put() throws and the queue is unchanged. The value
+///   itself is never altered.
+/// - A producer that dies leaves only whole messages. A consumer that dies takes the message that it had taken with it.
+/// - A wait throws PeerDied if processes that held the queue crashed and only the caller's process still has it.
+/// - When the last handle of all processes is gone, messages left in the queue are dropped and their memory is freed.
 template <class T>
 class Queue {
  public:
-  /// Throws std::invalid_argument for a capacity of 0 or too many.
+  /// Throws std::invalid_argument if the capacity is 0 or too large.
   explicit Queue(const QueueOptions& options = {})
       : ring_(std::make_shared<Ring>(detail::make_ring(options, schema_of<T>()))) {}
   explicit Queue(std::size_t capacity) : Queue(QueueOptions{.capacity = capacity}) {}
 
   /// Waits for room. Throws QueueClosed, PeerDied, OutOfSharedMemory, and what encoding throws.
   void put(const T& value) { check(put_until(value, Deadline::never()), "put"); }
-  /// The same; TimeoutError after `timeout`.
+  /// Like put(); throws TimeoutError after `timeout`.
   void put(const T& value, std::chrono::nanoseconds timeout) {
     check(put_until(value, Deadline::after(timeout)), "put");
   }
-  /// False where there is no room now.
+  /// Like put(), but returns false if there is no room now.
   bool try_put(const T& value) {
     RingStatus status = put_until(value, Deadline::now());
     if (status == RingStatus::kTimedOut) return false;
@@ -60,28 +60,28 @@ class Queue {
     return true;
   }
 
-  /// Waits for a value. Throws QueueClosed (closed and drained), PeerDied, DecodeError.
+  /// Waits for a value. Throws QueueClosed (the queue is closed and empty), PeerDied, DecodeError.
   T get() { return *get_until(Deadline::never(), "get", true); }
-  /// The same; TimeoutError after `timeout`.
+  /// Like get(); throws TimeoutError after `timeout`.
   T get(std::chrono::nanoseconds timeout) { return *get_until(Deadline::after(timeout), "get", true); }
-  /// Nothing where there is no value now.
+  /// Like get(), but returns nothing if there is no value now.
   std::optional<T> try_get() { return get_until(Deadline::now(), "try_get", false); }
 
-  /// No value can be put from now on; getters get those that are in it and then QueueClosed.
+  /// From now on put() throws QueueClosed; get() returns the values left and then throws QueueClosed.
   void close() { ring_->close(); }
   bool is_closed() const { return ring_->is_closed(); }
   std::size_t capacity() const { return ring_->capacity(); }
   std::size_t byte_capacity() const { return ring_->byte_capacity(); }
   std::string name() const { return ring_->name(); }
-  /// Values in it at some moment during the call; as all three, out of date on return.
+  /// The number of values at some moment during the call. Like empty() and full() it may be out of date on return.
   std::size_t qsize() const { return ring_->size(); }
   bool empty() const { return qsize() == 0; }
   bool full() const { return qsize() >= capacity(); }
-  /// Bytes in it, for a queue with a byte capacity; otherwise 0.
+  /// The bytes in a queue with a byte capacity; 0 for other queues.
   std::size_t bytes() const { return ring_->bytes(); }
 
-  /// A value in shared memory to be filled in place and then put, which moves nothing: `loan({3, 4})` of
-  /// a Queue<at::Tensor>, `loan(1 << 20)` of a Queue<SharedBytes>. One that is not put is just freed.
+  /// Makes a value in shared memory, to fill in place and then put, so that nothing is copied: `loan({3, 4})` of a
+  /// Queue<at::Tensor>, `loan(1 << 20)` of a Queue<SharedBytes>. If it is never put, it is freed like any other value.
   template <class... Arguments>
     requires requires(Arguments&&... arguments) { Codec<T>::loan(std::forward<Arguments>(arguments)...); }
   T loan(Arguments&&... arguments) const {
@@ -121,7 +121,7 @@ class Queue {
   }
 
   std::shared_ptr<Ring> ring_;
-  std::shared_ptr<TaskLedger> tasks_;  // of a JoinableQueue, also where it is used as a Queue
+  std::shared_ptr<TaskLedger> tasks_;  // of a JoinableQueue, also if it is used as a Queue
 };
 
 template <class T>

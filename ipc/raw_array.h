@@ -17,7 +17,8 @@
 
 namespace shoal {
 
-/// In shared memory, at the start of a block of its own; the elements follow. Pictured in docs/sync.md.
+/// How an array lies in shared memory: at the start of a block of its own; the elements follow. Pictured in
+/// docs/sync.md.
 struct alignas(64) ArrayLayout {
   static constexpr std::uint32_t kMagic = 0x79617261;  // "aray"
   static constexpr std::uint32_t kVersion = 1;
@@ -30,19 +31,20 @@ struct alignas(64) ArrayLayout {
 
 static_assert(sizeof(ArrayLayout) == 64);
 
-/// A fixed number of Ts that any threads of any processes read and change in place, as multiprocessing.RawArray. T is
-/// trivially copyable and has no pointers into a process's own memory. A handle: a copy is the same array, also in
-/// another process; const says nothing of the elements.
+/// A fixed number of Ts that any threads of any processes read and change in place, like multiprocessing.RawArray. T is
+/// trivially copyable and has no pointers into one process's memory. A handle: copies refer to the same array, also in
+/// other processes. A const RawArray still gives write access to its elements.
 ///
-/// Elements are memory as in a std::vector: nothing is locked. Where two write, or one writes and another reads, it is
-/// theirs to keep apart, by a Lock or by std::atomic_ref. Where a process dies meanwhile, elements may be half-changed.
+/// Nothing locks the elements: they are plain memory, as in a std::vector. If one thread writes an element that another
+/// one reads or writes, the program keeps them apart, by a Lock or by std::atomic_ref. If a process dies while it
+/// writes, elements may be half-changed.
 template <SharedType T>
 class RawArray {
  public:
   using value_type = T;
   using iterator = T*;
 
-  /// `size` elements, all zero or as T() makes them. std::invalid_argument where no memory could ever hold them.
+  /// `size` elements, zero or as T() makes them. Throws std::invalid_argument if no memory could ever hold them.
   explicit RawArray(std::size_t size) : RawArray(allocate(size)) {
     std::uninitialized_value_construct_n(elements_, size);
   }
@@ -80,7 +82,7 @@ class RawArray {
   }
 
  private:
-  /// `hold` is a block with an ArrayLayout and its elements.
+  /// `hold` holds a block with an ArrayLayout and its elements.
   explicit RawArray(Hold hold)
       : hold_(std::make_shared<Hold>(std::move(hold))),
         size_(reinterpret_cast<const ArrayLayout*>(hold_->data())->size),

@@ -7,8 +7,8 @@
 
 namespace shoal {
 
-/// A T in place, as multiprocessing.RawValue: what `*value` and `value->` give is the shared memory itself, and nothing
-/// is locked or atomic. See RawArray. Value has a lock, and survives a writer that is killed half-way.
+/// A T in shared memory, like multiprocessing.RawValue: `*value` and `value->` access that memory itself, and nothing
+/// locks it or makes it atomic (see RawArray). Value has a lock, and survives a writer that is killed half-way.
 template <SharedType T>
 class RawValue {
  public:

@@ -1,4 +1,4 @@
-// A mutex between processes that its holder may take again.
+// A mutex between processes that its holder may lock again.
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>
@@ -11,7 +11,7 @@
 
 namespace shoal {
 
-/// In shared memory, in a block of its own. Pictured in docs/sync.md.
+/// How a recursive lock lies in shared memory, in a block of its own. Pictured in docs/sync.md.
 struct RLockLayout {
   static constexpr std::uint32_t kMagic = 0x6b636c72;  // "rlck"
   static constexpr std::uint32_t kVersion = 1;
@@ -20,50 +20,51 @@ struct RLockLayout {
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
   LockWord lock;
-  std::uint32_t depth = 0;  // how often its holder has it; the holder's to touch
-  /// bits 0..31 the holder's thread number, bits 32..63 its tag. Says something only to a thread that finds itself in
-  /// it: only that thread writes its own name here, and it takes the name out before it unlocks.
+  std::uint32_t depth = 0;  // how often its holder has locked it; only the holder touches it
+  /// bits 0..31: the holder's thread number, bits 32..63: its tag. A thread only asks whether it finds itself here, and
+  /// only that thread writes its own name here and takes it out before it unlocks, so the answer is right.
   std::atomic<std::uint64_t> owner{0};
 };
 
 static_assert(sizeof(RLockLayout) == 32);
 
-/// Mutual exclusion between any threads of any processes; the thread that has it may lock it again, and
-/// unlocks it as often. As multiprocessing.RLock. A handle: a copy is the same lock, also in another
-/// process. A std lockable. Fair as Lock is. Where its holder's process dies, at whatever depth, the
-/// next one gets it and is told. A thread that ends without unlocking keeps it for its process's life.
+/// Mutual exclusion between any threads of any processes, like multiprocessing.RLock: the thread that holds it may lock
+/// it again, and unlocks it as often. A handle: copies refer to the same lock, also in other processes. A std lockable;
+/// as fair as Lock. If the holder's process dies, at whatever depth, the next one gets the lock and is told. If a
+/// thread ends without unlocking, the lock stays locked until its process ends.
 class RLock {
  public:
   RLock() : part_(SharedPart<RLockLayout>::create(BlockType::kRLock)) {}
 
-  /// Waits for the lock. Returns true where the last holder died with it.
+  /// Waits for the lock. Returns true if the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }
   bool try_lock() { return lock_until(Deadline::now()).has_value(); }
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return lock_until(Deadline::after(timeout)).has_value();
   }
-  /// Throws std::logic_error where this thread does not hold it.
+  /// Throws std::logic_error if this thread does not hold the lock.
   void unlock();
 
-  /// As lock(); nothing where the deadline passes first.
+  /// Like lock(); returns nothing if the deadline passes first.
   std::optional<bool> lock_until(Deadline deadline);
 
   // Python's names.
   bool acquire() { return lock(), true; }
-  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< false: not in time
+  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< false if not in time
   void release() { unlock(); }
 
-  /// Holders that ever died with it.
+  /// How many holders ever died with the lock.
   std::uint32_t owner_deaths() const { return part_->lock.deaths.load(); }
-  /// Whether this thread holds it.
+  /// Whether this thread holds the lock.
   bool is_own() const;
 
  private:
   friend struct Codec<RLock>;
   friend class Condition;
   explicit RLock(SharedPart<RLockLayout> part) : part_(std::move(part)) {}
-  /// For Condition: unlocks it altogether, and locks it as deep again.
+  /// For Condition. The first unlocks as often as this thread locked and returns that number; the second locks as often
+  /// again.
   std::uint32_t unlock_all();
   void lock_again(std::uint32_t depth);
 

@@ -12,7 +12,7 @@
 
 namespace shoal {
 
-/// In shared memory, in a block of type kSemaphore. Pictured in docs/sync.md.
+/// How a semaphore lies in shared memory, in a block of type kSemaphore. Pictured in docs/sync.md.
 struct SemaphoreLayout {
   static constexpr std::uint32_t kMagic = 0x616d6573;  // "sema"
   static constexpr std::uint32_t kVersion = 2;
@@ -20,44 +20,45 @@ struct SemaphoreLayout {
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::uint32_t bound = 0;                // the most permits that may be left; PermitState::kMost: not bounded
-  std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died otherwise than by leaving
+  std::uint32_t bound = 0;                // the most permits that there may be; PermitState::kMost: not bounded
+  std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died without leaving
   std::atomic<std::uint64_t> state{0};    // PermitState
   std::atomic<std::uint32_t> used{0};     // cells of the ledger ever used
   EventWord event;                        // permits came
   std::atomic<std::uint64_t> ledger[ProcessTag::kSlotCount] = {};  // LedgerCell of each slot
 
   PermitCore<std::atomic> core() { return {state, used, ledger}; }
-  /// Takes back what a dead process had.
+  /// Takes the permits of a dead process back.
   void recover(ProcessTag dead);
 };
 
 static_assert(sizeof(SemaphoreLayout) == 32 + 8 * 4096);
 
-/// A number of permits, to be taken and brought back by any threads of any processes, as
-/// multiprocessing.Semaphore. A handle: a copy is the same semaphore, also in another process. Also a std
-/// lockable (lock is acquire, unlock is release), so that std::unique_lock holds a permit.
+/// A number of permits, which any threads of any processes take and bring back, like multiprocessing.Semaphore. A
+/// handle: copies refer to the same semaphore, also in other processes. Also a std lockable (lock() acquires, unlock()
+/// releases), so a std::unique_lock holds a permit.
 ///
-/// A permit may be brought back by another process than the one that took it. A ledger in shared memory
-/// says how many each process has; what a process had when it ended, however it ended, comes back within
-/// 0.25 s. See docs/sync.md for how the ledger decides whose permit was brought back. A wait ends with
-/// PeerDied where a process that had the semaphore crashed, nobody but the caller's process has it any more,
-/// and no permit is out that could come back.
+/// Another process than the one that took a permit may bring it back. A ledger in shared memory counts the permits of
+/// each process; when a process ends, in whatever way, its permits come back within 0.25 s. docs/sync.md says whose
+/// permit counts as brought back. A wait throws PeerDied if
+///
+/// - a process that had the semaphore crashed,
+/// - only the caller's process still has it, and
+/// - no permit is out that could come back.
 class Semaphore {
  public:
-  /// `permits` from 0 to 16,777,215; std::invalid_argument otherwise.
+  /// `permits` is 0 to 16,777,215, otherwise std::invalid_argument.
   explicit Semaphore(std::size_t permits = 1);
 
-  /// Takes a permit, waiting for one. Returns true.
+  /// Waits for a permit and takes it. Returns true.
   bool acquire() { return acquire_until(Deadline::never()); }
-  /// The same; false where none came in time.
+  /// Like acquire(); returns false if no permit came in time.
   bool acquire(std::chrono::nanoseconds timeout) { return acquire_until(Deadline::after(timeout)); }
   bool acquire_until(Deadline deadline);
   bool try_acquire() { return acquire_until(Deadline::now()); }
-  /// Brings a permit back, or makes one more where none is out. std::logic_error at 16,777,215.
+  /// Brings a permit back; if none is out, adds one. Throws std::logic_error at 16,777,215.
   void release();
-  /// Permits left at some moment during the call.
-  /// Those of processes that have ended by then are among them.
+  /// The number of permits left at some moment during the call, those of processes that have ended included.
   std::size_t get_value() const;
 
   // As a std lockable.
@@ -80,12 +81,12 @@ class Semaphore {
   SharedPart<SemaphoreLayout> part_;
 };
 
-/// A Semaphore of which no more permits can be brought back than were there at its start: as
-/// multiprocessing.BoundedSemaphore. Of 0 permits: none can be had, and none be brought back.
+/// A Semaphore that never has more permits than at its start, like multiprocessing.BoundedSemaphore. With 0 permits
+/// nobody can acquire or release.
 class BoundedSemaphore : public Semaphore {
  public:
   explicit BoundedSemaphore(std::size_t permits = 1) : Semaphore(permits, true) {}
-  // release() throws std::logic_error where all permits are there.
+  // release() throws std::logic_error if all permits are there.
 
  private:
   friend struct Codec<BoundedSemaphore>;

@@ -1,4 +1,4 @@
-// A root process and all that it started: one memory, one process table; and what its processes publish for each other.
+// A session: a root process and all that it started share one memory and one process table, and publish values by name.
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>

@@ -10,9 +10,9 @@
 
 namespace shoal {
 
-/// A run of bytes in shared memory, aligned to 64 bytes, to pages from 4 KiB on. A handle: a copy is the
-/// same bytes, also in another process, and they last as long as anyone has one, whoever made them.
-/// Threads and processes: any; who writes when is the user's affair.
+/// Bytes in shared memory, aligned to 64 bytes (from 4 KiB on to pages). A handle: copies refer to the same bytes, also
+/// in other processes. The bytes stay as long as any process has a handle, even if their maker has ended. Threads and
+/// processes: any; the program decides who writes when.
 class SharedBytes {
  public:
   SharedBytes() = default;
@@ -48,7 +48,7 @@ struct Codec<SharedBytes> {
     auto size = decoder.read<std::uint64_t>();
     auto handle = decoder.read<std::uint32_t>();
     if (handle == ~0u && size == 0) return {};
-    // One hold a block and message, however many values share the block.
+    // One hold for each block of a message, however many values share the block.
     std::shared_ptr<void>& made = decoder.object(handle, &kKind);
     if (!made) made = std::make_shared<Hold>(decoder.take_handle(handle));
     auto hold = std::static_pointer_cast<Hold>(made);

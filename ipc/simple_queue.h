@@ -5,8 +5,8 @@
 
 namespace shoal {
 
-/// The least a queue can be, as multiprocessing.SimpleQueue: for code that is ported from it, and for
-/// interfaces that promise no more. A handle; threads and processes: any, at once; at a death as Queue.
+/// A queue with the fewest functions, like multiprocessing.SimpleQueue: for code ported from it, and for interfaces
+/// that promise no more. A handle; threads and processes: any, at once; a death has the same effects as with Queue.
 template <class T>
 class SimpleQueue {
  public:
@@ -14,7 +14,7 @@ class SimpleQueue {
 
   /// Waits for room (1024 messages fit). Throws QueueClosed, PeerDied, OutOfSharedMemory.
   void put(const T& value) { queue_.put(value); }
-  /// Waits for a value. Throws QueueClosed (closed and drained), PeerDied, DecodeError.
+  /// Waits for a value. Throws QueueClosed (the queue is closed and empty), PeerDied, DecodeError.
   T get() { return queue_.get(); }
   bool empty() const { return queue_.empty(); }
   void close() { queue_.close(); }

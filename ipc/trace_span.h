@@ -1,4 +1,4 @@
-// Events for `shoal trace`.
+// Spans: parts of a program that `shoal trace` shows.
 #pragma once
 
 #include <shoal/internal/ipc/process/trace_switch.h>
@@ -11,25 +11,25 @@ namespace shoal {
 
 namespace trace {
 
-/// CLOCK_MONOTONIC in nanoseconds, never 0.
+/// CLOCK_MONOTONIC in nanoseconds; never 0.
 std::uint64_t now() noexcept;
 
-/// Writes an event into this process's buffer, which the first one makes. Called where is_on(); never throws: what
-/// cannot be written is lost. Threads: any. Not in signal handlers.
+/// Writes an event into this process's buffer; the first event makes the buffer. Call it only if is_on(). It never
+/// throws: an event that cannot be written is lost. Threads: any. Not in signal handlers.
 void write(TraceKind kind, std::uint64_t start, std::uint64_t end, std::string_view name, std::uint64_t subject = 0,
            std::uint64_t link = 0, std::uint64_t value = 0) noexcept;
 
-/// Gives this process's buffer back where nobody traces any more. Done by itself before a thread sleeps.
+/// Gives this process's buffer back if nobody traces any more. Shoal calls it before a thread sleeps.
 void let_go() noexcept;
-/// In a forked child: the buffer is its parent's.
+/// For a forked child: forgets the buffer, which is its parent's.
 void after_fork() noexcept;
 
 }  // namespace trace
 
-/// A part of the program that is to be seen in a trace, from the object's making to its end, on its thread's line:
-/// `shoal::TraceSpan span("optimizer step");`. While nobody traces it costs a load and a branch. The name's bytes have
-/// to stay until its end, which for a literal they do; 31 of them are kept. `value` is any number of the program's: a
-/// size, an epoch.
+/// Shows a part of the program in a trace, on its thread's line, from the object's making to its end:
+/// `shoal::TraceSpan span("optimizer step");`. While nobody traces it costs a load and a branch. The trace keeps 31
+/// bytes of the name, which is read at the object's end: it has to live until then, as a literal does. `value` is any
+/// number of the program's: a size, an epoch.
 class TraceSpan {
  public:
   explicit TraceSpan(std::string_view name, std::uint64_t value = 0) noexcept

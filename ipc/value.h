@@ -14,8 +14,8 @@
 
 namespace shoal {
 
-/// In shared memory, in a block of its own. Pictured in docs/sync.md. The value lies there twice; `current` says which
-/// one counts, so that a writer killed half-way leaves the old value whole.
+/// How a value lies in shared memory, in a block of its own. Pictured in docs/sync.md. There are two copies of it, and
+/// `current` says which one counts, so a writer that is killed half-way leaves the old value whole.
 template <class T>
 struct ValueLayout {
   static constexpr std::uint32_t kMagic = 0x756c6176;  // "valu"
@@ -29,10 +29,10 @@ struct ValueLayout {
   alignas(alignof(T) > 16 ? alignof(T) : 16) unsigned char copies[2][sizeof(T)] = {};
 };
 
-/// A T that any threads of any processes read and change, as multiprocessing.Value. T is trivially copyable and has no
-/// pointers into a process's own memory. A handle: a copy is the same value, also in another process.
+/// A T that any threads of any processes read and change, like multiprocessing.Value. T is trivially copyable and has
+/// no pointers into one process's memory. A handle: copies refer to the same value, also in other processes.
 ///
-/// Each call takes the lock (an RLock, which get_lock() gives) and is atomic: hold the lock around several calls that
+/// Each call takes the lock, an RLock that get_lock() returns, and is atomic. Hold the lock around several calls that
 /// belong together. A process killed inside a call leaves the old value or the new one, never a mixture.
 template <SharedType T>
 class Value {
@@ -40,8 +40,8 @@ class Value {
   using value_type = T;
 
   explicit Value(const T& initial = T()) : Value(initial, RLock()) {}
-  /// With the caller's lock, which may be that of several values that change together: whoever holds it goes on
-  /// calling, so it is an RLock.
+  /// Uses the caller's lock, which several values that change together may share. It is an RLock, because a holder goes
+  /// on calling functions that take it.
   Value(const T& initial, RLock lock)
       : lock_(std::move(lock)), part_(SharedPart<ValueLayout<T>>::create(BlockType::kBytes, [&](auto& layout) {
           shared_type::copy_in(layout.copies[0], initial);
@@ -55,15 +55,15 @@ class Value {
     std::scoped_lock guard(lock_);
     write(value);
   }
-  /// The value before.
+  /// Stores `value` and returns the value before.
   T exchange(const T& value) {
     std::scoped_lock guard(lock_);
     T before = read();
     write(value);
     return before;
   }
-  /// Replaces the value v by change(v), with the lock held. Returns the new value. Where `change` throws, the old one
-  /// stays.
+  /// Replaces the value v by change(v) while it holds the lock. Returns the new value. If `change` throws, the old
+  /// value stays.
   template <class Change>
   T update(Change&& change) {
     std::scoped_lock guard(lock_);
@@ -71,7 +71,7 @@ class Value {
     write(after);
     return after;
   }
-  /// The value before.
+  /// Adds `amount` and returns the value before.
   T fetch_add(const T& amount)
     requires std::is_arithmetic_v<T>
   {
@@ -100,7 +100,7 @@ class Value {
     const std::uint32_t other = part_->current.load(std::memory_order_relaxed) ^ 1;
     shared_type::copy_in(part_->copies[other], value);
     SHOAL_KILL_POINT("value.write.copied");
-    // Release: the one who inherits the lock from a process killed after this line reads what was copied (acquire in
+    // Release: a thread that inherits the lock from a process killed after this line reads what was copied (acquire in
     // read). Otherwise the lock's own order does it.
     part_->current.store(other, std::memory_order_release);
     SHOAL_KILL_POINT("value.write.done");

@@ -15,8 +15,11 @@
 
 namespace shoal {
 
-/// One thing that wait() waits for: a connection, until it has a message or the end of file; a process (whatever has a
-/// sentinel()), until it has ended; an open descriptor, until it is readable. Refers to it, for the time of the call.
+/// One thing that wait() waits for. It only refers to the thing, for the time of the call.
+///
+/// - A connection is ready when it has a message or the end of file.
+/// - A process (any type with a sentinel()) is ready when it has ended.
+/// - An open descriptor is ready when it is readable.
 class Waitable {
  public:
   Waitable(const AnyConnection& connection) : connection_(&connection) {}  // NOLINT: implicit, so that lists are short
@@ -38,10 +41,10 @@ class Waitable {
   int descriptor_ = -1;
 };
 
-/// Waits until at least one of them is ready. Returns the indices of those that are; none after `timeout`, or where
-/// there is nothing to wait for. As multiprocessing.connection.wait. Connections alone are waited for without a
-/// descriptor; beside others their fileno() is used. std::invalid_argument for an end that only sends and a descriptor
-/// that is not open; std::logic_error for a closed connection.
+/// Waits until at least one of `things` is ready and returns the indices of all that are, like
+/// multiprocessing.connection.wait. Returns none if the deadline passes or `things` is empty. Connections alone need no
+/// descriptor; beside other things their fileno() is used. Throws std::invalid_argument for an end that only sends or a
+/// descriptor that is not open, std::logic_error for a closed connection.
 std::vector<std::size_t> wait(std::span<const Waitable> things, Deadline deadline);
 
 /// Connections, processes or descriptors that outlive the call.
@@ -50,7 +53,8 @@ concept WaitableRange = std::ranges::input_range<const Things> &&
                         std::convertible_to<std::ranges::range_reference_t<const Things>, Waitable> &&
                         std::is_lvalue_reference_v<std::ranges::range_reference_t<const Things>>;
 
-/// The same for any range of them, which are not copied, and for a list of several kinds: wait({connection, process}).
+/// Like wait() above, for any range, whose elements are not copied, and for a list of several kinds:
+/// `wait({connection, process})`.
 template <WaitableRange Things>
 std::vector<std::size_t> wait(const Things& things, Deadline deadline) {
   const std::vector<Waitable> all(std::ranges::begin(things), std::ranges::end(things));

@@ -14,13 +14,13 @@
 
 namespace shoal {
 
-/// The other end of the pipe is gone, and all that it had sent is received.
+/// The other end of the pipe is gone, and this end has received all that it sent.
 class EndOfFile : public Error {
  public:
   using Error::Error;
 };
 
-/// The other end of the pipe is gone: nobody would receive what is sent.
+/// The other end of the pipe is gone: nobody would receive the message.
 class BrokenPipe : public Error {
  public:
   using Error::Error;
@@ -29,27 +29,27 @@ class BrokenPipe : public Error {
 struct PipeOptions {
   bool duplex = true;             ///< false: `first` only receives, `second` only sends
   std::size_t capacity = 64;      ///< messages in each direction, 1 to 16,777,215
-  std::size_t byte_capacity = 0;  ///< bytes in each direction, as QueueOptions; 0: no limit
-  std::string name = {};          ///< as QueueOptions
+  std::size_t byte_capacity = 0;  ///< bytes in each direction, as in QueueOptions; 0: no limit
+  std::string name = {};          ///< as in QueueOptions
 };
 
-/// What is the same for every Connection<T>: see there.
+/// The part of Connection<T> that does not depend on T.
 class AnyConnection {
  public:
   bool readable() const;  ///< whether this end can receive at all
   bool writable() const;  ///< whether this end can send at all
 
-  /// Waits until recv() would not: a message is there, or the end of file. False after `timeout`.
+  /// Waits until recv() would not wait: there is a message, or the end of file. Returns false after `timeout`.
   bool poll(std::chrono::nanoseconds timeout = {}) const { return poll_until(Deadline::after(timeout)); }
 
-  /// This process gives up this end, for all copies of this handle. When all processes that had it did, or
-  /// died, the other end is told.
+  /// Gives this end up for this process, with all copies of this handle. The other end is told when every process that
+  /// had this end closed it or died.
   void close() noexcept;
   bool closed() const noexcept;
 
-  /// A descriptor that is readable while recv() would not wait, for poll(), epoll and event loops. It is
-  /// an eventfd of this process, owned by the connection: do not read it, do not close it. The first call
-  /// starts a thread of shoal's own that watches for all connections of the process.
+  /// A descriptor that is readable while recv() would not wait, for poll(), epoll and event loops. It is an eventfd of
+  /// this process and belongs to the connection: do not read it, do not close it. The first call starts a thread of
+  /// shoal's own, which watches all connections of the process.
   int fileno() const;
 
  protected:
