@@ -15,32 +15,34 @@
 
 namespace shoal {
 
-/// All of a ProcessContext but the results. The first failure of a rank ends the others (SIGTERM, SIGKILL after the
-/// grace period) and is what join() throws, then and at every later call. A handle: a copy is the same processes, which
-/// belong to the process that made them (in a forked one handles do nothing). The end of the last handle ends what
-/// still runs, and waits for that. Threads: any, also on one object, but for assignment and destruction.
+/// The part of a ProcessContext that does not depend on the results' type. If a rank fails, the others are ended
+/// (SIGTERM, SIGKILL after the grace period), and this and every later join() throws the first failure. A handle:
+/// copies refer to the same processes. These belong to the process that made them; in a forked one the handles do
+/// nothing. When the last handle goes, it ends processes that still run and waits for them. Threads: any, also on one
+/// object, except for assignment and destruction.
 class ContextHandle {
  public:
-  /// Starts them all, or throws and leaves none.
+  /// Starts all `children`, or throws and leaves none running.
   ContextHandle(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period);
 
-  /// Waits until all have returned. Throws ProcessRaised or ProcessExited for the first that failed, with the failures
-  /// after it, when the others have been ended. If this process is asked to stop meanwhile, by SIGTERM or Ctrl-C, the
-  /// ranks get SIGTERM and the grace period first; see stop.h.
+  /// Waits until all ranks have returned. If some failed, ends the others and then throws ProcessRaised or
+  /// ProcessExited for the first failure, with the later ones in it. If SIGTERM or Ctrl-C asks this process to stop
+  /// meanwhile, the ranks get SIGTERM and the grace period first; see stop.h.
   void join();
-  /// The same; false where some still run after the timeout, which a failure prolongs by the grace period. A grace
-  /// period given here is used instead of the options' from now on.
+  /// Like join(); returns false if some ranks still run after `timeout`. A failure prolongs the wait by the grace
+  /// period. A grace period given here replaces that of the options from now on.
   bool join(std::chrono::nanoseconds timeout, std::optional<std::chrono::nanoseconds> grace_period = {});
 
-  /// SIGTERM and SIGKILL for all that still run. That they end by it is a failure to join(), as if another had sent it.
+  /// Send SIGTERM or SIGKILL to all ranks that still run. For join() a rank that ends by it has failed, as if somebody
+  /// else had sent the signal.
   void terminate();
   void kill();
 
-  /// In rank order.
+  /// The pids, in rank order.
   std::vector<pid_t> pids() const;
-  /// Descriptors to poll: each is readable when that rank has ended. They belong to the handles.
+  /// Descriptors to poll: each is readable when its rank has ended. They belong to the handles.
   std::vector<int> sentinels() const;
-  /// Nothing for those that still run; as Process::exitcode.
+  /// Like Process::exitcode(), for each rank: nothing if it still runs.
   std::vector<std::optional<int>> exitcodes() const;
 
  protected:
@@ -48,7 +50,7 @@ class ContextHandle {
     std::vector<std::unique_ptr<ChildProcess>> children;
     OrderlyWait orderly;
     std::atomic<std::chrono::nanoseconds> grace_period;
-    std::mutex mutex;  // of failure, and of ending the others
+    std::mutex mutex;  // held to set `failure` and to end the others
     std::shared_ptr<const ProcessFailed> failure;
 
     State(std::vector<std::unique_ptr<ChildProcess>> started, std::chrono::nanoseconds grace)
@@ -66,14 +68,15 @@ class ContextHandle {
   std::shared_ptr<State> state_;
 };
 
-/// Processes started by start_processes; R is what their function returns.
+/// Processes that start_processes() started; R is what their function returns.
 template <class R>
 class ProcessContext : public ContextHandle {
  public:
   ProcessContext(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period)
       : ContextHandle(std::make_shared<StateWithResults>(std::move(children), grace_period)) {}
 
-  /// What the ranks have returned, in rank order; joins them first. The second moves them out, once for all handles.
+  /// Joins the ranks and returns what they returned, in rank order. The second moves the results out, once for all
+  /// handles.
   const std::vector<R>& results() & { return take(); }
   std::vector<R> results() && { return std::move(take()); }
 
@@ -97,7 +100,7 @@ class ProcessContext : public ContextHandle {
   }
 };
 
-/// Of a function that returns nothing.
+/// Processes whose function returns nothing.
 template <>
 class ProcessContext<void> : public ContextHandle {
  public:

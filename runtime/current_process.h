@@ -1,4 +1,4 @@
-// What a process is to those that it works with, and who they are.
+// The name and rank of this process, its parent and its children.
 #pragma once
 
 #include <sys/types.h>
@@ -9,33 +9,35 @@
 
 namespace shoal {
 
+/// What a process knows about itself.
 struct CurrentProcess {
   std::string name = "root";
-  int rank = -1;        // among those started together; -1: none
-  int nprocs = 1;       // how many were started together
-  int num_threads = 0;  // for computations, as set by who started this process; 0: not set
+  int rank = -1;        ///< among the processes started together; -1: none
+  int nprocs = 1;       ///< how many processes were started together
+  int num_threads = 0;  ///< threads for computations, as this process's parent set them; 0: not set
 
-  /// Of the calling process, also of one that was forked behind shoal's back.
+  /// The pid of the calling process, also if the program called fork() itself.
   static pid_t pid() noexcept;
 };
 
-/// Of this process. Set before its function is called and never changed after that; a thread may read it any time.
+/// Describes this process. It is set before the process's function is called and never changes afterwards. Threads:
+/// any.
 const CurrentProcess& current_process();
 
-/// Another process of the session, as the process table has it.
+/// Another process of the session, as the process table describes it.
 struct RelatedProcess {
   std::string name;
   int rank = -1;
   pid_t pid = 0;
 };
 
-/// Who started this process: nobody for a root; under `shoal run` the launcher. Where that has died this process is
-/// about to. Threads: any.
+/// The process that started this one: none for a root, the launcher under `shoal run`. If it has died, this process is
+/// about to die. Threads: any.
 std::optional<RelatedProcess> parent_process();
 
-/// Those that this process has started and that live, without the fork server: in the order of the process table.
-/// Ranks, workers of pools and of loaders are among them from the moment on that they are part of the session, a little
-/// after their start. Threads: any.
+/// The processes that this one started and that live, without the fork server, in the order of the process table. Ranks
+/// and workers of pools and loaders are among them as soon as they have joined the session, a little after their start.
+/// Threads: any.
 std::vector<RelatedProcess> active_children();
 
 namespace detail {

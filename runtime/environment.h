@@ -1,19 +1,19 @@
-// Which rank this process is, as whoever launched it says.
+// The rank of this process, as its launcher says it.
 #pragma once
 
 #include <string>
 
 namespace shoal {
 
-/// Who started this process as one of several.
+/// Which launcher started this process as one of several.
 enum class Launcher {
-  none,      // nobody: it is one process
-  shoal,     // `shoal run`
-  torchrun,  // or anyone who sets its variables: RANK, WORLD_SIZE, ...
-  open_mpi,  // mpirun of Open MPI
-  mvapich,   // mpirun_rsh of MVAPICH2
-  pmi,       // mpiexec of MPICH, Intel MPI, HPE's PALS and others, and Flux
-  slurm,     // a step (srun), not the batch script itself
+  none,      ///< none: it is a single process
+  shoal,     ///< `shoal run`
+  torchrun,  ///< torchrun, or whoever sets its variables: RANK, WORLD_SIZE, ...
+  open_mpi,  ///< mpirun of Open MPI
+  mvapich,   ///< mpirun_rsh of MVAPICH2
+  pmi,       ///< mpiexec of MPICH, Intel MPI, HPE's PALS and others, and Flux
+  slurm,     ///< a step (srun), not the batch script itself
 };
 
 const char* launcher_name(Launcher launcher);
@@ -21,31 +21,32 @@ const char* launcher_name(Launcher launcher);
 /// A process's place among those that were launched with it.
 struct Environment {
   Launcher launcher = Launcher::none;
-  int rank = 0;              // among all
-  int world_size = 1;        // all
-  int local_rank = 0;        // among those on this host
-  int local_world_size = 1;  // those on this host
-  int node_rank = 0;         // this host among the hosts (torchrun: GROUP_RANK); -1: the launcher does not tell
-  int node_count = 1;        // hosts; -1: the launcher does not tell
-  std::string master_addr;   // of rank 0's host, for a rendezvous by TCP; empty: the launcher does not tell
-  int master_port = 0;       // 0: the launcher does not tell
-  std::string run_id;        // the same for all ranks, and no other run's at that time as far as the launcher knows
-  int restart_count = 0;     // how often all ranks have been started again
-  int max_restarts = 0;
+  int rank = 0;              ///< among all ranks
+  int world_size = 1;        ///< ranks in all
+  int local_rank = 0;        ///< among the ranks of this host
+  int local_world_size = 1;  ///< ranks on this host
+  int node_rank = 0;         ///< this host among the hosts (torchrun: GROUP_RANK); -1: the launcher does not tell
+  int node_count = 1;        ///< hosts; -1: the launcher does not tell
+  std::string master_addr;   ///< rank 0's host, for a rendezvous by TCP; empty: the launcher does not tell
+  int master_port = 0;       ///< 0: the launcher does not tell
+  std::string run_id;        ///< the same for all ranks; as far as the launcher knows, no other run has it
+  int restart_count = 0;     ///< how often the launcher has started all ranks again
+  int max_restarts = 0;      ///< how often it may start them again
 
-  /// All ranks are on this host.
+  /// Whether all ranks are on this host.
   bool is_on_one_host() const { return local_world_size == world_size; }
 };
 
-/// Of this process, read anew at each call from the variables that `shoal run`, torchrun, MPI's launchers and
-/// Slurm set (docs/run.md lists them); one process where there are none of them. Processes that this one starts see the
-/// same: which of them they are is told by current_process(). Throws std::invalid_argument, naming variable, value and
-/// remedy, where one is missing, is no number or contradicts another. Threads: any, while none changes the environment.
+/// This process's place, read anew at each call from the variables that `shoal run`, torchrun, MPI's launchers and
+/// Slurm set (docs/run.md lists them). Without any of them it is a single process. Processes that this one starts see
+/// the same variables: current_process() tells them apart. Throws std::invalid_argument if a variable is missing, is no
+/// number or contradicts another one; the text names variable, value and remedy. Threads: any, while none changes the
+/// environment.
 Environment environment();
 
-/// This process's number among the ranks of its host, however they were started: by spawn or start_processes its rank
-/// among those, else what environment() says; 0 for a single process. In a worker of a pool it is the worker's number.
-/// For the choice of a device: at::Device(at::kCUDA, local_rank()).
+/// This process's number among the ranks of its host, for the choice of a device: at::Device(at::kCUDA, local_rank()).
+/// That is its rank if spawn or start_processes started it, its worker number in a pool's worker, otherwise what
+/// environment() says; 0 for a single process.
 int local_rank();
 
 }  // namespace shoal

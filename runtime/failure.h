@@ -15,10 +15,10 @@
 
 namespace shoal {
 
-/// Which process an error is about.
+/// The process that an error is about.
 struct ProcessIdentity {
   std::string name;
-  int rank = -1;  // -1: none
+  int rank = -1;  ///< -1: none
   pid_t pid = 0;
   StartMethod start_method = StartMethod::forkserver;
 };
@@ -28,50 +28,50 @@ struct ExceptionSummary {
   std::string type, message;
 };
 
-/// All that the parent of a failed process knows.
+/// All that the parent knows about a failed process.
 struct FailureFacts {
   ProcessIdentity who;
   ExitStatus status;
-  /// What its function threw: the outermost one, then those nested in it (std::throw_with_nested).
+  /// What its function threw: the outermost exception, then those nested in it (std::throw_with_nested).
   std::vector<ExceptionSummary> raised;
   CrashReport crash;
   bool oom_killed = false;
 };
 
-/// A started process did not do what it was started for. what() is one line: which process, and why; report() is
-/// everything. A copy is the same failure. Threads: any.
+/// A started process failed. what() says in one line which process and why; report() says everything. Copies are the
+/// same failure. Threads: any.
 class ProcessFailed : public Error {
  public:
   const std::string& name() const noexcept;
-  int rank() const noexcept;  ///< -1: it had none
+  int rank() const noexcept;  ///< -1 if it had none
   pid_t pid() const noexcept;
   StartMethod start_method() const noexcept;
 
-  /// The signal that ended it, 0 and "" for none.
+  /// The signal that ended the process; 0 and "" if none did.
   int signal() const noexcept;
   std::string signal_name() const;
-  /// Of an exception that it threw, or that ended it in std::terminate; "shoal::WriteToReadOnlyTensor" where such a
-  /// write ended it; empty where there was none.
+  /// Type and text of the exception that its function threw or that ended it in std::terminate. Empty if there was
+  /// none. The type is "shoal::WriteToReadOnlyTensor" if a write to a read-only tensor ended the process.
   const std::string& exception_type() const noexcept;
   const std::string& exception_message() const noexcept;
-  /// What that exception was thrown because of (std::throw_with_nested), outermost first.
+  /// The exceptions nested in it (std::throw_with_nested), outermost first.
   const std::vector<ExceptionSummary>& nested() const noexcept { return nested_; }
-  /// Where it threw or crashed, innermost call first. Empty where it could not tell (SIGKILL, exit). The names
-  /// are looked up at each call, in the files of the program and its libraries: milliseconds.
+  /// The calls in which it threw or crashed, innermost first. Empty if it could not tell (SIGKILL, exit). Each call
+  /// looks the names up in the files of the program and its libraries, which takes milliseconds.
   std::vector<StackFrame> stack_trace() const;
-  /// The last 4 KiB that it wrote to stderr, std::cerr and std::clog.
+  /// The last 4 KiB that the process wrote to stderr, std::cerr and std::clog.
   const std::string& stderr_tail() const noexcept;
-  /// Ended by SIGKILL while the kernel counted an OOM kill in this cgroup.
+  /// Whether SIGKILL ended it while the kernel counted an OOM kill in its cgroup.
   bool oom_killed() const noexcept;
 
-  /// Of processes started together: failures seen after this one, the root cause. Those that were ended
-  /// because of it are none.
+  /// For processes started together: the failures after this one, the first. Processes that were ended because of it do
+  /// not count.
   const std::vector<std::shared_ptr<const ProcessFailed>>& later_failures() const noexcept { return later_; }
 
-  /// When it threw or crashed, in nanoseconds of the steady clock; 0: it could not tell.
+  /// When it threw or crashed, in nanoseconds of the steady clock; 0 if it could not tell.
   std::int64_t time() const noexcept;
 
-  /// For people: what(), nested exceptions, stack, the end of stderr, later failures; several lines.
+  /// A text of several lines for people: what(), nested exceptions, stack, the end of stderr, later failures.
   std::string report() const;
 
  protected:
@@ -90,23 +90,23 @@ class ProcessFailed : public Error {
 
 using LaterFailures = std::vector<std::shared_ptr<const ProcessFailed>>;
 
-/// Its function threw.
+/// The process's function threw.
 class ProcessRaised : public ProcessFailed {
  public:
   explicit ProcessRaised(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
 };
 
-/// It was ended by a signal, or exited otherwise than by returning from its function.
+/// A signal ended the process, or it exited without returning from its function.
 class ProcessExited : public ProcessFailed {
  public:
   explicit ProcessExited(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
-  /// Nothing where a signal ended it.
+  /// The exit code; nothing if a signal ended the process.
   std::optional<int> exit_code() const noexcept;
 };
 
-/// The exception for these facts: ProcessRaised where something was thrown, else ProcessExited.
+/// Makes the exception for these facts: ProcessRaised if the function threw, otherwise ProcessExited.
 std::shared_ptr<const ProcessFailed> make_failure(std::shared_ptr<const FailureFacts> facts);
-/// The same failure as the cause of others.
+/// Makes a copy of `failure` that is the cause of later ones.
 std::shared_ptr<const ProcessFailed> make_root_cause(const ProcessFailed& failure, LaterFailures later);
 [[noreturn]] void throw_failure(const ProcessFailed& failure);
 

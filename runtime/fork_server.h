@@ -1,4 +1,4 @@
-// Starting the fork server before it is needed, and what it keeps ready.
+// How to start the fork server before it is needed, and what it keeps ready.
 #pragma once
 
 #include <sys/types.h>
@@ -6,22 +6,22 @@
 namespace shoal {
 
 struct ForkServerOptions {
-  /// Children that the server keeps forked in advance, refilled while nobody asks for any. A start that finds
-  /// one saves the fork, which takes milliseconds where libtorch is loaded. Each costs the memory that a fork does:
-  /// see docs/launching.md.
+  /// How many children the server keeps forked in advance; it forks new ones while nobody asks for any. A start that
+  /// finds one saves the fork, which takes milliseconds in a program with libtorch. Each spare costs the memory that a
+  /// fork does: see docs/launching.md.
   int spares = 2;
-  /// Whether the server may move its heap into pages that a fork does not copy, while it is idle: that makes forks
-  /// several times as fast. It does so only where it is safe: no thread but its main one, whoever made it; glibc's malloc; no
-  /// transparent huge pages in the heap, which would be lost. See docs/process-decisions.md. Of a server that runs
-  /// already nothing changes.
+  /// Whether the idle server may move its heap into pages that a fork does not copy, which makes forks several times as
+  /// fast. It does so only if that is safe: it has no thread but its main one, the malloc is glibc's, and the heap has
+  /// no transparent huge pages, which would be lost. See docs/process-decisions.md. A server that runs already keeps
+  /// its setting.
   bool freeze_heap = true;
 };
 
-/// Starts the fork server now rather than at the first start that uses it: it loads in the background. Where this
-/// process has one already, or inherited one, that keeps as many spares from now on. Returns its pid. Throws
-/// std::invalid_argument for a number of spares below 0 or above 256.
+/// Starts the fork server now, in the background, instead of at the first start that uses it. If this process has or
+/// inherited a server, that keeps `options.spares` spares from now on. Returns its pid. Throws std::invalid_argument if
+/// `options.spares` is below 0 or above 256.
 pid_t start_fork_server(const ForkServerOptions& options);
-/// The same without a change where there is one already.
+/// Like the above with the default options; changes nothing if there is a server already.
 pid_t start_fork_server();
 
 }  // namespace shoal

@@ -1,23 +1,25 @@
-// Where layers above take part in the life of processes. Registered by static initializers, that is
-// before main() calls shoal::init: the fork server and started children never get further than that.
+// Hooks by which layers above take part in the life of processes. Static initializers register them, that is before
+// main() calls shoal::init, because the fork server and started children never get further than that.
 #pragma once
 
 namespace shoal {
 
-/// Run once by the fork server, so that its children find done what takes long (loading, warming up).
-/// Must leave no thread running: a fork would lose it. Those of an OpenMP library are ended behind it.
+/// Registers a function that the fork server runs once, so that its children need not do what takes long (loading,
+/// warming up). It must leave no thread running, since a fork would lose it; the server itself ends threads of an
+/// OpenMP library.
 void register_preload(void (*preload)());
 
-/// Told in a started child how many threads it may use for its computations.
+/// Registers a function that a started child calls with the number of threads for its computations.
 void register_thread_setter(void (*set_threads)(int threads));
 
-/// Asked before a fork: why this process cannot be forked now (a static text), or null.
+/// Registers a function that is called before a fork. It returns the reason why this process cannot be forked now (a
+/// static text), or null.
 void register_fork_refusal(const char* (*refusal)());
 
 namespace hooks {
 void run_preloads();
 void set_threads(int threads);
-const char* fork_refusal();  ///< the first one, or null
+const char* fork_refusal();  ///< the first refusal, or null
 }  // namespace hooks
 
 }  // namespace shoal

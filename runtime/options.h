@@ -12,31 +12,31 @@
 namespace shoal {
 
 enum class StartMethod {
-  spawn,       // a fresh start of the program: inherits nothing, works from anywhere, takes as long as loading it
-  forkserver,  // forked from a fresh process that has everything loaded: milliseconds
-  fork,        // a copy of the calling process: for callables with captures
+  spawn,       ///< starts the program afresh: inherits nothing, works from anywhere, takes as long as loading it
+  forkserver,  ///< forks a fresh process that has everything loaded: takes milliseconds
+  fork,        ///< copies the calling process: for callables with captures
 };
 
 const char* method_name(StartMethod method);
 
-/// The method where options say none: forkserver until it is set. As torch.multiprocessing's, but it may be set as
-/// often as one likes. Started processes have that of their parent. Threads: any.
+/// The start method for options that name none: forkserver until set_start_method() sets another one. Like
+/// torch.multiprocessing's, but it may be set as often as one likes. A started process has its parent's. Threads: any.
 void set_start_method(StartMethod method) noexcept;
 StartMethod get_start_method() noexcept;
-/// The default one first, as Python's.
+/// All start methods, the default first, as in Python.
 std::vector<StartMethod> get_all_start_methods();
 
-/// Asked for a start method while the program runs that the callable does not allow.
+/// Throws for a start method, chosen at run time, that a callable with captures does not allow.
 [[noreturn]] void refuse_captures(StartMethod method);
 
-/// In place of StartMethod in the options for callables with captures: they exist in this process only,
-/// so any method but fork is an error, at compile time where the method is written out.
+/// Stands for StartMethod in the options for callables with captures. These exist in this process only, so any method
+/// but fork is an error: at compile time if the method is a constant.
 class ForkOnly {
  public:
   consteval ForkOnly(StartMethod method) {  // NOLINT: implicit, so that options read the same
     if (method != StartMethod::fork) a_callable_with_captures_works_with_StartMethod_fork_only();
   }
-  /// Of a method that is only known when the program runs.
+  /// Checks a method that is known only at run time.
   static ForkOnly checked(StartMethod method) {
     if (method != StartMethod::fork) refuse_captures(method);
     return ForkOnly();
@@ -62,19 +62,21 @@ template <class Method>
 struct BasicSpawnOptions {
   int nprocs = 1;
   Method start_method = default_start_method<Method>();
-  /// What tables and process lists call them.
+  /// Their name in tables and process lists.
   std::string name = "rank";
-  /// After one has failed: how long the others get between SIGTERM and SIGKILL.
+  /// The time between SIGTERM and SIGKILL for the others after one has failed.
   std::chrono::nanoseconds grace_period = std::chrono::milliseconds(500);
-  /// Threads that each computes with. 0: its share of the CPUs, unless the user has set OMP_NUM_THREADS.
+  /// Threads that each process computes with. 0: its share of the CPUs, unless the user has set OMP_NUM_THREADS.
   int num_threads = 0;
-  /// fork: goes ahead where other threads run. They, and the locks they hold, are lost in the child.
+  /// Whether `fork` goes ahead if other threads run. The child loses these threads, and locks that they hold stay
+  /// locked.
   bool fork_despite_threads = false;
-  /// Which CPUs each gets, and with them its share of threads: see binding.h.
+  /// Which CPUs each process gets, and so its share of threads: see binding.h.
   Binding binding = Binding::none;
-  /// Variables that they have besides this process's, or in place of its. With `spawn` they are there before anything
-  /// of the program runs; with the other methods before the function does, which is too late for what libraries read
-  /// when they are loaded (MKL_*, KMP_*, MALLOC_*, LD_*). OMP_NUM_THREADS is taken for num_threads.
+  /// Environment variables that the processes have besides this process's, or instead of them. With `spawn` they are
+  /// set before anything of the program runs. With the other methods they are set before the function runs: too late
+  /// for variables that libraries read when they are loaded (MKL_*, KMP_*, MALLOC_*, LD_*). OMP_NUM_THREADS sets
+  /// num_threads.
   std::vector<std::pair<std::string, std::string>> environment = {};
 
   operator BasicSpawnOptions<ForkOnly>() const
@@ -91,16 +93,17 @@ template <class Method>
 struct BasicProcessOptions {
   std::string name = "process";
   Method start_method = default_start_method<Method>();
-  /// Of the last handle that goes while the process runs: true ends it, false waits until it has returned. (In Python:
-  /// of the program's end, and false unless said. In shoal no process outlives its parent in any case.)
+  /// What happens when the last handle goes while the process runs: true ends the process, false waits until it has
+  /// returned. (In Python `daemon` is about the program's end and false by default. With shoal no process outlives its
+  /// parent in any case.)
   bool daemon = true;
-  /// When the handle of a daemon goes while it runs: the time between SIGTERM and SIGKILL.
+  /// The time between SIGTERM and SIGKILL when the last handle of a running daemon goes.
   std::chrono::nanoseconds grace_period = std::chrono::milliseconds(500);
-  /// Threads that it computes with. 0: left as they are.
+  /// Threads that the process computes with. 0: left as they are; with a binding its share of the CPUs.
   int num_threads = 0;
   /// As in SpawnOptions.
   bool fork_despite_threads = false;
-  /// Which of this process's CPUs it gets: as the process number `part` of `parts` of that binding.
+  /// Which of this process's CPUs it gets: those of process number `part` among `parts` with this binding.
   Binding binding = Binding::none;
   int part = 0, parts = 1;
   /// As in SpawnOptions.

@@ -14,13 +14,13 @@
 
 namespace shoal {
 
-/// ProcessOptions, or for a callable with captures its variant that knows `fork` only.
+/// ProcessOptions; for a callable with captures the variant that allows only `fork`.
 template <class F>
 using ProcessOptionsFor =
     BasicProcessOptions<std::conditional_t<kCallableCrosses<std::decay_t<F>>, StartMethod, ForkOnly>>;
 
 namespace detail {
-/// What a Process is started with. Throws std::invalid_argument for a part that there is not.
+/// The settings that a Process is started with. Throws std::invalid_argument if `part` is not one of `parts`.
 ChildSettings child_settings(const ProcessOptions& options);
 template <class Method>
 ChildSettings child_settings(const BasicProcessOptions<Method>& options) {
@@ -30,38 +30,38 @@ ChildSettings child_settings(const BasicProcessOptions<Method>& options) {
 }
 }  // namespace detail
 
-/// All of a Process but its result; named for those that keep processes of several kinds. As Python's
-/// multiprocessing.Process. A handle: a copy is the same process, which belongs to the process that made it (in a
-/// forked one handles do nothing). The end of the last handle ends a child that still runs (SIGTERM, SIGKILL after the
-/// grace period) and waits for that; or only waits, where it is no daemon. Threads: any, also on one object, but
-/// for what changes the object itself: start(), close(), assignment and destruction.
+/// The part of a Process that does not depend on its result, for containers of processes of several kinds. Like
+/// Python's multiprocessing.Process. A handle: copies refer to the same process. It belongs to the process that made
+/// it; in a forked one the handles do nothing. When the last handle goes while the child runs, it ends the child
+/// (SIGTERM, SIGKILL after the grace period) and waits for it; if the child is no daemon, it only waits. Threads: any,
+/// also on one object, except for what changes the object itself: start(), close(), assignment and destruction.
 class ProcessHandle {
  public:
-  /// Returns when the process exists. Throws what encoding the arguments throws, and SystemError.
+  /// Starts the process and returns when it exists. Throws what encoding the arguments throws, and SystemError.
   void start();
-  /// Waits for its end, however it ends: a failure is for exitcode() and result() to tell. If this process is asked
-  /// to stop meanwhile, by SIGTERM or Ctrl-C, the child gets SIGTERM and the grace period first.
+  /// Waits for the process's end and does not throw if it failed: exitcode() and result() tell. If SIGTERM or Ctrl-C
+  /// asks this process to stop meanwhile, the child gets SIGTERM and the grace period first.
   void join();
-  /// False where it still runs after the timeout.
+  /// Like join(); returns false if the process still runs after `timeout`.
   bool join(std::chrono::nanoseconds timeout);
 
-  /// False before the start and after the end.
+  /// Whether it runs: false before the start and after the end.
   bool is_alive() const;
-  /// Nothing before its end; minus the signal's number where one ended it.
+  /// The exit code, or minus the number of the signal that ended the process; nothing before its end.
   std::optional<int> exitcode() const;
   pid_t pid() const { return child().pid(); }
   const std::string& name() const { return child().settings().name; }
   bool daemon() const { return state().ending.daemon; }
-  /// A descriptor to poll: readable when the process has ended. Belongs to the handles.
+  /// A descriptor to poll: it is readable when the process has ended. It belongs to the handles.
   int sentinel() const { return child().sentinel(); }
 
-  /// SIGTERM and SIGKILL. Nothing happens where it has ended already.
+  /// Send SIGTERM or SIGKILL. They do nothing if the process has ended.
   void terminate();
   void kill();
-  /// Any other signal. Nothing happens where it has ended already.
+  /// Sends any signal. It does nothing if the process has ended.
   void send_signal(int number);
 
-  /// Lets go of the process, which must not run: this object can be used no more, but closed again.
+  /// Lets go of the process, which must not run. Afterwards this object allows nothing but close().
   void close();
 
  protected:
@@ -81,7 +81,7 @@ class ProcessHandle {
   explicit ProcessHandle(std::shared_ptr<State> state) : state_(std::move(state)) {}
   State& state() const;
   ChildProcess& child() const { return *state().child[0]; }
-  /// Waits for the end, and throws ProcessFailed where it was a failure.
+  /// Waits for the end. Throws ProcessFailed if the process failed.
   ChildProcess& check_succeeded();
 
  private:
@@ -89,9 +89,9 @@ class ProcessHandle {
   std::shared_ptr<State> state_;
 };
 
-/// One function in one other process; R is what it returns. The function is a function pointer or a
-/// lambda without captures, or any callable with `.start_method = StartMethod::fork`; arguments and result
-/// are encodable values (see ipc/codec.h).
+/// One function in one other process; R is what it returns. The function is a function pointer or a lambda without
+/// captures, or, with `.start_method = StartMethod::fork`, any callable. Arguments and result are encodable values (see
+/// ipc/codec.h).
 ///
 ///     shoal::Process process({.name = "evaluator"}, evaluate, weights);
 ///     process.start();
@@ -106,8 +106,8 @@ class Process : public ProcessHandle {
             std::make_shared<TypedTask<false, F, Args...>>(std::forward<F>(function),
                                                            std::forward<Args>(arguments)...))) {}
 
-  /// Waits for the end. Throws ProcessRaised or ProcessExited where the function did not return. A result that can
-  /// only be moved comes once.
+  /// Waits for the end and returns the function's result. Throws ProcessRaised or ProcessExited if the function did not
+  /// return. A result that can only be moved is returned once.
   R result() {
     ChildProcess& ended = check_succeeded();
     if constexpr (!std::is_void_v<R>) {

@@ -12,7 +12,7 @@
 
 namespace shoal {
 
-/// SpawnOptions, or for a callable with captures its variant that knows `fork` only.
+/// SpawnOptions; for a callable with captures the variant that allows only `fork`.
 template <class F>
 using SpawnOptionsFor = BasicSpawnOptions<std::conditional_t<kCallableCrosses<std::decay_t<F>>, StartMethod, ForkOnly>>;
 
@@ -20,11 +20,10 @@ namespace detail {
 std::vector<std::unique_ptr<ChildProcess>> make_ranks(const SpawnOptions& options, std::shared_ptr<Task> task);
 }
 
-/// Starts `options.nprocs` processes that each call function(rank, arguments...) with ranks from 0, as
-/// torch.multiprocessing.start_processes(join=False). The function is a function pointer or a lambda without
-/// captures, or any callable with `.start_method = StartMethod::fork`; arguments and result are encodable values
-/// (see ipc/codec.h). Throws std::invalid_argument for an nprocs that is not positive or more than the session has room
-/// for.
+/// Starts `options.nprocs` processes that each call function(rank, arguments...) with ranks from 0, like
+/// torch.multiprocessing.start_processes(join=False). The function is a function pointer or a lambda without captures,
+/// or, with `.start_method = StartMethod::fork`, any callable. Arguments and result are encodable values (see
+/// ipc/codec.h). Throws std::invalid_argument if nprocs is not positive or exceeds the room in the session.
 template <class F, class... Args>
 auto start_processes(const SpawnOptionsFor<F>& options, F&& function, Args&&... arguments) {
   using Result = typename Call<true, F, Args...>::Result;
@@ -35,8 +34,8 @@ auto start_processes(const SpawnOptionsFor<F>& options, F&& function, Args&&... 
   return ProcessContext<Result>(detail::make_ranks(plain, std::move(task)), options.grace_period);
 }
 
-/// Starts processes, waits for them and returns what they returned, in rank order (nothing for a function that
-/// returns void). The first failure ends the others and is thrown: ProcessRaised or ProcessExited.
+/// Starts processes, waits for them and returns their results in rank order; returns void if the function does. If a
+/// process fails, ends the others and throws the first failure: ProcessRaised or ProcessExited.
 template <class F, class... Args>
 auto spawn(const SpawnOptionsFor<F>& options, F&& function, Args&&... arguments) {
   HeldStop held;  // from the start on: a stop between that and the wait would leave the ranks no time

@@ -1,4 +1,4 @@
-// Being asked to stop: SIGTERM and Ctrl-C.
+// Requests to stop: SIGTERM and Ctrl-C.
 #pragma once
 
 #include <atomic>
@@ -7,17 +7,20 @@
 namespace shoal {
 
 /// Whether this process was asked to stop, by SIGTERM or, in the process that the user started, by Ctrl-C: time to
-/// write a checkpoint and to return. From the first call on these signals are noted for this instead of ending the
-/// process; before it they end it as ever, so a function that never asks ends at once. A handler that the program
-/// has set is called as well; ignored signals stay ignored. A second Ctrl-C ends the process. Threads: any.
+/// write a checkpoint and to return. Threads: any.
 ///
-/// Who sent the SIGTERM decides how much time there is: a parent that ends its ranks waits for `grace_period`
+/// - From the first call on these signals are noted instead of ending the process. Before it they end it as usual, so a
+///   function that never asks ends at once.
+/// - The program's own handlers are called as well; ignored signals stay ignored.
+/// - A second Ctrl-C ends the process.
+///
+/// The sender of a SIGTERM decides how much time there is: a parent that ends its ranks waits for `grace_period`
 /// (SpawnOptions) before it sends SIGKILL.
 bool stop_requested();
 
-/// While one of these exists, SIGTERM and SIGINT that would end this process are held up, so that those who wait for
-/// children can end them in order first. The last one to go ends the process by that signal, unless the program
-/// asks stop_requested(). Handlers of the program's own stay as they are. Threads: any.
+/// While such an object exists, it holds up SIGTERM and SIGINT that would end this process, so that code which waits
+/// for children can end them in order first. The last object to go lets the signal end the process, unless the program
+/// has called stop_requested(). The program's own handlers stay as they are. Threads: any.
 class HeldStop {
  public:
   HeldStop();
@@ -25,11 +28,12 @@ class HeldStop {
   ~HeldStop();
 };
 
-/// For a worker process, which ends when the one it works for says so: from the constructor on, SIGTERM is noted for
-/// stop_requested(), whoever sends it. A scheduler that ends a job tells all of its processes at once, and the one that
-/// writes the checkpoint may still need its workers. Once `end` is not 0 the next SIGTERM acts as ever: it ends the
-/// process at once, unless that has asked stop_requested(). `end` may be shared memory, and is looked at as long as the
-/// object lives; after it SIGTERM is only noted. Handlers of the program's own stay as they are. One in a process.
+/// For a worker process, which is to end only when the process it works for says so. A scheduler that ends a job
+/// signals all of its processes at once, and the one that writes the checkpoint may still need its workers. From the
+/// constructor on SIGTERM, whoever sends it, is only noted for stop_requested(). Once `end` is not 0, the next SIGTERM
+/// ends the process at once, unless the process has called stop_requested(). `end` may be shared memory and is read as
+/// long as the object lives; afterwards SIGTERM is only noted. The program's own handlers stay as they are. One object
+/// in a process.
 class StopWhenTold {
  public:
   explicit StopWhenTold(const std::atomic<std::uint64_t>& end);
@@ -37,12 +41,13 @@ class StopWhenTold {
   ~StopWhenTold();
 };
 
-/// How often this process has been asked to stop, ever.
+/// How often this process was ever asked to stop.
 int stop_requests() noexcept;
-/// By a second Ctrl-C: without patience. Several SIGTERM are one, since several may send it.
+/// Whether a second Ctrl-C came, so nobody should wait. Several SIGTERM do not count, since several processes may send
+/// one.
 bool stop_is_urgent() noexcept;
 
-/// In a forked child: forgets what its parent was asked, and handlers that are not the program's.
+/// For a forked child: forgets the requests to its parent, and removes handlers that are not the program's own.
 void reset_stop_signals() noexcept;
 
 }  // namespace shoal
