@@ -7,27 +7,27 @@
 
 namespace shoal {
 
-/// A tensor in transit is a handle of its storage's block and a few words: type, sizes, strides, offset.
+/// A tensor crosses as a handle of its storage's block and a few words: type, sizes, strides, offset.
 ///
-/// * One that is shared already moves nothing: the receiver's tensor is the same memory.
-/// * Of any other CPU tensor the elements are copied once, straight into the heap; the sender's tensor
-///   is not changed. A view of less than half of a private storage moves its own elements only, a larger
-///   one the storage.
-/// * Tensors of one message that share a storage share one on the other side, if it is in the heap, or
-///   went along as a whole.
+/// * If the tensor is shared already, nothing is copied: the receiver's tensor is the same memory.
+/// * Otherwise a CPU tensor's elements are copied once, straight into the heap; the sender's tensor does not change. A
+///   view of less than half of a private storage copies only its own elements, a larger view the whole storage.
+/// * Tensors of one message that share a storage also share one at the receiver, if it is in the heap or was copied as
+///   a whole.
 /// * A tensor on a GPU stays there, and its storage is shared as a whole: docs/cuda.md.
-/// * requires_grad of a leaf is kept; a tensor that is not a leaf is refused: detach() it.
+/// * A leaf keeps its requires_grad. A tensor that is not a leaf is refused: detach() it.
 ///
-/// All dtypes; strided, quantized (per tensor, per channel), sparse COO, CSR, CSC, BSR, BSC and nested
-/// tensors, of which the parts cross as strided ones; meta and undefined ones; conjugate and negative views.
-/// The table is in docs/tensors.md. Others throw std::invalid_argument by name. What arrives is
-/// checked, indices of sparse tensors included: DecodeError, never a read outside a block.
+/// What crosses: all dtypes; strided, quantized (per tensor, per channel), sparse (COO, CSR, CSC, BSR, BSC) and nested
+/// tensors, whose parts cross as strided ones; meta and undefined tensors; conjugate and negative views.
+/// docs/tensors.md has the table. Encoding any other tensor throws std::invalid_argument, which names its kind.
+/// Decoding checks what arrives, indices of sparse tensors included: it throws DecodeError and never reads outside a
+/// block.
 template <>
 struct Codec<at::Tensor> {
   static constexpr std::uint64_t schema() { return schema_hash("at::Tensor", std::uint64_t(3)); }
   static void encode(Encoder& encoder, const at::Tensor& tensor);
   static at::Tensor decode(Decoder& decoder);
-  /// For Queue<at::Tensor>::loan({3, 4}, at::kFloat): as empty_shared.
+  /// For `Queue<at::Tensor>::loan({3, 4}, at::kFloat)`: the same as empty_shared.
   static at::Tensor loan(at::IntArrayRef sizes, const c10::TensorOptions& options = {});
 };
 

@@ -1,4 +1,4 @@
-// What this process shares of its devices' memory, counted and given back.
+// Device memory that this process shares: how much it is, and how to give it back.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,31 +8,31 @@
 
 namespace shoal {
 
-/// Of this process, at some moment during the call.
+/// Counts of this process, at some moment during the call.
 struct DeviceIpcStatistics {
-  std::size_t exports = 0;         ///< storages that others have, or that are on their way to them
-  std::size_t exported_bytes = 0;  ///< of these storages
-  std::size_t exported_bases = 0;  ///< allocations that they lie in
-  std::size_t imports = 0;         ///< storages of others that are here, or still in use by a stream
-  std::size_t open_bases = 0;      ///< allocations of others that are open
-  std::size_t openings = 0;        ///< times that one was opened, ever
-  std::size_t events = 0;          ///< of this process, for others to wait on
-  std::size_t pinned_blocks = 0;   ///< of the shared heap, in use
-  std::size_t pinned_bytes = 0;    ///< in extents that are registered: of these, and of such as were in use lately
+  std::size_t exports = 0;         ///< storages that other processes have, or that are on their way to them
+  std::size_t exported_bytes = 0;  ///< bytes of these storages
+  std::size_t exported_bases = 0;  ///< allocations that these storages lie in
+  std::size_t imports = 0;         ///< other processes' storages that are here, or that a stream still uses
+  std::size_t open_bases = 0;      ///< other processes' allocations that are open
+  std::size_t openings = 0;        ///< how often one was ever opened
+  std::size_t events = 0;          ///< this process's events that others wait on
+  std::size_t pinned_blocks = 0;   ///< pinned blocks of the shared heap in use
+  std::size_t pinned_bytes = 0;    ///< bytes of registered extents: of these blocks, and of those in use lately
 };
 DeviceIpcStatistics device_ipc_statistics();
 
-/// Gives up at once what nobody needs any more, as torch.cuda.ipc_collect(): storages that others no longer have, bases
-/// that no tensor lies in, events that nobody waits for, pinned memory that nobody has. It happens by itself, too, a
-/// few tenths of a second later, and after some seconds for pinned memory.
+/// Gives up at once what nobody needs any more, like torch.cuda.ipc_collect(): storages that others no longer have,
+/// bases that no tensor lies in, events that nobody waits for, pinned memory that nobody has. Without this call it
+/// happens a few tenths of a second later, for pinned memory some seconds later.
 void ipc_collect();
 
-/// Waits until no other process and no message has anything that this process shared of its devices: a process that is
-/// about to end takes its devices' memory with it. False where that took longer than `timeout`.
+/// Waits until no other process and no message has device memory that this process shared. Call it before the process
+/// ends, which takes its devices' memory with it. Returns false after `timeout`.
 bool wait_until_released(std::chrono::nanoseconds timeout);
 
-/// Throws PeerDied where the tensor lies in device memory of a process that has ended; the message names it. Does
-/// nothing for any other tensor. Receiving a tensor and sending it on do the same.
+/// Throws PeerDied if the tensor lies in device memory of a process that has ended; the text names the process. Does
+/// nothing for any other tensor. Receiving a tensor and sending it on make the same check.
 void check_owner_alive(const at::Tensor& tensor);
 
 }  // namespace shoal

@@ -6,9 +6,9 @@
 
 namespace shoal {
 
-/// None, tensors, numbers (complex ones too), bools, strings, devices, lists, dicts and tuples, nested; a
-/// list's and a dict's element types are kept. Modules, objects, futures and the like throw
-/// std::invalid_argument by name.
+/// What crosses: None, tensors, numbers (also complex), bools, strings, devices, lists, dicts and tuples, also nested.
+/// Lists and dicts keep their element types. Modules, objects, futures and the like throw std::invalid_argument, which
+/// names the kind.
 template <>
 struct Codec<c10::IValue> {
   static constexpr std::uint64_t schema() { return schema_hash("c10::IValue", std::uint64_t(1)); }

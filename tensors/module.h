@@ -1,4 +1,4 @@
-// Modules whose parameters and buffers are shared.
+// Sharing the parameters and buffers of modules.
 #pragma once
 
 #include <shoal/tensors/share.h>
@@ -12,8 +12,8 @@ class Module;
 
 namespace shoal {
 
-/// Moves every parameter, gradient and buffer of the module and its submodules into the shared heap, in
-/// place, as torch's Module.share_memory(). Tied parameters stay tied.
+/// Moves every parameter, gradient and buffer of the module and its submodules into the shared heap, in place, like
+/// torch's Module.share_memory(). Tied parameters stay tied.
 void share_memory_(torch::nn::Module& module);
 /// For torch's holders (`struct NetImpl; TORCH_MODULE(Net);`) and shared pointers to modules.
 template <class Holder>
@@ -22,7 +22,7 @@ void share_memory_(Holder& holder) {
   share_memory_(static_cast<torch::nn::Module&>(*holder));
 }
 
-/// The opposite: all of them private again, as unshare of each. Tied parameters stay tied.
+/// The opposite of share_memory_: calls unshare() for each of the tensors. Tied parameters stay tied.
 void unshare(torch::nn::Module& module);
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
@@ -30,7 +30,7 @@ void unshare(Holder& holder) {
   unshare(static_cast<torch::nn::Module&>(*holder));
 }
 
-/// Whether all its parameters and buffers are shared.
+/// Whether all parameters and buffers of the module are shared.
 bool is_shared(const torch::nn::Module& module);
 
 }  // namespace shoal

@@ -25,31 +25,33 @@ class ParameterDictImpl;
 
 namespace shoal {
 
-/// A module's state_dict: its tensors, each once, and under which names they are found. Plain and encodable: of shared
-/// modules handles cross, of private ones copies. The tensors are the module's own, detached; nothing is copied here.
+/// A module's state_dict: its tensors, each once, and the names under which they are found. A plain, encodable value:
+/// the tensors of a shared module cross as handles, those of a private module as copies. They are the module's own,
+/// detached; making a ModuleState copies nothing.
 struct ModuleState {
   struct Entry {
-    std::string key;  // as torch's state_dict has it: "encoder.0.weight"
+    std::string key;  ///< as in torch's state_dict: "encoder.0.weight"
     bool buffer;
     bool requires_grad;
-    std::uint32_t tensor;  // index; two keys of one tensor are tied
+    std::uint32_t tensor;  ///< index into `tensors`; two keys with the same index are tied
   };
   std::vector<at::Tensor> tensors;
   std::vector<Entry> entries;
 
-  /// The tensor of this key; std::invalid_argument where there is none.
+  /// The tensor of this key. Throws std::invalid_argument if there is none.
   const at::Tensor& at(const std::string& key) const;
 };
 
 ModuleState module_state(const torch::nn::Module& module);
 
-/// Copies the values into the module's own parameters and buffers, as torch's load_state_dict does. Throws
-/// std::invalid_argument, naming the key and changing nothing, where one is missing or too many, has another shape or
-/// type, or is tied to another one here and not there.
+/// Copies the values into the module's own parameters and buffers, like torch's load_state_dict. Throws
+/// std::invalid_argument, which names the key, and changes nothing, if a key is missing or extra, has another shape or
+/// type, or is tied to another one only on one side.
 void load_module_state(torch::nn::Module& module, const ModuleState& state);
 
-/// The module's parameters and buffers become the state's memory, and require grad as there: of a shared module the
-/// same memory as its sender's. Optimizers that have the parameters go on working. Throws as load_module_state.
+/// Makes the state's memory the module's parameters and buffers, with the state's requires_grad: with the state of a
+/// shared module this is the sender's memory. Optimizers that have the parameters go on working. Throws like
+/// load_module_state.
 void use_module_state(torch::nn::Module& module, const ModuleState& state);
 
 template <class Holder>
@@ -70,7 +72,7 @@ void use_module_state(Holder& holder, const ModuleState& state) {
 
 namespace module_codec {
 
-/// What a module of this type is constructed from: what its shoal_arguments() says, or nothing.
+/// What a module of this type is constructed from: what shoal_arguments() returns, or nothing.
 template <class Module>
 auto arguments_of(const Module& module) {
   if constexpr (requires { module.shoal_arguments(); })
@@ -81,7 +83,8 @@ auto arguments_of(const Module& module) {
 template <class Module>
 using Arguments = decltype(arguments_of(std::declval<const Module&>()));
 
-/// What they contain is put in from outside: constructing one makes an empty one. Put it into a module of its own.
+/// Modules whose contents are put in from outside: a constructed one is empty, so they cannot cross. Put one into a
+/// module of your own.
 template <class Module>
 constexpr bool kContainer =
     std::is_same_v<Module, torch::nn::SequentialImpl> || std::is_same_v<Module, torch::nn::ModuleListImpl> ||
@@ -102,22 +105,24 @@ concept ModuleHolder = requires { typename Holder::ContainedType; } &&
                        !kContainer<typename Holder::ContainedType> &&
                        kConstructible<typename Holder::ContainedType, Arguments<typename Holder::ContainedType>>;
 
-/// Of the module and all below it, in order: whether they are training.
+/// Whether the module and each of its submodules is training, in order.
 std::vector<bool> training_flags(const torch::nn::Module& module);
-void set_training_flags(torch::nn::Module& module, const std::vector<bool>& flags);  ///< DecodeError
-/// use_module_state; what does not fit is a DecodeError.
+void set_training_flags(torch::nn::Module& module, const std::vector<bool>& flags);  ///< throws DecodeError
+/// Calls use_module_state(); throws DecodeError if the state does not fit.
 void adopt(torch::nn::Module& module, const ModuleState& state);
 
 }  // namespace module_codec
 
-/// Holders (`struct NetImpl : torch::nn::Module { ... }; TORCH_MODULE(Net);`) cross as what the module is constructed
-/// from and its state: the receiver constructs one and makes the state its own. NetImpl is constructible without
-/// arguments, or has
+/// Holders (`struct NetImpl : torch::nn::Module { ... }; TORCH_MODULE(Net);`) cross as the module's constructor
+/// arguments and its state. The receiver constructs a module and makes the state its own. NetImpl is constructible
+/// without arguments, or has
 ///
 ///   auto shoal_arguments() const { return std::tuple(inputs_, outputs_); }
 ///
-/// whose parts are encodable and are what its constructor takes. Kept: parameters and buffers, ties, requires_grad,
-/// training or evaluating. Not kept: gradients, hooks, and members that are neither.
+/// whose parts are encodable and are what its constructor takes.
+///
+/// * Kept: parameters and buffers, ties, requires_grad, training or evaluating.
+/// * Not kept: gradients, hooks, and members that are neither parameters nor buffers.
 template <module_codec::ModuleHolder Holder>
 struct Codec<Holder> {
   using Module = typename Holder::ContainedType;

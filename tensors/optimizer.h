@@ -11,23 +11,24 @@ class Optimizer;
 
 namespace shoal {
 
-/// The tensors of an optimizer's state: for each parameter in its order what the optimizer keeps for it, beginning with
-/// the number of steps (0-d, int64) where it counts them. Encodable as it is.
+/// The tensors of an optimizer's state, parameter by parameter in the optimizer's order: for each parameter what the
+/// optimizer keeps, beginning with the number of steps (0-d, int64) if it counts them. Encodable.
 using OptimizerState = std::vector<at::Tensor>;
 
-/// Moves the state into the shared heap, in place, as share_memory_ of its tensors. What the optimizer would make in
-/// its first step is made now, as it would be then; SGD's momentum starts at zero, while torch's first step starts it
-/// with the gradient: the same unless dampening is set. SGD, Adam, AdamW, RMSprop, Adagrad; LBFGS, whose state is lists
-/// that grow and shrink, and unknown ones throw std::invalid_argument by name.
+/// Moves the optimizer's state into the shared heap, in place, like share_memory_ of its tensors. State that the
+/// optimizer would make in its first step is made now, with the same values. SGD's momentum starts at zero, while
+/// torch's first step starts it with the gradient: that is the same unless dampening is set. Supports SGD, Adam, AdamW,
+/// RMSprop and Adagrad. Throws std::invalid_argument, which names the type, for LBFGS, whose state is lists that grow
+/// and shrink, and for unknown optimizers.
 void share_memory_(torch::optim::Optimizer& optimizer);
 
-/// Its state, made where it is missing. The tensors are the optimizer's own: shared if they are. The counts of steps
-/// are copies: each process counts its own.
+/// The optimizer's state; makes what is missing. The tensors are the optimizer's own, so they are shared if its state
+/// is. The counts of steps are copies: each process counts its own.
 OptimizerState optimizer_state(torch::optim::Optimizer& optimizer);
 
-/// Makes the optimizer's state that memory: what a process does that gets the state of another's. Same kind of
-/// optimizer, same options as far as they decide what is kept, parameters in the same order: std::invalid_argument,
-/// naming the parameter and what of it does not fit.
+/// Makes `state`, which another process has sent, the optimizer's own. The optimizers must be of the same kind, have
+/// the same options as far as these decide what is kept, and the same order of parameters. Otherwise throws
+/// std::invalid_argument, which names the parameter and what does not fit.
 void use_optimizer_state(torch::optim::Optimizer& optimizer, const OptimizerState& state);
 
 }  // namespace shoal

@@ -1,4 +1,4 @@
-// Tensors that are published once, and written to by nobody from then on.
+// Tensors that are published once and never written to afterwards.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,37 +14,39 @@ class Module;
 
 namespace shoal {
 
-/// An operation that would have written to a read-only tensor. Thrown before anything is written, in the writer alone.
-/// A write that no operation of libtorch announced is a SIGSEGV in the writer: one line on its stderr with this name,
-/// and in the parent's exception (ProcessExited::exception_type).
+/// An operation was about to write to a read-only tensor. It throws before it writes, in the writer alone. A write that
+/// no operation of libtorch announces raises SIGSEGV in the writer: its stderr gets one line with this name, and the
+/// parent's exception has the name, too (ProcessExited::exception_type).
 class WriteToReadOnlyTensor : public Error {
  public:
   using Error::Error;
 };
 
 struct ReadOnlyOptions {
-  /// What errors call the tensor, with its shape and type. Of a module's tensors: in front of their own names.
+  /// The tensor's name in errors, beside its shape and type. For a module it goes before its tensors' own names.
   std::string name = {};
-  /// libtorch takes data_ptr(), mutable or not, for the wish to write, and so it is refused. For libraries that read
-  /// through it: with this it is a pointer, and in-place operations are not refused before they fault. Sparse and
-  /// quantized tensors always have it, and LSTM's, GRU's and RNN's parameters: libtorch's own kernels for them read so.
+  /// Allows data_ptr(). By default it is refused, since libtorch counts it as a write, whether the pointer is const or
+  /// not. Set this for libraries that read through the pointer. In-place operations are then no longer refused in
+  /// advance: they fault. Sparse and quantized tensors and the parameters of LSTM, GRU and RNN always have it, because
+  /// libtorch's own kernels read them through data_ptr().
   bool allow_data_ptr = false;
 };
 
-/// Publishes the tensor: copies its storage into the shared heap once more, and makes all views of it see that copy
-/// through a mapping of the heap that cannot be written to; whoever receives it does too, in whatever process. In-place
-/// operations throw WriteToReadOnlyTensor, writes through pointers fault. The memory is there once for all processes.
-/// Of a sparse tensor the indices and values. Does nothing where the tensor is read-only already. Throws
-/// std::invalid_argument where the tensor is shared and others have it already, who would go on writing;
-/// OutOfSharedMemory. What it cannot prevent: writing to the heap by computed addresses, since its other mapping is
-/// writable in all processes.
+/// Publishes the tensor. It copies the tensor's storage into the shared heap once more, and makes all views of the
+/// storage see that copy, through a mapping of the heap that cannot be written to. Receivers in other processes see the
+/// same memory through such a mapping, too. In-place operations throw WriteToReadOnlyTensor; writes through pointers
+/// fault. For a sparse tensor its indices and values are published. Does nothing if the tensor is read-only already.
+///
+/// Throws std::invalid_argument if the tensor is shared and others have it already, who could go on writing;
+/// OutOfSharedMemory. It cannot prevent writes to computed addresses of the heap, because each process has a second,
+/// writable mapping.
 at::Tensor& read_only(const ReadOnlyOptions& options, at::Tensor& tensor);
 inline at::Tensor read_only(const ReadOnlyOptions& options, at::Tensor&& tensor) { return read_only(options, tensor); }
 inline at::Tensor& read_only(at::Tensor& tensor) { return read_only(ReadOnlyOptions{}, tensor); }
 inline at::Tensor read_only(at::Tensor&& tensor) { return read_only(tensor); }
 
-/// All parameters and buffers of the module, as an inference server publishes it. Gradients stay what they are. Layers
-/// that write to their buffers (BatchNorm while training) are refused by name.
+/// Publishes all parameters and buffers of the module, as an inference server does. Gradients stay as they are. A layer
+/// that writes to its buffers afterwards (BatchNorm while training) gets WriteToReadOnlyTensor, with the buffer's name.
 void read_only(const ReadOnlyOptions& options, torch::nn::Module& module);
 /// For torch's holders and shared pointers to modules.
 template <class Holder>
@@ -60,7 +62,7 @@ void read_only(Module& module) {
 
 bool is_read_only(const at::Tensor& tensor);
 
-/// In the block, for whoever receives it. Not for users.
+/// Stored in the block for its receivers. Not for users.
 inline constexpr std::uint32_t kReadOnlyAllowsDataPtr = 1;
 
 }  // namespace shoal

@@ -1,4 +1,4 @@
-// TorchScript modules whose weights are there once for all processes.
+// TorchScript modules whose weights exist once for all processes.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -17,35 +17,36 @@ struct Module;
 
 namespace shoal {
 
-/// A TorchScript module in the shared heap: its code as bytes, and its parameters, buffers, other tensors and constants
-/// as read-only tensors. A handle: a copy is the same module, also in another process, which makes a module of its own
-/// over the same memory when it first needs one (it parses the code, and copies no weight).
+/// A TorchScript module in the shared heap: its code as bytes; its parameters, buffers, other tensors and constants as
+/// read-only tensors. A handle: copies refer to the same module, also in other processes. Each process makes a module
+/// of its own over the same memory when it first needs one: it parses the code and copies no weight.
 ///
 ///   shoal::SharedScriptModule model = shoal::load_shared("model.pt");
 ///   shoal::Pool pool({.processes = 4}, +[](shoal::SharedScriptModule given) { the_model = given; }, model);
 ///
-/// Whatever writes to a weight gets WriteToReadOnlyTensor (see read_only.h), a BatchNorm that is training among them:
-/// call eval() before. Where the code has LSTMs and other kernels that read through pointers to write, all tensors are
-/// published with allow_data_ptr. A process keeps the last module that it was sent, so that tasks which bring the same
-/// one again find it made: the weights' memory is freed when that has been replaced, or the process ends.
-///
-/// Lasts as long as anyone has it. Threads and processes: any, forward() at once included; what a thread sets in
-/// module() (train(), attributes) is set for all of its process.
+/// * A write to a weight throws WriteToReadOnlyTensor (see read_only.h). A BatchNorm that is training writes: call
+///   eval() before.
+/// * If the code contains LSTMs or other kernels that read through mutable pointers, all tensors are published with
+///   allow_data_ptr.
+/// * Each process keeps the last module that it received, so tasks that bring the same one again find it made. The
+///   weights' memory is freed when another module has replaced it or the process has ended.
+/// * Threads and processes: any, also forward() at the same time. What one thread sets in module() (train(),
+///   attributes) is set for its whole process.
 class SharedScriptModule {
  public:
   SharedScriptModule() = default;
-  /// Publishes a module: its tensors become read-only where they are, in the shared heap. Throws std::invalid_argument
-  /// where one is not on the CPU, or others have it already; Error where libtorch cannot save the module;
+  /// Publishes a module: its tensors become read-only in place, in the shared heap. Throws std::invalid_argument if a
+  /// tensor is not on the CPU or other processes have it already; Error if libtorch cannot save the module;
   /// OutOfSharedMemory.
   explicit SharedScriptModule(const torch::jit::Module& module, const ReadOnlyOptions& options = {});
 
-  /// This process's module. Throws std::invalid_argument where there is none.
+  /// This process's module. Throws std::invalid_argument if this object is empty.
   torch::jit::Module module() const;
   c10::IValue forward(std::vector<c10::IValue> inputs) const;
-  /// For the usual kind, of one tensor to one tensor.
+  /// forward() for a module that takes one tensor and returns one.
   at::Tensor operator()(const at::Tensor& input) const;
 
-  /// Of all its tensors, in the heap.
+  /// Bytes of all its tensors in the heap.
   std::size_t bytes() const;
   explicit operator bool() const { return parts_ != nullptr; }
 
@@ -56,8 +57,8 @@ class SharedScriptModule {
   std::shared_ptr<Parts> parts_;
 };
 
-/// Of a file by torch.jit.save or ScriptModule.save(). Besides what SharedScriptModule throws: Error where libtorch
-/// cannot read the file. What is damaged within the weights' bytes libtorch does not notice.
+/// Loads and publishes a file that torch.jit.save or ScriptModule.save() wrote. Throws what SharedScriptModule throws,
+/// and Error if libtorch cannot read the file. libtorch does not notice damage inside the weights' bytes.
 SharedScriptModule load_shared(const std::string& path, const ReadOnlyOptions& options = {});
 
 template <>

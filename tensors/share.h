@@ -9,29 +9,29 @@
 
 namespace shoal {
 
-/// Moves the tensor's storage into the shared heap, in place, as torch's Tensor.share_memory_: every
-/// view and alias of it sees the move, and from then on a copy of the tensor in another process is the
-/// same memory. Copies the elements once; does nothing where it is shared already. Of a sparse tensor the
-/// indices and values are moved. The gradient, if any, is shared too. std::invalid_argument for tensors that
-/// are undefined, or neither on the CPU nor on a GPU (where nothing needs to be done); OutOfSharedMemory. Not to be
-/// called while another thread uses the storage.
+/// Moves the tensor's storage into the shared heap, in place, like torch's Tensor.share_memory_: every view and alias
+/// sees the move, and from then on a copy of the tensor in another process is the same memory. It copies the elements
+/// once, and does nothing if the tensor is shared already. For a sparse tensor it moves the indices and values. It
+/// shares the gradient, too. A tensor on a GPU needs nothing and stays as it is. Throws std::invalid_argument for
+/// tensors that are undefined or on any other device; OutOfSharedMemory. No other thread may use the storage meanwhile.
 at::Tensor& share_memory_(at::Tensor& tensor);
-/// The same for a tensor that is not a variable of one's own: `share_memory_(module.weight)` keeps working.
+/// For a tensor that is no variable: `share_memory_(module.weight)` works.
 inline at::Tensor share_memory_(at::Tensor&& tensor) { return share_memory_(tensor); }
 void share_memory_(std::vector<at::Tensor>& tensors);
 
-/// The opposite, in place: the storage becomes private memory with the same elements, for all views of it in this
-/// process that share the storage, and can be resized again; what other processes have stays as it is. Of a read-only
-/// tensor a writable copy. Does nothing where the tensor is private, or on a device. The gradient, if any, too. Not to
-/// be called while another thread uses the storage.
+/// The opposite, in place: the storage becomes private memory with the same elements, which can be resized again, for
+/// all views in this process. Other processes keep what they have. A read-only tensor becomes a writable copy. The
+/// gradient becomes private, too. Does nothing if the tensor is private or on a device. No other thread may use the
+/// storage meanwhile.
 at::Tensor& unshare(at::Tensor& tensor);
 inline at::Tensor unshare(at::Tensor&& tensor) { return unshare(tensor); }
 void unshare(std::vector<at::Tensor>& tensors);
 
-/// Whether the tensor's elements lie in the shared heap. An undefined tensor does not.
+/// Whether other processes can have the tensor's memory as it is: it lies in the shared heap, or on a device whose
+/// memory shoal shares. False for an undefined tensor.
 bool is_shared(const at::Tensor& tensor);
 
-/// As at::empty, in the shared heap: no later copy.
+/// Like at::empty, but in the shared heap, so that sending it copies nothing.
 at::Tensor empty_shared(at::IntArrayRef sizes, const c10::TensorOptions& options = {});
 
 }  // namespace shoal

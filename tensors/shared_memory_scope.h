@@ -8,15 +8,16 @@ struct Allocator;
 namespace shoal {
 
 struct SharedMemoryScopeOptions {
-  /// Also what other threads of this process make meanwhile: libtorch's own (its intra-op pool, autograd's) that work
-  /// for this one, and the program's.
+  /// Whether the scope covers all threads of this process: libtorch's own that work for this one (its intra-op pool,
+  /// autograd's), and the program's.
   bool all_threads = false;
 };
 
-/// While one lives, every CPU tensor that libtorch makes *in this thread* lies in the shared heap from
-/// the start: no later copy. Nests, also with those of other threads. Other threads, unless asked for, and storages
-/// made before are not touched. What a scope's tensors hold stays shared after it. RAII; one thread. A process that is
-/// forked inside a scope of all threads is inside it too, if it has the thread that is.
+/// While such an object lives, every CPU tensor that libtorch makes *in this thread* lies in the shared heap from the
+/// start, so that sending it copies nothing. Scopes nest, also with those of other threads. They do not touch storages
+/// made before, or other threads unless `all_threads` is set. What a scope's tensors hold stays shared after it. RAII;
+/// one thread. A process forked inside a scope of all threads is inside it, too, if the thread that has the scope forks
+/// it.
 class SharedMemoryScope {
  public:
   explicit SharedMemoryScope(SharedMemoryScopeOptions options = {});
@@ -28,7 +29,7 @@ class SharedMemoryScope {
   const SharedMemoryScopeOptions options_;
 };
 
-/// libtorch's own allocator, whatever scope the caller is in. Not for users.
+/// libtorch's own allocator, inside and outside of scopes. Not for users.
 c10::Allocator* private_allocator();
 
 }  // namespace shoal
