@@ -1,4 +1,4 @@
-// AsyncResult<R>: the result of a pool's task that may not be there yet.
+// AsyncResult<R>: the result of a pool's task, which may not be there yet.
 #pragma once
 
 #include <shoal/internal/workers/pool/host.h>
@@ -20,28 +20,28 @@ template <class Jobs>
 class PoolCalls;
 }
 
-/// As multiprocessing.pool.AsyncResult. A handle: a copy is the same result. The pool may be gone; then results that
-/// were not there are errors. Threads: any, at once.
+/// The result of a pool's task, like multiprocessing.pool.AsyncResult. A handle: copies refer to the same result. It
+/// may outlive the pool; a result that was not there when the pool went is an error. Threads: any, at once.
 template <class R>
 class AsyncResult {
  public:
-  /// Waits for the result. Throws what the function threw, as ProcessRaised (of a ThreadPool: itself); WorkerDied,
-  /// PoolStopped, and what encoding or decoding threw. Every call gives it again; one that can only be moved comes
-  /// once.
+  /// Waits for the result and returns it. Throws ProcessRaised if the function threw (with a ThreadPool what it threw),
+  /// WorkerDied, PoolStopped, and what encoding or decoding threw. Every call returns the result again, unless it can
+  /// only be moved: then the first call alone does.
   R get() {
     wait(Deadline::never());
     return take();
   }
-  /// The same; TimeoutError after `timeout`.
+  /// Like get(); throws TimeoutError after `timeout`.
   R get(std::chrono::nanoseconds timeout) {
     if (!wait(Deadline::after(timeout)))
       throw TimeoutError("AsyncResult::get: the result was not there within the timeout");
     return take();
   }
-  /// False where there is no result, nor an error, within the timeout.
+  /// Waits until there is a result or an error. Returns false after `timeout`.
   bool wait(std::chrono::nanoseconds timeout) { return wait(Deadline::after(timeout)); }
   bool ready() { return wait(Deadline::now()); }
-  /// Whether it is a result, and not an error. Throws std::logic_error where it is not ready.
+  /// Whether it is a result and not an error. Throws std::logic_error if it is not ready.
   bool successful() {
     if (!ready()) throw std::logic_error("AsyncResult::successful: it is not ready: call wait() first");
     std::lock_guard lock(state_->core->mutex());
@@ -69,13 +69,13 @@ class AsyncResult {
     if (state_->job->error()) std::rethrow_exception(state_->job->error());
     if constexpr (!std::is_void_v<R>) {
       if (!state_->value) state_->value.emplace(state_->take(*state_->job));
-      // The last handle, or a value that cannot be copied: nobody asks again.
+      // Moved if this is the last handle, or if the value cannot be copied: nobody asks again.
       if constexpr (std::is_copy_constructible_v<R>)
         if (state_.use_count() > 1 || !last_) return *state_->value;
       return std::move(*state_->value);
     }
   }
-  /// The caller drops the handle after get().
+  /// Says that the caller drops the handle after get().
   AsyncResult&& once() {
     last_ = true;
     return std::move(*this);

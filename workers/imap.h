@@ -1,4 +1,4 @@
-// Imap: the results of a function over a range, while they come.
+// Imap: the results of a function over a range, as they come.
 #pragma once
 
 #include <shoal/internal/workers/pool/host.h>
@@ -20,19 +20,23 @@
 namespace shoal {
 
 struct ImapOptions {
-  std::size_t chunksize = 1;  ///< elements that a worker gets at once
-  std::size_t prefetch = 0;   ///< chunks asked for ahead of the consumer. 0: 16 for each worker
+  std::size_t chunksize = 1;  ///< elements that a worker gets at a time
+  std::size_t prefetch = 0;   ///< chunks that workers make ahead of the consumer. 0: 16 for each worker
 };
 
 namespace detail {
 
 enum class Order { kOfInput, kOfCompletion };
 
-/// What Pool::imap and imap_unordered return: a range to be passed over once, by one thread. The input is read as
-/// far as `prefetch` chunks ahead and no further, so it may be endless, and no more results than that are kept. An
-/// element that failed throws when its turn comes, and the others can still be had. What the input throws comes once,
-/// after the results of all elements before, and is the end. One that is left on the way gives up what nobody has
-/// begun; of a ThreadPool it waits for what runs, which may use what its function captured by reference.
+/// The range that Pool::imap and imap_unordered return: one thread passes over it once.
+///
+/// - It reads the input at most `prefetch` chunks ahead and keeps no more results than that, so the input may be
+///   endless.
+/// - An element whose function threw throws when its turn comes; the others can still be had.
+/// - If reading the input throws, that exception comes once, after the results of all elements before, and ends the
+///   range.
+/// - If it is destroyed before its end, elements that no worker has begun are given up. A ThreadPool's waits for the
+///   tasks that run, since these may use what the function captured by reference.
 template <Order kOrder, class Jobs, class F, std::ranges::view View>
 class Imap {
   using Core = typename Jobs::Core;
@@ -40,7 +44,7 @@ class Imap {
   using OneJob = typename Jobs::template Map<Spread::kWhole, F, Element>;
 
  public:
-  /// Of a function that returns nothing: std::tuple<>, one for each element that it is done with.
+  /// What the function returns. If that is void, std::tuple<>, one for each element that is done.
   using Result = Kept<typename OneJob::Result>;
 
   Imap(std::shared_ptr<Core> core, const ImapOptions& options, F function, View input)
@@ -59,9 +63,9 @@ class Imap {
     for (const auto& job : asked_) core_->finish(*job);
   }
 
-  /// The next result; nothing after the last one. Throws as AsyncResult::get.
+  /// The next result; nothing after the last one. Throws like AsyncResult::get().
   std::optional<Result> next() { return next_until(Deadline::never()); }
-  /// The same; TimeoutError after `timeout`, and the result is not lost.
+  /// Like next(); throws TimeoutError after `timeout`, and the next call can still return the result.
   std::optional<Result> next(std::chrono::nanoseconds timeout) { return next_until(Deadline::after(timeout)); }
 
   class Iterator {
@@ -99,7 +103,7 @@ class Imap {
     }
   }
 
-  /// The input's next elements; fewer, or none, at its end.
+  /// Reads the input's next elements; fewer than a chunk, or none, at its end.
   std::vector<Element> read_chunk() {
     std::vector<Element> elements;
     try {
@@ -141,7 +145,7 @@ class Imap {
       taken_ = 0;
       try {
         ask_ahead();
-      } catch (...) {  // a pool that takes no more: what it has taken still has results
+      } catch (...) {  // the pool takes no more tasks; those that it has taken still have results
         end_by(std::current_exception());
       }
       std::lock_guard lock(core_->mutex());
@@ -156,7 +160,7 @@ class Imap {
   std::unique_ptr<View> input_;  // does not move when this object does
   std::optional<std::ranges::iterator_t<View>> next_;
   bool ended_ = false;        // nothing more is read from the input
-  std::exception_ptr error_;  // by which it ended, until it was thrown
+  std::exception_ptr error_;  // the exception that ended it, until it was thrown
   std::size_t chunk_, ahead_;
   std::deque<std::shared_ptr<OneJob>> asked_;
   std::vector<Result> results_;

@@ -26,22 +26,24 @@ struct ProcessJobs {
 
 }  // namespace detail
 
-/// Worker processes that run tasks, as torch.multiprocessing.Pool. Functions are functions or lambdas without captures;
-/// arguments, elements and results are encodable values (see ipc/codec.h): tensors among them cross without a copy
-/// where they are shared already, with one into the shared heap otherwise.
+/// Worker processes that run tasks, like torch.multiprocessing.Pool. Functions are functions or lambdas without
+/// captures. Arguments, elements and results are encodable values (see ipc/codec.h): tensors that are shared cross
+/// without a copy, others with one copy into the shared heap.
 ///
 ///     shoal::Pool pool({.processes = 4});
 ///     std::vector<double> areas = pool.map(area, shapes);
 ///     auto later = pool.apply_async(evaluate, weights);      // later.get(timeout)
 ///     for (at::Tensor& image : pool.imap(decode_jpeg, paths)) ...
 ///
-/// What a function throws comes back as ProcessRaised, with type, text, nested exceptions and stack, and its worker
-/// goes on. A worker that dies is replaced; the task that it ran is WorkerDied, or run again (PoolOptions), and those
-/// that it had not begun are done by others. Nothing waits for a dead worker. Arguments are encoded when a worker gets
-/// the task, maybe again for another one: tensors given to apply_async or map_async must not be changed meanwhile.
+/// - If a function throws, the caller gets ProcessRaised with type, text, nested exceptions and stack; the worker goes
+///   on.
+/// - If a worker dies, the pool replaces it. The task that it ran fails with WorkerDied or runs again (PoolOptions);
+///   other workers do the tasks that it had not begun. Nobody waits for a dead worker.
+/// - Arguments are encoded when a worker gets the task, and perhaps again for another worker. Do not change tensors
+///   given to apply_async or map_async meanwhile.
 ///
-/// Belongs to the process that made it; workers end with it. Its destructor terminates it, as leaving a `with` block
-/// does in Python. Threads: any, at once.
+/// The pool belongs to the process that made it; its workers end with that process. The destructor terminates the pool,
+/// like leaving a `with` block in Python. Threads: any, at once.
 class Pool : public detail::PoolCalls<detail::ProcessJobs> {
  public:
   /// Starts the workers. Throws std::invalid_argument and SystemError.
@@ -52,8 +54,8 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
             })) {}
   explicit Pool(int processes) : Pool(PoolOptions{.processes = processes}) {}
 
-  /// The same; each worker calls initializer(arguments...) before its first task. Where that throws the pool is
-  /// stopped, and every task fails with PoolStopped, which says why.
+  /// Like the above; each worker calls initializer(arguments...) before its first task. If that throws, the pool stops,
+  /// and every task fails with PoolStopped, which says why.
   template <class Initializer, class... Args>
   Pool(const PoolOptions& options, Initializer initializer, Args... arguments)
       : PoolCalls(start(options, std::move(initializer), std::move(arguments)...)) {}
@@ -63,7 +65,7 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
     if (core()) core()->terminate();
   }
 
-  /// Of the workers that there are now.
+  /// The pids of the present workers.
   [[nodiscard]] std::vector<int> pids() const { return core()->pids(); }
 
  private:

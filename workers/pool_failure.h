@@ -10,21 +10,21 @@
 
 namespace shoal {
 
-/// The worker that ran a task ended before it had a result: killed, out of memory, crashed, exited, or ended by the
-/// pool since the task took too long. Others do the other tasks. (A task that throws raises ProcessRaised, and its
-/// worker goes on.) Threads: any.
+/// The worker that ran a task ended before it had a result: it was killed, ran out of memory, crashed, exited, or the
+/// pool ended it because the task took too long. Other workers do the other tasks. (If a task throws, that is
+/// ProcessRaised, and its worker goes on.) Threads: any.
 class WorkerDied : public Error {
  public:
   struct Task {
-    std::size_t number = 0, of = 1;          ///< which it is of those that were asked for together, from 0
-    std::chrono::nanoseconds time_limit{0};  ///< that it was ended for; 0: it was not
+    std::size_t number = 0, of = 1;          ///< the task's number, from 0, among `of` tasks of one call
+    std::chrono::nanoseconds time_limit{0};  ///< the limit that it exceeded; 0: none
   };
-  /// `attempts`: how many workers died of the task.
+  /// `attempts`: how many workers died with the task.
   WorkerDied(std::shared_ptr<const ProcessFailed> failure, int attempts, const Task& task);
-  /// PoolOptions::task_timeout was over (a loader's timeout), and its worker was ended therefore: failure() has the
-  /// stack where it was stuck.
+  /// Whether the pool ended the worker because the task took longer than PoolOptions::task_timeout (a loader's
+  /// timeout). failure() has the stack where it was stuck.
   [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
-  /// How the last of them ended: its pid, signal, stack, the end of its stderr.
+  /// How the last of these workers ended: its pid, signal, stack, the end of its stderr.
   [[nodiscard]] const ProcessFailed& failure() const noexcept { return *failure_; }
   [[nodiscard]] int attempts() const noexcept { return attempts_; }
 
@@ -34,7 +34,7 @@ class WorkerDied : public Error {
   bool timed_out_;
 };
 
-/// There will be no result: the pool was terminated or closed, or its workers do not get as far as their first task.
+/// The task will have no result: the pool was terminated or closed, or its workers never get to their first task.
 class PoolStopped : public Error {
  public:
   using Error::Error;

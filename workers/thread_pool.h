@@ -25,24 +25,25 @@ struct ThreadJobs {
 
 }  // namespace detail
 
-/// multiprocessing.pool.ThreadPool: Pool's calls, with threads of this process. Nothing crosses, so functions may have
-/// captures, arguments and results may be of any type that can be moved (std::ref for one by reference), and what a
-/// function throws comes back as itself. All threads call the one function: a lambda that is `mutable` does not
-/// compile.
+/// Pool's calls, run by threads of this process, like multiprocessing.pool.ThreadPool. Nothing crosses: functions may
+/// have captures, arguments and results may be of any type that can be moved (std::ref passes one by reference), and a
+/// function's exception comes back as it is. All threads call the one function, so a `mutable` lambda does not compile.
 ///
 ///     shoal::ThreadPool pool(8);
 ///     auto pages = pool.map([&](const std::string& url) { return client.fetch(url); }, urls);
 ///
-/// A thread cannot be ended from outside: terminate() begins nothing more, and the destructor waits for the tasks that
-/// run. A task that crashes takes the process with it; there is no time-out. Belongs to the process that made it.
-/// Threads: any, at once; a task may use its own pool, though one that waits for others there keeps a thread from them.
+/// Nobody can end a thread from outside: terminate() begins no further task, and the destructor waits for the tasks
+/// that run. There is no time-out, and a task that crashes takes the process with it. The pool belongs to the process
+/// that made it. Threads: any, at once. A task may use its own pool, but while it waits there it keeps one thread from
+/// other tasks.
 class ThreadPool : public detail::PoolCalls<detail::ThreadJobs> {
  public:
-  /// 0: a thread for each CPU that this process may use. Throws std::invalid_argument and std::system_error.
+  /// Starts `threads` threads; 0: one for each CPU that this process may use. Throws std::invalid_argument and
+  /// std::system_error.
   explicit ThreadPool(int threads = 0) : PoolCalls(std::make_shared<detail::ThreadCore>(threads, nullptr)) {}
 
-  /// The same; each thread calls initializer(arguments...) before its first task. Where that throws the pool is
-  /// stopped, and every task fails with PoolStopped, which says why.
+  /// Like the above; each thread calls initializer(arguments...) before its first task. If that throws, the pool stops,
+  /// and every task fails with PoolStopped, which says why.
   template <class Initializer, class... Args>
   ThreadPool(int threads, Initializer initializer, Args... arguments)
       : PoolCalls(std::make_shared<detail::ThreadCore>(
@@ -52,7 +53,7 @@ class ThreadPool : public detail::PoolCalls<detail::ThreadJobs> {
 
   ThreadPool(ThreadPool&&) = default;
   ~ThreadPool() {
-    // What still runs there, or cannot be waited for in a forked copy, keeps what it needs.
+    // Tasks that still run, or that a forked copy cannot wait for, keep what they need.
     if (core() && !core()->end()) new std::shared_ptr<detail::ThreadCore>(core());
   }
 };

@@ -8,13 +8,12 @@
 
 namespace shoal {
 
-/// What a started process is bound to: it, and all its threads, run there only.
+/// The CPUs that a started process and all its threads are bound to.
 enum class Binding {
-  none,   // nothing: the kernel moves it as it likes
-  core,   // whole cores of its own, neighbours of each other; one core, shared, where there are fewer cores than
-          // processes
-  cache,  // whole last-level caches; where there are fewer of them than processes, those at one cache share its cores
-  numa,   // the same with the memory's nodes: what it touches first lies in memory next to it
+  none,   ///< none: the kernel moves it as it likes
+  core,   ///< whole cores of its own, next to each other; if there are fewer than processes, one shared core
+  cache,  ///< whole last-level caches; if there are fewer than processes, those at one cache share its cores
+  numa,   ///< like cache, with the memory's nodes: memory that the process touches first lies next to it
 };
 
 const char* binding_name(Binding binding);

@@ -11,9 +11,9 @@
 
 namespace shoal {
 
-/// A device, or a function that says which: it is asked in the process that loads, when its first loop begins, so that
-/// options which are made once for all ranks name another device in each. None: batches stay where they are made. A
-/// plain value.
+/// A device, or a function that chooses one. The loading process calls the function when its first loop begins, so
+/// options that are made once for all ranks name another device in each. Without a choice batches stay where they are
+/// made. A plain value.
 ///
 ///     {.to_device = at::kCUDA}                                              // the current device
 ///     {.to_device = [] { return at::Device(at::kCUDA, local_rank()); }}
@@ -29,8 +29,8 @@ class DeviceChoice {
 
   /// Throws std::invalid_argument for a fixed device of a kind that libtorch does not have. Starts no driver.
   void check() const;
-  /// The device, with its index; nothing where there is no choice, and for the CPU. Throws std::invalid_argument that
-  /// names the device and how many there are.
+  /// The device with its index; nothing for the CPU or without a choice. Throws std::invalid_argument, which names the
+  /// device and how many there are.
   [[nodiscard]] std::optional<c10::Device> resolve() const;
 
  private:

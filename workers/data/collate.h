@@ -21,22 +21,26 @@
 
 namespace shoal {
 
-/// How samples of type T become a batch. A specialization for a type of your own has
-///   using Batch = ...;
-///   static Batch collate(std::size_t count, const auto& sample, const std::string& where);
-/// where sample(i) is a `const T&` for i < count, count > 0, and `where` says for errors which part of the whole sample
-/// T is.
+/// How samples of type T become a batch:
 ///
 ///   at::Tensor                         stacked: one more dimension in front
 ///   arithmetic types, enums            a tensor of one dimension, of the same number type
 ///   std::string                        std::vector<std::string>
 ///   pair, tuple, array                 the same of batches
 ///   vector, map (of strings, numbers)  the same of batches; all samples need the same length, the same keys
-///   optional                           the same of the batch; all samples need a value, or none
+///   optional                           the same of the batch; either all samples have a value, or none
 ///   Sequence (pad_sequence.h)          PaddedSequences: padded to the longest one, with their lengths
-///   aggregates                         the same aggregate, where all members' batches have the members' types (tensors
-///                                      have); with a member type `Batch`, an aggregate of equally many members, that
-///                                      one
+///   aggregates                         the same aggregate if each member's batch has the member's type (tensors do);
+///                                      an aggregate with a member type `Batch` becomes that, which has equally many
+///                                      members
+///
+/// A specialization for a type of your own has
+///
+///   using Batch = ...;
+///   static Batch collate(std::size_t count, const auto& sample, const std::string& where);
+///
+/// where sample(i) is a `const T&` for i < count, count > 0, and `where` says in errors which part of the whole sample
+/// T is.
 template <class T>
 struct Collator {
   static constexpr bool kMissing = true;
@@ -45,7 +49,7 @@ struct Collator {
 template <class T>
 concept Collatable = !requires { Collator<T>::kMissing; };
 
-/// Raised at compile time: the instantiation named here is the type at fault.
+/// Fails at compile time; T of this instantiation is the type at fault.
 template <class T>
 struct NotCollatable {
   static_assert(
@@ -59,7 +63,7 @@ struct NotCollatable {
 
 namespace detail {
 
-// Both throw std::invalid_argument that names the samples and shapes.
+// All throw std::invalid_argument, which names the samples and shapes.
 at::Tensor stack(std::span<const at::Tensor> tensors, const std::string& where);
 [[noreturn]] void report_sizes(const std::string& where, std::size_t expected, std::size_t position, std::size_t size);
 [[noreturn]] void report_missing(const std::string& where, bool first_has_value, std::size_t position);
@@ -87,7 +91,7 @@ struct BatchOf {
   using type = typename Collator<T>::Batch;
 };
 
-// The batch of a part of each sample: `part` picks it.
+// Collates one part of each sample, which `part` picks.
 template <class Sample, class Part>
 auto part_of_each(std::size_t count, const Sample& sample, const std::string& where, Part part) {
   using T = std::remove_cvref_t<decltype(part(sample(0)))>;
@@ -112,7 +116,7 @@ constexpr bool members_keep_their_types() {
   }(std::make_index_sequence<kMembersOf<T>>());
 }
 
-// Whether T::Batch has a member for the batch of each of T's.
+// Whether T::Batch has, for each member of T, a member of the type of its batch.
 template <class T>
 constexpr bool members_batch_as_told() {
   using Told = typename T::Batch;

@@ -5,24 +5,24 @@
 
 namespace shoal {
 
-/// Records the operations of libtorch that the calling thread runs, those of their backward passes, and the ranges of
-/// RECORD_USER_SCOPE, from its construction until write(), with libtorch's own profiler (kineto). The file is a Chrome
-/// trace: ui.perfetto.dev and chrome://tracing open it. What other processes do, loader workers among them, is not in
-/// it: see `shoal trace` for that. A range's name must have no quotes: libtorch writes them as they are, and the file
-/// is no JSON then.
+/// Records what the calling thread does, from construction until write(), with libtorch's own profiler (kineto):
+/// operations of libtorch, those of their backward passes, and the ranges of RECORD_USER_SCOPE. The file is a Chrome
+/// trace, which ui.perfetto.dev and chrome://tracing open. Other processes, loader workers among them, are not in it:
+/// see `shoal trace`. A range's name must have no quotes: libtorch writes them as they are, and then the file is not
+/// JSON.
 ///
-/// Constructed, written and destroyed in one thread. One at a time in a process: std::logic_error for a second. Until
-/// it is written the file stays as it was; an exception on the way leaves none.
+/// Construct, write and destroy it in one thread. A process has one at a time: the second throws std::logic_error. The
+/// file stays as it was until write(); if an exception comes before that, none is written.
 class CpuProfile {
  public:
-  /// Throws where the file cannot be written, and then nothing was begun: SystemError that names it,
-  /// std::invalid_argument for what is there and no regular file.
+  /// Throws if the file cannot be written, before it begins anything: SystemError, which names the file, or
+  /// std::invalid_argument if the path is something other than a regular file.
   explicit CpuProfile(std::string file);
   CpuProfile(const CpuProfile&) = delete;
   CpuProfile& operator=(const CpuProfile&) = delete;
   ~CpuProfile();
 
-  /// Stops and writes the file. Throws Error that names it where that fails.
+  /// Stops recording and writes the file. Throws Error, which names the file, if that fails.
   void write();
 
  private:

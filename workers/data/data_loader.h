@@ -41,7 +41,7 @@ namespace detail {
 void check_pass(std::uint64_t iterators, std::uint64_t loaders);
 void check_state(const LoaderState& state, const DataLoaderOptions& options, std::int64_t dataset_size);
 
-/// In which batches a data set is visited: by indices, or as a stream.
+/// The batches in which a data set is visited: by indices, or as a stream.
 template <MapDataset D>
 LoaderOrder make_order(const DataLoaderOptions& options, D& dataset, std::optional<AnySampler> sampler,
                        std::optional<AnyBatchSampler> batch_sampler) {
@@ -58,22 +58,24 @@ using OrderOf = decltype(make_order(std::declval<const DataLoaderOptions&>(), st
 [[noreturn]] void refuse_state_out_of_order();
 }  // namespace detail
 
-/// Loops over a data set in batches, in the sampler's order, or an iterable data set's own, whatever the number of
+/// Loops over a data set in batches. The order is the sampler's, or an iterable data set's own, with any number of
 /// workers:
 ///
 ///     shoal::DataLoader loader({.batch_size = 64, .shuffle = true, .num_workers = 2}, dataset);
-///     for (auto& [data, target] : loader) { ... }            // an epoch; the next loop is the next one
+///     for (auto& [data, target] : loader) { ... }            // each loop is one epoch
 ///
-/// A batch is what the data set's get_batch returns, else what `collate` makes of its samples (collate.h). One made by
-/// a worker lies in the shared heap and comes as a message of handles; it is the caller's, and its memory is used again
-/// when its last tensor is gone. Workers start with the first loop. The data set's tensors are moved to the heap once,
-/// for all of them: where several ranks load from one data set, call share_memory_ on its tensors before the ranks
-/// start, and all use the same memory. Batches, and what is random in them, are the same with any number of workers.
+/// - A batch is what the data set's get_batch returns, otherwise what `collate` makes of its samples (collate.h).
+///   Batches, and what is random in them, are the same with any number of workers.
+/// - A batch that a worker makes lies in the shared heap and comes as a message of handles. It is the caller's; its
+///   memory is used again when its last tensor is gone.
+/// - The workers start with the first loop. The loader moves the data set's tensors into the heap once, for all
+///   workers. If several ranks load from one data set, call share_memory_ on its tensors before the ranks start: all
+///   then use the same memory.
 ///
 /// One thread of one process uses a loader, one loop at a time: begin() ends the loop before. A loop may be left at any
-/// place. An exception in a worker is thrown by the loop where the batch would have come (LoaderWorkerRaised), and the
-/// loop can go on, a range-for by continuing(); a worker that dies is replaced and its batch made by another
-/// (LoaderWorkerDied if that dies too, and so on). When the loader's process dies, its workers are gone with it.
+/// place. If a worker throws, the loop throws LoaderWorkerRaised where the batch would have come, and can then go on (a
+/// range-for by continuing()). If a worker dies, another one replaces it and makes its batch; if all retries die,
+/// LoaderWorkerDied comes. When the loader's process dies, its workers die with it.
 template <LoadableDataset Dataset, class Collate = DefaultCollate>
 class DataLoader {
  public:
@@ -93,7 +95,7 @@ class DataLoader {
   template <class Loader, class OnFailure>
   friend class Continuing;
 
-  /// One loop over the loader. Its end leaves the epoch, whatever is left of it.
+  /// One loop over the loader. Destroying it leaves the epoch, also in the middle.
   class Iterator {
    public:
     using iterator_concept = std::input_iterator_tag;
@@ -125,8 +127,8 @@ class DataLoader {
     std::uint64_t pass_;
   };
 
-  /// Begins an epoch, or goes on with one that load_state_dict said, and waits for its first batch. Where that one
-  /// fails its exception comes from here, and the next begin() goes on behind it in the same epoch.
+  /// Begins an epoch, or goes on with the one that load_state_dict() named, and waits for its first batch. If that
+  /// batch fails, begin() throws its exception, and the next begin() goes on behind it in the same epoch.
   Iterator begin() {
     refuse_capture();
     if (first_has_failed_) {
@@ -157,24 +159,24 @@ class DataLoader {
   }
   std::default_sentinel_t end() const { return {}; }
 
-  /// Number of batches in an epoch. Throws std::logic_error for an iterable data set that does not say how many samples
-  /// it has, or that deals them out itself.
+  /// The number of batches in an epoch. Throws std::logic_error if an iterable data set does not tell how many samples
+  /// it has, or deals them out itself.
   std::int64_t size() const { return order_.batches(); }
 
-  /// An epoch's batches without those that fail: on_failure(exception) is called where one would have come, and the
-  /// loop goes on behind it. What it throws leaves the loop.
+  /// An epoch's batches without those that fail: where one would have come, on_failure(exception) is called, and the
+  /// loop goes on behind it. If on_failure throws, that ends the loop.
   ///
   ///     for (auto& batch : loader.continuing([](const std::exception& error) { std::puts(error.what()); })) ...
   ///
-  /// What concerns more than a batch (PoolStopped) is thrown as ever, and the failure of the hundredth batch in a row.
+  /// Failures of more than a batch (PoolStopped) are still thrown, and so is the hundredth failure in a row.
   template <std::invocable<const std::exception&> OnFailure>
   Continuing<DataLoader, OnFailure> continuing(OnFailure on_failure) {
     return {*this, std::move(on_failure)};
   }
 
-  /// Which epoch the next loop is; workers that run are told too. A loader counts its loops by itself: what is drawn in
-  /// samples follows from that number, and so does the sampler's order, but that of a sampler that is shared with other
-  /// ranks (DistributedSampler), which stays at the epoch that was set last, as in torch.
+  /// Sets the next loop's epoch. A loader counts its loops by itself, and both the random numbers in samples and the
+  /// sampler's order follow from that number. Only a sampler that is shared with other ranks (DistributedSampler) stays
+  /// at the epoch that was set last, as in torch.
   void set_epoch(std::int64_t epoch) {
     order_.set_epoch(epoch);
     const auto is_other = [&](const LoaderState& state) { return state.epoch != epoch || state.order_epoch != epoch; };
@@ -184,14 +186,14 @@ class DataLoader {
     next_epoch_ = epoch;
   }
 
-  /// Where the loop is: after the batch that it has at the moment. After the last one that is the next epoch's
-  /// beginning. Throws std::logic_error with in_order = false.
+  /// Where the loop is: behind the present batch; behind the last batch that is the beginning of the next epoch. Throws
+  /// std::logic_error with in_order = false.
   LoaderState state_dict() const {
     if (!options_.in_order) detail::refuse_state_out_of_order();
     if (resume_) return *resume_;
     return pass_plan_ ? pass_plan_->state(done_, over_) : beginning_of(next_epoch_);
   }
-  /// The next loop goes on there. Throws std::invalid_argument for the state of another data set or seed.
+  /// Makes the next loop go on at `state`. Throws std::invalid_argument for the state of another data set or seed.
   void load_state_dict(const LoaderState& state) {
     detail::check_state(state, options_, order_.dataset_size());
     order_.check(state);
@@ -206,12 +208,12 @@ class DataLoader {
 
   const DataLoaderOptions& options() const { return options_; }
   const Dataset& dataset() const { return dataset_; }
-  /// Of the workers that run now.
+  /// The pids of the workers that run now.
   std::vector<int> worker_pids() const { return stream_ ? stream_->worker_pids() : std::vector<int>(); }
   /// What went wrong so far without ending a loop.
   const LoaderReport& report() const { return *report_; }
 
-  /// What the loader costs at the moment.
+  /// The memory that the loader uses at the moment.
   LoaderMemory memory() {
     LoaderMemory memory;
     if constexpr (Encodable<Dataset>)
@@ -225,13 +227,13 @@ class DataLoader {
     return memory;
   }
 
-  /// Runs `batches` batches, each through step(batch), and says where the time goes: over as many new epochs as that
-  /// takes, after some more that are not measured, until each worker has made two. With a trace, also what libtorch
-  /// does in this thread meanwhile: throws before the first batch where its file cannot be written.
+  /// Measures where the time goes: runs `batches` batches, each through step(batch), over as many new epochs as that
+  /// takes. Before it measures it runs some more, until each worker has made two. With a trace it also records what
+  /// libtorch does in this thread; it throws before the first batch if the trace's file cannot be written.
   template <class Step>
   LoaderProfile profile(std::int64_t batches, Step&& step, const ProfileOptions& profile_options = {}) {
     LoaderProfile profile{.workers = options_.num_workers};
-    if (!profile_options.trace.empty()) CpuProfile{profile_options.trace};  // throws where it cannot be written
+    if (!profile_options.trace.empty()) CpuProfile{profile_options.trace};  // throws if it cannot be written
     const CopiesMeasured copies(*this);
     std::optional<Iterator> at;
     run(at, 2 * std::max(1, options_.num_workers), step);
@@ -303,7 +305,8 @@ class DataLoader {
   struct LoopTimes {
     std::int64_t batches = 0, wait = 0, step = 0, total = 0;  // nanoseconds
   };
-  /// Takes `batches` more from where `at` is, and from the epochs that follow; none of an epoch without batches.
+  /// Takes `batches` more batches from where `at` is, and from the epochs that follow; stops at an epoch without
+  /// batches.
   template <class Step>
   LoopTimes run(std::optional<Iterator>& at, std::int64_t batches, Step& step) {
     LoopTimes times;
@@ -324,7 +327,7 @@ class DataLoader {
     return times;
   }
 
-  // Made at the first use, so that a loader that is never looped over starts and moves nothing.
+  // Made at the first use: a loader that is never looped over starts and moves nothing.
   Stream& stream() {
     static_assert(
         Encodable<Batch>,
@@ -357,12 +360,13 @@ class DataLoader {
     return *stream_;
   }
 
-  // Before anything is taken or given up: the loop can go on afterwards.
+  // Called before anything is taken or given up, so that the loop can go on afterwards.
   void refuse_capture() const {
     if (on_device_) on_device_->copies().refuse_capture();
   }
 
-  /// The iterator at the first batch of the pass that is left. One that failed is passed over by the next begin().
+  /// Returns the iterator at the first batch that is left of the pass. If that batch fails, the next begin() passes
+  /// over it.
   Iterator begun() {
     first_has_failed_ = false;
     try {
@@ -421,7 +425,7 @@ class DataLoader {
     detail::append(*report_, taken.notes);
   }
 
-  /// Without workers. What the data set throws is thrown as it is.
+  /// Makes a batch without workers. What the data set throws is thrown as it is.
   bool make() {
     RECORD_USER_SCOPE("make batch");
     const auto task = pass_plan_->task(done_);
@@ -449,7 +453,7 @@ class DataLoader {
     return true;
   }
 
-  // At the first loop, after its workers were started: a process that has used a device does not fork any more.
+  // Called at the first loop, after its workers have started: a process that has used a device can no longer fork.
   void choose_device() {
     if (std::exchange(device_is_chosen_, true)) return;
     if (const auto device = options_.to_device.resolve())
@@ -460,7 +464,7 @@ class DataLoader {
     measures_copies_ = on;
     if (on_device_) on_device_->copies().measure(on);
   }
-  // As long as it is there.
+  // Measures copies as long as it lives.
   class CopiesMeasured {
    public:
     explicit CopiesMeasured(DataLoader& loader) : loader_(loader) { loader.measure_copies(true); }

@@ -17,19 +17,19 @@
 
 namespace shoal {
 
-// What a data loader reads. A map-style data set has `size()` and `get(index)`, the sample of an index from 0 to
-// size() - 1. libtorch's own data sets (whose size is an optional) are map-style too. A data set crosses to loader
-// workers as an argument, so there it has to be encodable: a plain aggregate of tensors, strings and containers is.
-// Each worker has its own copy of the object; the elements of its tensors are the same memory in all of them.
+/// A map-style data set has `size()` and `get(index)`, which returns the sample of an index from 0 to size() - 1.
+/// libtorch's own data sets, whose size is an optional, are map-style, too. A data set crosses to loader workers as an
+/// argument, so it has to be encodable there: a plain aggregate of tensors, strings and containers is. Each worker has
+/// its own copy of the object; the elements of its tensors are the same memory in all workers.
 template <class D>
 concept MapDataset = requires(D& dataset, std::int64_t index) {
   dataset.size();
   dataset.get(index);
 };
 
-// A map-style data set that also reads many samples at once, already as the batch: faster than a get and a collate.
-// Tensors that it returns have to be allocated by the call (at::index_select does), not be views of the data set: a
-// loader worker calls it where new tensors are born in the memory the batch is sent in.
+/// A map-style data set that also reads many samples at once and returns the batch, which is faster than get() and
+/// collate. get_batch() has to allocate the tensors that it returns (at::index_select does), not return views of the
+/// data set: a loader worker calls it where new tensors are born in the memory in which the batch is sent.
 template <class D>
 concept BatchedDataset =
     MapDataset<D> && requires(D& dataset, std::span<const std::int64_t> indices) { dataset.get_batch(indices); };
@@ -37,7 +37,7 @@ concept BatchedDataset =
 template <MapDataset D>
 using SampleOf = std::remove_cvref_t<decltype(std::declval<D&>().get(std::int64_t{}))>;
 
-// One sample or one batch of it: an input and what is asked of it.
+/// One sample, or a batch of samples: an input and what a model should make of it.
 struct Example {
   at::Tensor data;
   at::Tensor target;
@@ -57,13 +57,13 @@ std::int64_t dataset_size(D& dataset) {
   }
 }
 
-// Throws std::out_of_range that names the index unless 0 <= index < size.
+/// Throws std::out_of_range, which names the index, unless 0 <= index < size.
 void check_dataset_index(std::int64_t index, std::int64_t size);
 
-// The rows of `tensor` (along dimension 0) with these indices, as a new contiguous tensor.
+/// Copies the rows of `tensor` (along dimension 0) with these indices into a new contiguous tensor.
 at::Tensor select_rows(const at::Tensor& tensor, std::span<const std::int64_t> indices);
 
-// Tensors of equally many rows; sample i is row i of each. For `auto [x, y] : loader`. Made by tensor_dataset(x, y).
+/// Tensors of equally many rows; sample i is row i of each, for `auto [x, y] : loader`. Made by tensor_dataset(x, y).
 template <std::size_t N>
 struct TensorDataset {
   std::array<at::Tensor, N> tensors;
@@ -88,7 +88,7 @@ struct TensorDataset {
   }
 };
 
-// Throws std::invalid_argument that shows the sizes unless all tensors have the same number of rows.
+/// Throws std::invalid_argument, which shows the sizes, unless all tensors have the same number of rows.
 void check_equal_rows(std::span<const at::Tensor> tensors);
 
 template <std::same_as<at::Tensor>... Tensors>

@@ -12,13 +12,13 @@
 namespace shoal {
 
 /// The data set or the collate function threw in a worker, for the batch that the loop would have got now. The loop can
-/// go on with the next one.
+/// go on with the next batch.
 class LoaderWorkerRaised : public Error {
  public:
   LoaderWorkerRaised(const ProcessIdentity& worker, std::int64_t batch, const detail::LoaderFailure& failure,
                      const std::string& more = "");
   [[nodiscard]] std::int64_t batch() const noexcept { return batch_; }
-  /// Of the sample at fault; -1 where it is not known.
+  /// Index of the sample at fault; -1 if it is not known.
   [[nodiscard]] std::int64_t index() const noexcept { return index_; }
   [[nodiscard]] const std::string& exception_type() const noexcept { return failure_->exception_type(); }
   [[nodiscard]] const std::string& exception_message() const noexcept { return failure_->exception_message(); }
@@ -30,16 +30,16 @@ class LoaderWorkerRaised : public Error {
   std::shared_ptr<const ProcessFailed> failure_;
 };
 
-/// Workers died while they made this batch (killed, out of memory, crashed, or ended because it took longer than the
-/// timeout), one after the other as often as max_retries allows. The loop can go on with the next batch.
+/// Workers died while they made this batch, one after the other, as often as max_retries allows: killed, out of memory,
+/// crashed, or ended because the batch took longer than the timeout. The loop can go on with the next batch.
 class LoaderWorkerDied : public Error {
  public:
   LoaderWorkerDied(const detail::LoaderTask& task, const WorkerDied& death);
   [[nodiscard]] std::int64_t batch() const noexcept { return batch_; }
-  /// How the last one ended.
+  /// How the last of these workers ended.
   [[nodiscard]] const ProcessFailed& failure() const noexcept { return death_.failure(); }
   [[nodiscard]] int attempts() const noexcept { return death_.attempts(); }
-  /// The last one was ended, since it took longer than DataLoaderOptions::timeout.
+  /// Whether the last worker was ended because it took longer than DataLoaderOptions::timeout.
   [[nodiscard]] bool timed_out() const noexcept { return death_.timed_out(); }
 
  private:

@@ -1,4 +1,4 @@
-// What a data loader costs in memory.
+// The memory that a data loader uses.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,20 @@
 
 namespace shoal {
 
-/// Seen at one moment. A plain value.
+/// A loader's memory at one moment. A plain value.
 struct LoaderMemory {
   struct Worker {
     int pid = 0;
-    std::uint64_t private_bytes = 0;       // its own
-    std::uint64_t proportional_bytes = 0;  // PSS: what is shared with n processes counts for 1/n
+    std::uint64_t private_bytes = 0;       ///< memory of this process alone
+    std::uint64_t proportional_bytes = 0;  ///< PSS: memory shared by n processes counts 1/n
   };
 
-  std::uint64_t dataset_bytes = 0;  // of the data set's tensors in the shared heap: once, whatever the workers
-  std::size_t batches_ready = 0;    // made ahead
-  std::uint64_t batch_bytes = 0;    // of these, in the shared heap
-  std::size_t batches_ahead = 0;    // that may be made ahead at the moment
-  std::size_t copies_ahead = 0;     // batches copied to the device that the loop has not asked for yet
-  std::uint64_t device_bytes = 0;   // of these, on the device
+  std::uint64_t dataset_bytes = 0;  ///< the data set's tensors in the shared heap: once for all workers
+  std::size_t batches_ready = 0;    ///< batches made ahead
+  std::uint64_t batch_bytes = 0;    ///< bytes of these in the shared heap
+  std::size_t batches_ahead = 0;    ///< how many may be made ahead at the moment
+  std::size_t copies_ahead = 0;     ///< batches copied to the device that the loop has not asked for yet
+  std::uint64_t device_bytes = 0;   ///< bytes of these on the device
   std::vector<Worker> workers;
 
   [[nodiscard]] std::uint64_t worker_private_bytes() const;

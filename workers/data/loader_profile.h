@@ -7,40 +7,40 @@
 
 namespace shoal {
 
-/// Of some batches, in seconds a batch unless said otherwise. A plain value.
+/// Where the time of some batches went, in seconds a batch unless said otherwise. A plain value.
 struct LoaderProfile {
   std::int64_t batches = 0;
   int workers = 0;
-  double dataset = 0;             // reading samples, in a worker
-  double collate = 0;             // making a batch of them, in a worker
-  double wait = 0;                // the loop, for a batch
-  double copy = 0;                // to the device, beside the loop, as the device's clock says
-  double step = 0;                // the loop, between two batches
-  double total = 0;               // the loop, all of it
-  double batches_of_workers = 0;  // a second, at most: if the loop never kept them waiting
-  double batches_of_loop = 0;     // a second, at most: if every batch lay ready
-  double batches_of_copies = 0;   // a second, at most; 0: nothing is copied
+  double dataset = 0;             ///< a worker reads samples
+  double collate = 0;             ///< a worker makes a batch of them
+  double wait = 0;                ///< the loop waits for a batch
+  double copy = 0;                ///< copies to the device, beside the loop, by the device's clock
+  double step = 0;                ///< the loop works between two batches
+  double total = 0;               ///< the whole loop
+  double batches_of_workers = 0;  ///< batches a second that the workers could make if the loop never kept them waiting
+  double batches_of_loop = 0;     ///< batches a second that the loop could take if every batch lay ready
+  double batches_of_copies = 0;   ///< batches a second that could be copied; 0: nothing is copied
 
-  /// "workers", "loop" or "copies": what would have to become faster.
+  /// "workers", "loop" or "copies": the one that limits the rate.
   [[nodiscard]] std::string bottleneck() const;
   /// A table for people.
   [[nodiscard]] std::string to_string() const;
 };
 
 struct ProfileOptions {
-  /// A file for a CpuProfile of the batches, for Perfetto: what the loop waits for, and each operation in its steps.
-  /// Empty: none.
+  /// A file for a CpuProfile of the batches, for Perfetto: what the loop waits for, and each operation of its steps.
+  /// Empty: no file.
   std::string trace;
 };
 
-/// Rates with several numbers of workers.
+/// Batches a second with several numbers of workers.
 struct WorkerSuggestion {
   struct Measured {
     int workers = 0;
     double batches_per_second = 0;
   };
   std::vector<Measured> measured;
-  int recommended = 0;  // the fewest that come within a tenth of the best
+  int recommended = 0;  ///< the fewest workers that come within a tenth of the best
 
   [[nodiscard]] std::string to_string() const;
 };

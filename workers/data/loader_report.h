@@ -12,10 +12,10 @@ namespace shoal {
 struct LoaderReport {
   /// Samples that were skipped, read again or replaced, in the order in which their batches came.
   std::vector<SampleFault> faults;
-  /// How workers died that were replaced.
+  /// How the workers died that were replaced.
   std::vector<std::string> deaths;
-  /// How often data sets warned of a sample that they could read all the same (sample_warnings.h), and what they said
-  /// the first 1000 times.
+  /// How often data sets warned of a sample that they could read all the same (sample_warnings.h), and the first 1000
+  /// warnings.
   std::int64_t warning_count = 0;
   std::vector<SampleWarning> warnings;
 };

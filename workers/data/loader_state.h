@@ -1,4 +1,4 @@
-// Where a loader is in its data, for checkpoints.
+// A loader's place in its data, for checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -6,28 +6,29 @@
 
 namespace shoal {
 
-/// A plain, encodable value. A loader that loads it goes on with exactly the samples that were not seen, with any
-/// number of workers, and, if all ranks have delivered equally many batches, with any number of ranks: batch_size times
-/// ranks should stay what it was, so that the batches of all ranks together stay what they would have been.
+/// A loader's place in its data; a plain, encodable value. A loader that loads it goes on with exactly the samples that
+/// were not seen, with any number of workers. If all ranks have delivered equally many batches, the number of ranks may
+/// change, too: keep batch_size times ranks the same, so that all ranks' batches together stay what they would have
+/// been.
 struct LoaderState {
   std::uint64_t seed = 0;
-  /// Counts the loader's loops, and says what is drawn in samples.
+  /// The number of the loop, which decides what samples draw.
   std::int64_t epoch = 0;
-  /// Samples of that epoch that all ranks together have seen; batches where a batch sampler cuts them.
+  /// Samples of that epoch that all ranks together have seen; with a batch sampler, batches.
   std::int64_t place = 0;
-  std::int64_t dataset_size = 0;  // 0: an iterable data set that does not say
-  /// Within an epoch of an iterable data set: the streams that it began as, and the batch size.
+  std::int64_t dataset_size = 0;  ///< 0: an iterable data set that does not tell
+  /// Within an epoch of an iterable data set: the number of streams that it began as, and the batch size.
   std::int64_t shards = 0, batch_size = 0;
-  /// The epoch that the sampler is at: `epoch`, or the one that set_epoch() said last where it waits for that
-  /// (DistributedSampler). -1: `epoch`.
+  /// The sampler's epoch: `epoch`, or what set_epoch() said last if the sampler waits for that (DistributedSampler).
+  /// -1: the same as `epoch`.
   std::int64_t order_epoch = -1;
-  /// What says the order, as the sampler describes itself. Within an epoch a loader goes on in the same order only.
-  /// Empty: any.
+  /// The order, as the sampler describes itself. Within an epoch a loader goes on only in the same order. Empty: any
+  /// order.
   std::string order = {};
 
   bool operator==(const LoaderState&) const = default;
 
-  /// One line of text, and back: std::invalid_argument where it is none.
+  /// To one line of text, and back. from_string() throws std::invalid_argument for any other text.
   [[nodiscard]] std::string to_string() const;
   static LoaderState from_string(const std::string& text);
 };

@@ -12,27 +12,26 @@
 
 namespace shoal {
 
-/// Sequences with their padding, and how long each is without. A plain value; crosses as its two tensors.
+/// Padded sequences and their lengths without padding. A plain value; crosses as its two tensors.
 struct PaddedSequences {
   at::Tensor data;     ///< [sequences, longest, ...], or [longest, sequences, ...] without batch_first
   at::Tensor lengths;  ///< int64 [sequences]
 };
 
-/// Names and defaults of torch.nn.utils.rnn.pad_sequence, but batch_first, which is true here.
+/// Has the names and defaults of torch.nn.utils.rnn.pad_sequence, except that batch_first is true.
 struct PadOptions {
   bool batch_first = true;
   double padding_value = 0;
   std::string padding_side = "right";  ///< or "left"
-  std::int64_t multiple_of = 1;        ///< lengths are rounded up to it: fewer different shapes for a GPU
+  std::int64_t multiple_of = 1;        ///< lengths are rounded up to a multiple of it: fewer different shapes for a GPU
 };
 
-/// One tensor of all sequences, each [length, ...]. Throws std::invalid_argument that shows the shapes unless they are
-/// equal but for their first dimension and of one type.
+/// Makes one tensor of all sequences, each [length, ...]. Throws std::invalid_argument, which shows the shapes, unless
+/// the sequences are of one type and equal but for their first dimension.
 PaddedSequences pad_sequence(std::span<const at::Tensor> sequences, const PadOptions& options = {});
 
-/// A sample, or a part of one, whose first dimension differs from sample to sample: a batch of it is PaddedSequences,
-/// padded with the first sample's `padding_value`. For other options, a collate function of one's own that calls
-/// pad_sequence.
+/// A sample, or a part of one, whose first dimension differs from sample to sample. Its batch is PaddedSequences,
+/// padded with the first sample's `padding_value`. For other options write a collate function that calls pad_sequence.
 struct Sequence {
   at::Tensor values;
   double padding_value = 0;

@@ -1,4 +1,4 @@
-// A progress bar with a rate on a terminal, plain lines anywhere else.
+// A progress bar: with a rate on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <unistd.h>
@@ -11,19 +11,19 @@
 namespace shoal {
 
 struct ProgressBarOptions {
-  std::int64_t total = 0;                          // what makes 100 %; 0 where it is not known
-  std::string label = "";                          // in front of the bar
-  std::string unit = "samples";                    // of the rate: "samples/s"
-  std::int64_t per_unit = 1;                       // of what is counted: 1 << 20 bytes for "MiB"
-  int fd = STDERR_FILENO;                          // kept, not owned
-  std::chrono::milliseconds redraw_every{100};     // on a terminal
-  std::chrono::milliseconds new_line_every{5000};  // elsewhere
+  std::int64_t total = 0;                          ///< the count that is 100 %; 0: not known
+  std::string label = "";                          ///< text in front of the bar
+  std::string unit = "samples";                    ///< unit of the rate: "samples/s"
+  std::int64_t per_unit = 1;                       ///< counts in one unit: 1 << 20 (bytes) for "MiB"
+  int fd = STDERR_FILENO;                          ///< descriptor to write to; not owned
+  std::chrono::milliseconds redraw_every{100};     ///< on a terminal
+  std::chrono::milliseconds new_line_every{5000};  ///< elsewhere
 };
 
-/// Shows how far something is. One thread of one process draws; where several processes work, they count into shared
-/// memory and the one that owns the terminal draws. The bar changes no setting of the terminal, hides nothing and stays
-/// on one line, so there is nothing to restore when the process is killed; an object that is destroyed before `finish`
-/// (an exception) ends the line.
+/// Shows how far something is. One thread of one process draws; if several processes work, they count into shared
+/// memory, and the one that owns the terminal draws. The bar stays on one line, changes no setting of the terminal and
+/// hides nothing, so there is nothing to restore when the process is killed. If it is destroyed before finish() (an
+/// exception), it ends the line.
 class ProgressBar {
  public:
   explicit ProgressBar(ProgressBarOptions options);
@@ -31,7 +31,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// `done` of the total, counted from the beginning; `note` stands behind the rate ("loss 0.41"). Draws at most as
+  /// Shows `done` of the total, counted from the beginning, and `note` behind the rate ("loss 0.41"). Draws at most as
   /// often as the options say.
   void update(std::int64_t done, const std::string& note = "");
   /// Draws the last state and ends the line.
@@ -62,7 +62,7 @@ struct ProgressState {
   std::int64_t per_unit = 1;
 };
 
-/// One line of at most `width` columns, with a bar in the space that is left where there is enough of it.
+/// One line of at most `width` columns, with a bar if there is enough space left for it.
 std::string progress_line(const ProgressState& state, std::size_t width);
 
 /// 1234567 -> "1,234,567"

@@ -7,18 +7,18 @@
 
 namespace shoal {
 
-/// What the random numbers of one sample depend on: not on the worker that makes it, the batch it is in, the number of
-/// processes or the time. A value.
+/// What the random numbers of one sample depend on. They do not depend on the worker that makes it, its batch, the
+/// number of processes or the time. A value.
 struct SampleKey {
   std::uint64_t seed = 0;   ///< the loader's
   std::uint64_t epoch = 0;  ///< as given to set_epoch
-  std::uint64_t index = 0;  ///< of the sample in the data set
+  std::uint64_t index = 0;  ///< the sample's index in the data set
 
   bool operator==(const SampleKey&) const = default;
 };
 
 /// Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011): four random
-/// words for each counter, the ones that Random123 gives.
+/// words for each counter, the same as Random123's.
 constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
@@ -31,25 +31,23 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
   return counter;
 }
 
-/// The finalizer of splitmix64: a bijection of 64-bit words that changes about half of the bits for each one changed.
+/// The finalizer of splitmix64: a bijection of 64-bit words. If one bit changes, about half of the result's bits
+/// change.
 constexpr std::uint64_t mixed_bits(std::uint64_t word) {
   word = (word ^ word >> 30U) * 0xBF58476D1CE4E5B9;
   word = (word ^ word >> 27U) * 0x94D049BB133111EB;
   return word ^ word >> 31U;
 }
 
-/// The number of the `position`-th operation inside of `operation`: of a transform in a Compose in a Compose.
+/// The number of the `position`-th operation inside of `operation`: a transform's in a Compose in a Compose.
 constexpr std::uint64_t inner_operation(std::uint64_t operation, std::uint64_t position) {
   return mixed_bits(operation + 0x9E3779B97F4A7C15 * (position + 1));
 }
 
-/// The random numbers that one operation (a crop, a flip) draws for one sample. The same four numbers (seed, epoch,
-/// index, operation) give the same draws in every process, on every machine, in every version of shoal; two of them
-/// that differ in epoch or index alone share no draw. A value of 56 bytes, 10 ns for four words; a
-/// UniformRandomBitGenerator, though the distributions of <random> differ between standard libraries.
-///
-/// Counter and key of Philox: counter = {draws / 4, epoch, index (low word), index (high word)}, key = seed, operation
-/// and the epoch's high word, mixed.
+/// The random numbers that one operation (a crop, a flip) draws for one sample. The same seed, epoch, index and
+/// operation give the same draws in every process, on every machine, in every version of shoal. Two that differ only in
+/// epoch or index share no draw. A value of 56 bytes; four words take 10 ns. It is a UniformRandomBitGenerator, but the
+/// distributions of <random> differ between standard libraries.
 class SampleRandom {
  public:
   using result_type = std::uint32_t;
@@ -79,11 +77,11 @@ class SampleRandom {
     return low | std::uint64_t{next()} << 32U;
   }
 
-  /// In [0, 1), a multiple of 2^-53.
+  /// A number in [0, 1), a multiple of 2^-53.
   constexpr double uniform() { return double(next64() >> 11U) * 0x1p-53; }
-  /// In [low, high).
+  /// A number in [low, high).
   constexpr double uniform(double low, double high) { return low + (high - low) * uniform(); }
-  /// 0 to n - 1, all equally likely (Lemire's multiplication with rejection). 0 where n < 2.
+  /// A number from 0 to n - 1, all equally likely (Lemire's multiplication with rejection); 0 if n < 2.
   constexpr std::int64_t below(std::int64_t n) {
     if (n < 2) return 0;
     const auto range = std::uint64_t(n);
@@ -93,7 +91,7 @@ class SampleRandom {
       if (std::uint64_t(product) >= rejected) return std::int64_t(product >> 64U);
     }
   }
-  /// True in a share `probability` of the cases.
+  /// True with this probability.
   constexpr bool chance(double probability) { return uniform() < probability; }
 
  private:
@@ -103,9 +101,9 @@ class SampleRandom {
   std::uint32_t used_ = 4;
 };
 
-/// Seed and epoch of the samples that this thread makes at the moment, for data sets and transforms that draw: a data
-/// set's get() is given an index only. The data loader opens a scope around each batch, in its workers and without
-/// them; without one seed and epoch are 0. RAII; nests; one thread.
+/// Sets seed and epoch of the samples that this thread makes at the moment. A data set's get() gets only an index, so
+/// data sets and transforms that draw find the rest here. The data loader opens a scope around each batch, with and
+/// without workers. Without a scope seed and epoch are 0. RAII; nests; one thread.
 class EpochScope {
  public:
   EpochScope(std::uint64_t seed, std::uint64_t epoch);

@@ -1,4 +1,4 @@
-// What data sets have to say of samples that they could read all the same.
+// Warnings of data sets about samples that they could read all the same.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace shoal {
 
-/// Collects what is said by warn_of_sample() in this thread while it lives, the innermost one alone. The data loader
-/// has one for each batch, in its workers and without them, and puts it into report(). RAII; nests; one thread.
+/// Collects the texts of warn_of_sample() in this thread while it lives; if several live, only the innermost does. The
+/// data loader has one for each batch, with and without workers, and puts the texts into report(). RAII; nests; one
+/// thread.
 class SampleWarnings {
  public:
   SampleWarnings();
@@ -15,7 +16,7 @@ class SampleWarnings {
   SampleWarnings& operator=(const SampleWarnings&) = delete;
   ~SampleWarnings();
 
-  /// What was said since the last call.
+  /// The texts since the last call.
   std::vector<std::string> take();
 
  private:
@@ -24,8 +25,8 @@ class SampleWarnings {
   std::vector<std::string> texts_;
 };
 
-/// For data sets: the sample that is being read is not quite what it should be. Says it to nobody where no
-/// SampleWarnings collects.
+/// For data sets: warns that the sample which is being read is not quite what it should be. Without a SampleWarnings in
+/// this thread it does nothing.
 void warn_of_sample(std::string text);
 
 }  // namespace shoal

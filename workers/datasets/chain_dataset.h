@@ -52,7 +52,7 @@ void for_each(std::tuple<Ds...>& datasets, Do&& call) {
   std::apply([&](Ds&... each) { (call(each), ...); }, datasets);
 }
 
-/// What a ChainDataset is of that was written as in Python.
+/// The element type of a ChainDataset that was written as in Python.
 template <class... Ds>
 struct ChainWrittenByName {};
 template <class... Ds>
@@ -61,9 +61,9 @@ inline constexpr bool kWrittenRight = false;
 }  // namespace detail
 
 /// Iterable data sets one after the other: torch.utils.data.ChainDataset. `Datasets` is a std::vector of one type of
-/// data set or a std::tuple of several. Made by chain_datasets(). A plain aggregate, so it crosses where its data sets
-/// do. Where all of them deal their samples out themselves, it does so too; otherwise it is one stream of all samples,
-/// of which each reader keeps its own, and passes over whole data sets as they can.
+/// data set or a std::tuple of several. Made by chain_datasets(). A plain aggregate, so it crosses if its data sets do.
+/// If all of them deal out their samples themselves, the chain does so, too. Otherwise it is one stream of all samples:
+/// each reader keeps its own and passes over whole data sets if these can.
 template <class Datasets>
 struct ChainDataset {
   Datasets datasets;
@@ -144,7 +144,7 @@ struct ChainDataset {
     return Stream(datasets, Shard{});
   }
 
-  /// Where all of them say theirs.
+  /// The sum of the data sets' sizes; there if all of them tell theirs.
   std::int64_t size()
     requires(detail::Parts<Datasets>::kSized)
   {
@@ -154,7 +154,7 @@ struct ChainDataset {
   }
 };
 
-/// For the message only, where somebody writes ChainDataset(a, b) or ChainDataset({a, b}).
+/// Only for the error message if somebody writes ChainDataset(a, b) or ChainDataset({a, b}).
 template <class... Ds>
 struct ChainDataset<detail::ChainWrittenByName<Ds...>> {
   static_assert(
@@ -171,14 +171,14 @@ ChainDataset(const Ds&...) -> ChainDataset<detail::ChainWrittenByName<Ds...>>;
 template <class D>
 ChainDataset(std::initializer_list<D>) -> ChainDataset<detail::ChainWrittenByName<D>>;
 
-/// One type of data set, any number of them. Throws std::invalid_argument for none.
+/// Chains any number of data sets of one type. Throws std::invalid_argument for none.
 template <IterableDataset D>
 ChainDataset<std::vector<D>> chain_datasets(std::vector<D> datasets) {
   if (datasets.empty()) throw std::invalid_argument("chain_datasets: no data sets; there has to be at least one");
   return {std::move(datasets)};
 }
 
-/// Data sets of any types with one type of sample: chain_datasets(a, b, c).
+/// Chains data sets of any types with one type of sample: chain_datasets(a, b, c).
 template <IterableDataset... Ds>
   requires(sizeof...(Ds) > 1)
 ChainDataset<std::tuple<Ds...>> chain_datasets(Ds... datasets) {

@@ -20,7 +20,7 @@
 namespace shoal {
 namespace detail {
 
-/// What get_batch returns; nothing (void) of a data set without one.
+/// What get_batch returns; void for a data set without one.
 template <class D>
 struct BatchFromSet {
   using type = void;
@@ -36,10 +36,10 @@ template <class D>
 inline constexpr bool kIsListOfSets<std::vector<D>> = true;
 template <class... Ds>
 inline constexpr bool kIsListOfSets<std::tuple<Ds...>> = sizeof...(Ds) > 0;
-/// What a ConcatDataset is of that was written as in Python.
+/// The element type of a ConcatDataset that was written as in Python.
 struct ConcatWrittenByName {};
 
-/// Of anything else nothing is known: ConcatDataset says what is wrong.
+/// For anything else there is no type: ConcatDataset's assertion says what is wrong.
 template <class T>
 struct SamplesOf {
   using Sample = void;
@@ -56,16 +56,16 @@ struct SamplesOf<std::tuple<D, Ds...>> {
                 "shoal: the data sets of a ConcatDataset need one type of sample");
   using Sample = SampleOf<D>;
   using First = typename BatchFromSet<D>::type;
-  // Those of one type, where all have them.
+  // The batches' type if all data sets have the same one.
   using Batch = std::conditional_t<(std::same_as<First, typename BatchFromSet<Ds>::type> && ...), First, void>;
 };
 
 }  // namespace detail
 
 /// Data sets one after the other: torch.utils.data.ConcatDataset. `Datasets` is a std::vector of one type of data set
-/// or a std::tuple of several. Made by concat_datasets(). A plain aggregate, so it crosses where its data sets do.
-/// Where all have a get_batch, of one type that is made of tensors, it has one too: each data set reads its samples at
-/// once.
+/// or a std::tuple of several. Made by concat_datasets(). A plain aggregate, so it crosses if its data sets do. If all
+/// have a get_batch of one type that is made of tensors, the concatenation has one, too: each data set then reads its
+/// samples at once.
 template <class Datasets>
 struct ConcatDataset {
   static_assert(
@@ -73,7 +73,7 @@ struct ConcatDataset {
       "shoal: ConcatDataset is not made by its name: write concat_datasets(a, b), or concat_datasets(sets) with "
       "a std::vector of data sets of one type");
   Datasets datasets;
-  std::vector<std::int64_t> ends;  // ends[i]: samples of the data sets 0 to i
+  std::vector<std::int64_t> ends;  ///< ends[i]: samples of the data sets 0 to i
 
   using Sample = typename detail::SamplesOf<Datasets>::Sample;
 
@@ -84,7 +84,7 @@ struct ConcatDataset {
     return with_dataset<Sample>(number, [inner = inner](auto& dataset) { return dataset.get(inner); });
   }
 
-  /// Throws std::invalid_argument where the data sets' samples differ in shape or type.
+  /// Throws std::invalid_argument if the data sets' samples differ in shape or type.
   [[nodiscard]] auto get_batch(std::span<const std::int64_t> indices)
     requires detail::Joinable<typename detail::SamplesOf<Datasets>::Batch>
   {
@@ -116,7 +116,7 @@ struct ConcatDataset {
   }
 
  private:
-  /// Which data set a sample is of, and its index there.
+  /// A sample's data set, and its index there.
   [[nodiscard]] std::pair<std::size_t, std::int64_t> place_of(std::int64_t index) const {
     check_dataset_index(index, size());
     const auto number = static_cast<std::size_t>(std::ranges::upper_bound(ends, index) - ends.begin());
@@ -136,7 +136,7 @@ struct ConcatDataset {
   }
 };
 
-/// For the message only, where somebody writes ConcatDataset(a, b) or ConcatDataset({a, b}).
+/// Only for the error message if somebody writes ConcatDataset(a, b) or ConcatDataset({a, b}).
 template <class... Ds>
 ConcatDataset(const Ds&...) -> ConcatDataset<detail::ConcatWrittenByName>;
 template <class D>
@@ -150,7 +150,7 @@ inline void append_end(std::vector<std::int64_t>& ends, std::int64_t size) {
 
 }  // namespace detail
 
-/// One type of data set, any number of them. Throws std::invalid_argument for none.
+/// Concatenates any number of data sets of one type. Throws std::invalid_argument for none.
 template <MapDataset D>
 ConcatDataset<std::vector<D>> concat_datasets(std::vector<D> datasets) {
   if (datasets.empty()) throw std::invalid_argument("concat_datasets: no data sets; there has to be at least one");
@@ -159,7 +159,7 @@ ConcatDataset<std::vector<D>> concat_datasets(std::vector<D> datasets) {
   return all;
 }
 
-/// Data sets of any types with one type of sample: concat_datasets(a, b, c).
+/// Concatenates data sets of any types with one type of sample: concat_datasets(a, b, c).
 template <MapDataset... Ds>
   requires(sizeof...(Ds) > 0)
 ConcatDataset<std::tuple<Ds...>> concat_datasets(Ds... datasets) {

@@ -1,11 +1,11 @@
-// What goes wrong with the files of a data set.
+// The exception for faults of a data set's files.
 #pragma once
 
 #include <shoal/ipc/error.h>
 
 namespace shoal {
 
-/// A data set on disk is missing, or is not what it should be. The message names the file and the value at fault.
+/// A data set on disk is missing or is not what it should be. The message names the file and the value at fault.
 class DatasetError : public Error {
  public:
   using Error::Error;

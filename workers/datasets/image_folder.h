@@ -1,4 +1,4 @@
-// Pictures in folders, a folder for each class.
+// Pictures in folders, one folder for each class.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,35 +15,35 @@
 namespace shoal {
 
 /// torchvision's ImageFolder: root/dog/1.jpg, root/dog/more/2.png, root/cat/3.jpg, with classes numbered in the order
-/// of their names. An example is {data: uint8 [3, height, width] in RGB, target: int64 []}; the sizes differ as the
-/// files' do, so a transform that makes them equal goes between this and a loader. Plain data; its tables are shared
-/// with workers. Made by image_folder(). Threads and processes: any.
+/// of their names. An example is {data: uint8 [3, height, width] in RGB, target: int64 []}. The sizes differ as the
+/// files' do, so put a transform that makes them equal between this and a loader. Plain data; workers share its tables.
+/// Made by image_folder(). Threads and processes: any.
 struct ImageFolder {
   StringTable paths;
-  at::Tensor targets;  // int64 [n]
+  at::Tensor targets;  ///< int64 [n]
   std::vector<std::string> classes;
   DecodeOptions decode;
 
   [[nodiscard]] std::int64_t size() const { return targets.size(0); }
-  /// Reads and decodes the file. Throws DatasetError that names it and its index.
+  /// Reads and decodes the file. Throws DatasetError, which names the file and its index.
   [[nodiscard]] Example get(std::int64_t index) const;
 };
 
-/// A file of an image folder, as found.
+/// A file of an image folder.
 struct ImageFile {
   std::filesystem::path path;
-  std::int64_t target;  // number of its class
+  std::int64_t target;  ///< number of its class
 };
 struct ImageFiles {
   std::vector<std::string> classes;
   std::vector<ImageFile> files;
 };
 
-/// The .jpg, .jpeg and .png files (in any case) below each folder in `root`, in torchvision's order: by class, folder,
-/// name. Links are followed. Throws DatasetError where root is no folder, has no folders, or a class no pictures.
+/// Finds the .jpg, .jpeg and .png files (in any case) below each folder in `root`, in torchvision's order: by class,
+/// folder, name. Follows links. Throws DatasetError if root is no folder or has no folders, or a class has no pictures.
 ImageFiles find_images(const std::filesystem::path& root);
 
-/// Lists the files, reads none. Throws as find_images().
+/// Lists the files and reads none. Throws like find_images().
 ImageFolder image_folder(const std::filesystem::path& root, const DecodeOptions& decode = {});
 
 }  // namespace shoal

@@ -11,17 +11,17 @@
 
 namespace shoal {
 
-/// One part of an iterable data set: of all readers (the workers of all ranks together) the one that is meant. Blocks
-/// of `block` samples in a row, usually a batch, are dealt out like cards: block b of the data set belongs to shard b %
-/// count. So the data set is read once by all shards together, and where one block is one batch, the batches do not
-/// depend on how many readers there are. A value.
+/// One part of an iterable data set: that of reader `index` among `count` readers (the workers of all ranks together).
+/// Blocks of `block` samples in a row, usually a batch, are dealt out like cards: block b of the data set belongs to
+/// shard b % count. So all shards together read the data set once, and if a block is a batch, the batches do not depend
+/// on the number of readers. A value.
 struct Shard {
   std::int64_t index = 0;
   std::int64_t count = 1;
   std::int64_t block = 1;
 
-  /// Rank r of `world` gets blocks r, r + world, ...; of these its worker w gets the w-th, (w + workers)-th, ...
-  /// Throws std::invalid_argument for a number that is out of range.
+  /// Rank r of `world` gets blocks r, r + world, ...; of these its worker w gets the w-th, (w + workers)-th, ... Throws
+  /// std::invalid_argument for a number that is out of range.
   static Shard of(std::int64_t rank, std::int64_t world, std::int64_t worker, std::int64_t workers,
                   std::int64_t block = 1) {
     if (world < 1 || workers < 1 || block < 1 || rank < 0 || rank >= world || worker < 0 || worker >= workers) {
@@ -36,25 +36,27 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
-/// A stream of samples: next() is a std::optional<Sample>, without a value at the end and ever after. A next() that
-/// throws has used up its place: the next call goes on behind it.
+/// A stream of samples: next() returns a std::optional<Sample>, which is empty at the end and ever after. If next()
+/// throws, it has used up that sample's place: the next call goes on behind it.
 template <class S>
 concept SampleStream = requires(S& stream) {
   { *stream.next() };
   { stream.next().has_value() } -> std::convertible_to<bool>;
 };
 
-/// An iterable data set is one of three, the first that it is:
-///   * stream(Shard) opens a stream of that shard's samples. It deals its samples out itself (files, lines of a log),
-///     by index and count; all shards together have to be the data set, once. What a reader gets depends on how many
-///     readers there are.
-///   * stream() opens a stream of all samples. Each reader goes through all of them and keeps its own: cheap where
-///     passing over a sample is. Where the stream has skip(n), which passes over n samples and says how many there
-///     were, that is used.
-///   * begin() and end(): a range of samples, read as a stream of all samples is.
-/// A data set crosses to workers as an argument, so it has to be encodable there; its streams stay where they are
-/// opened, and may point into it. A stream that shuffles draws with SampleRandom(sample_key(index)) (sample_random.h),
-/// which knows seed and epoch. size() is welcome: it tells how many samples there are.
+/// An iterable data set is one of three; the first that fits counts:
+///
+/// * stream(Shard) opens a stream of that shard's samples. The data set deals out its samples itself (files, lines of a
+///   log), by index and count; all shards together have to be the data set, once. What a reader gets depends on the
+///   number of readers.
+/// * stream() opens a stream of all samples. Each reader goes through all of them and keeps its own, which is cheap if
+///   passing over a sample is. If the stream has skip(n), which passes over n samples and returns how many there were,
+///   the reader uses it.
+/// * begin() and end() make a range of samples, which is read like a stream of all samples.
+///
+/// A data set crosses to workers as an argument, so it has to be encodable there. Its streams stay where they are
+/// opened and may point into it. A stream that shuffles draws with SampleRandom(sample_key(index)) (sample_random.h),
+/// which knows seed and epoch. A data set may have size(), the number of its samples.
 template <class D>
 concept SelfShardedDataset = requires(D& dataset, const Shard& shard) {
   { dataset.stream(shard) } -> SampleStream;
@@ -70,7 +72,7 @@ concept IterableDataset =
 template <class D>
 concept LoadableDataset = MapDataset<D> || IterableDataset<D>;
 
-/// How many samples it says that there are; -1 where it does not say.
+/// How many samples the data set says that it has; -1 if it does not tell.
 template <IterableDataset D>
 std::int64_t known_size(D& dataset) {
   if constexpr (requires {

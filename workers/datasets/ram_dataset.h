@@ -18,32 +18,32 @@ namespace shoal {
 struct RamDatasetOptions {
   RamOptions reading = {};
   DecodeOptions decode = {};
-  /// With a size {h, w} every picture is made that large (Resize) and kept decoded once somebody has asked for it, for
+  /// With a size {h, w} every picture is resized to it (Resize) and, once somebody has asked for it, kept decoded for
   /// all processes: n * 3 * h * w bytes. {n} is a square. {}: none is kept.
   ImageSize cache = {};
 };
 
-/// An ImageFolder in memory: the same samples in the same order, files read once a node into the heap and mapped by all
-/// ranks and workers (ram_files.h), decoded when asked for. Plain data; made by ram_dataset(). Threads and processes:
-/// any.
+/// An ImageFolder in memory, with the same samples in the same order. The files are read into the heap once a node; all
+/// ranks and workers map them (ram_files.h) and decode what they are asked for. Plain data; made by ram_dataset().
+/// Threads and processes: any.
 struct RamDataset {
   RamFiles files;
-  at::Tensor targets;  // int64 [n]
+  at::Tensor targets;  ///< int64 [n]
   std::vector<std::string> classes;
   DecodeOptions decode;
   std::optional<DecodedCache> cache;
 
   [[nodiscard]] std::int64_t size() const { return targets.size(0); }
-  /// Throws DatasetError that names the file and its index. The example is the caller's: with a
-  /// cache, a copy out of it.
+  /// Decodes one picture. Throws DatasetError, which names the file and its index. The example is the caller's: with a
+  /// cache a copy out of it.
   [[nodiscard]] Example get(std::int64_t index) const;
 };
 
-/// Reads all pictures below the folders of `root`, as image_folder() finds them. The ranks that ask for the same folder
-/// share what one of them reads; each rank's call makes a cache of its own, which its workers share: make the data set
-/// before the ranks, and pass it to them, where they should share that too.
+/// Reads all pictures below the folders of `root`, as image_folder() finds them. Ranks that ask for the same folder
+/// share what one of them reads. The cache is each call's own, shared by that rank's workers: for one cache of all
+/// ranks, make the data set before the ranks and pass it to them.
 RamDataset ram_dataset(const std::filesystem::path& root, const RamDatasetOptions& options = {});
-/// Pictures without classes, all of target 0.
+/// Reads pictures without classes; all have target 0.
 RamDataset ram_dataset(const std::vector<std::filesystem::path>& files, const RamDatasetOptions& options = {});
 
 }  // namespace shoal

@@ -12,8 +12,8 @@
 
 namespace shoal {
 
-/// The samples of one shard of an iterable data set, in order, each with its number. Owns the stream; the data set has
-/// to outlive it. One thread. For loops without a DataLoader, which deals out batches by itself.
+/// The samples of one shard of an iterable data set, in order, each with its number. For loops without a DataLoader,
+/// which deals out batches by itself. It owns the stream; the data set has to outlive it. One thread.
 template <IterableDataset D>
 class ShardStream {
  public:
@@ -28,8 +28,8 @@ class ShardStream {
     return stream_.next();
   }
 
-  /// Passes over `count` samples of the shard without making them, as far as the stream knows how to; says how many
-  /// there were. For a reader that goes on where another one was.
+  /// Passes over `count` samples of the shard, without making them if the stream can, and returns how many there were.
+  /// For a reader that goes on where another one was.
   std::int64_t skip(std::int64_t count) {
     std::int64_t skipped = 0;
     while (skipped < count && go_to_own()) {
@@ -40,8 +40,8 @@ class ShardStream {
     return skipped;
   }
 
-  /// Number of the sample that next() gives: in the whole data set, or, where it deals its samples out itself, a number
-  /// that no other shard uses. What its random draws are keyed by.
+  /// The number of the sample that next() returns: its number in the whole data set or, if the data set deals out its
+  /// samples itself, a number that no other shard uses. The sample's random draws depend on it.
   [[nodiscard]] std::int64_t index() const {
     if constexpr (kShardsItself) {
       return stream_.place() * shard_.count + shard_.index;
@@ -60,7 +60,7 @@ class ShardStream {
     return shard;
   }
 
-  // The first place from here on that is in one of this shard's blocks.
+  // The first place from here on that lies in one of this shard's blocks.
   [[nodiscard]] std::int64_t next_own() const {
     const std::int64_t block = stream_.place() / shard_.block;
     const std::int64_t blocks_ahead = ((shard_.index - block) % shard_.count + shard_.count) % shard_.count;

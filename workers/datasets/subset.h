@@ -1,4 +1,4 @@
-// Some of the samples of a data set, and a data set dealt out at random.
+// Some of the samples of a data set, and a data set split at random.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,12 +14,11 @@
 namespace shoal {
 
 /// The samples of `dataset` with these indices, in this order: torch.utils.data.Subset. The indices are a tensor, so
-/// that processes share them as they do the tensors of the data set. Made by subset() or random_split(). A plain
-/// aggregate.
+/// processes share them like the tensors of the data set. Made by subset() or random_split(). A plain aggregate.
 template <MapDataset D>
 struct Subset {
   D dataset;
-  at::Tensor indices;  // int64 [n]
+  at::Tensor indices;  ///< int64 [n]
 
   [[nodiscard]] std::int64_t size() const { return indices.size(0); }
 
@@ -44,16 +43,16 @@ struct Subset {
 
 namespace detail {
 
-// Throws std::out_of_range for an index that is none of the data set's.
+// Throws std::out_of_range for an index that the data set does not have.
 at::Tensor checked_indices(std::span<const std::int64_t> indices, std::int64_t size);
-// The parts of a permutation of `size` numbers; lengths as told, or the fractions of it. Both throw
-// std::invalid_argument that shows the numbers.
+// Split a permutation of `size` numbers into parts of these lengths, or these fractions of it. Both throw
+// std::invalid_argument, which shows the numbers.
 std::vector<at::Tensor> split_indices(std::int64_t size, std::span<const std::int64_t> lengths, std::uint64_t seed);
 std::vector<at::Tensor> split_indices(std::int64_t size, std::span<const double> fractions, std::uint64_t seed);
 
 }  // namespace detail
 
-/// Throws std::out_of_range for an index that is none of the data set's.
+/// Makes a Subset. Throws std::out_of_range for an index that the data set does not have.
 template <MapDataset D>
 Subset<D> subset(D dataset, std::span<const std::int64_t> indices) {
   at::Tensor checked = detail::checked_indices(indices, dataset_size(dataset));
@@ -64,10 +63,14 @@ Subset<D> subset(D dataset, std::initializer_list<std::int64_t> indices) {
   return subset(std::move(dataset), std::span(indices.begin(), indices.size()));
 }
 
-/// Parts of the data set without a sample in common, all samples together: torch.utils.data.random_split with a
-/// generator of this seed, index for index. Integers are lengths and have to add up to the data set's size. Floating
-/// point numbers are fractions and have to add up to 1; each part gets its share rounded down, what is left over goes
-/// to the first parts, one sample each. std::invalid_argument where they do not add up.
+/// Splits the data set into parts that have no sample in common and together have all: torch.utils.data.random_split
+/// with a generator of this seed, index for index.
+///
+/// - Integers are lengths and have to add up to the data set's size.
+/// - Floating point numbers are fractions and have to add up to 1. Each part gets its share rounded down; the samples
+///   left over go to the first parts, one each.
+///
+/// Throws std::invalid_argument if they do not add up.
 template <MapDataset D, class Number>
   requires(std::is_arithmetic_v<Number>)
 std::vector<Subset<D>> random_split(const D& dataset, const std::vector<Number>& parts, std::uint64_t seed = 0) {

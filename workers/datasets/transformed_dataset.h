@@ -48,7 +48,7 @@ at::Tensor& mask_of(Sample& sample) {
   }
 }
 
-/// Makes one tensor of what comes one by one and has to be equal in type and shape.
+/// Makes one tensor of masks that come one by one and have to be equal in type and shape.
 class MaskBatch {
  public:
   explicit MaskBatch(std::int64_t count) : count_(count) {}
@@ -77,12 +77,17 @@ class MaskBatch {
 /// What a TransformedDataset transforms of a sample.
 enum class Transformed : std::uint8_t { picture, picture_and_mask };
 
-/// The samples of `dataset` with their pictures transformed, keyed by this thread's EpochScope and the sample's index
-/// in this data set. What a sample's picture is: the sample, where it is a tensor; its member `data` (Example); its
-/// first element (pair, tuple, array). A batch is made straight from the samples into one tensor, also where the
-/// pictures differ in size before the transforms (an ImageFolder). With picture_and_mask the sample's mask (its member
-/// `target`, its second element) goes through the same draws: see transform_mask(). A plain aggregate: crosses where
-/// the data set does.
+/// The samples of `dataset` with their pictures transformed. The random draws depend on this thread's EpochScope and
+/// the sample's index in this data set.
+///
+/// - A sample's picture is the sample itself if that is a tensor, otherwise its member `data` (Example) or its first
+///   element (pair, tuple, array).
+/// - With picture_and_mask the sample's mask (its member `target`, or its second element) goes through the same draws:
+///   see transform_mask().
+/// - A batch is made straight from the samples into one tensor, even if the pictures differ in size before the
+///   transforms (an ImageFolder).
+///
+/// A plain aggregate: it crosses if the data set does.
 template <MapDataset D, ImageTransform T, Transformed kWhat = Transformed::picture>
 struct TransformedDataset {
   D dataset;
@@ -132,7 +137,7 @@ struct TransformedDataset {
       }
       transform_into(transform, picture, sample_key(index),
                      pictures.mutable_data_ptr<std::uint8_t>() + std::size_t(i) * shape.bytes());
-      picture = nothing;  // the rest is collated as ever
+      picture = nothing;  // the rest is collated as usual
     }
     auto batch = collate(samples);
     detail::picture_of(batch) = detail::apply_tensors(transform, std::move(pictures));
@@ -141,14 +146,18 @@ struct TransformedDataset {
   }
 };
 
-/// transformed(image_folder("train"), Compose{RandomResizedCrop{.size = {224}}, RandomHorizontalFlip{}})
+/// Makes a TransformedDataset:
+///
+///   transformed(image_folder("train"), Compose{RandomResizedCrop{.size = {224}}, RandomHorizontalFlip{}})
 template <MapDataset D, ImageTransform T>
 TransformedDataset<D, T> transformed(D dataset, T transform) {
   return {std::move(dataset), std::move(transform)};
 }
 
-/// The same for pictures with masks: transformed_jointly(segmentation, Compose{RandomCrop{.size = {256}, .mask_fill =
-/// 255}, RandomHorizontalFlip{}, ColorJitter{...}, Normalize{...}})
+/// Like transformed(), for pictures with masks:
+///
+///   transformed_jointly(segmentation, Compose{RandomCrop{.size = {256}, .mask_fill = 255}, RandomHorizontalFlip{},
+///                                             ColorJitter{...}, Normalize{...}})
 template <MapDataset D, ImageTransform T>
 TransformedDataset<D, T, Transformed::picture_and_mask> transformed_jointly(D dataset, T transform) {
   return {std::move(dataset), std::move(transform)};

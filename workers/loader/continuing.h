@@ -9,12 +9,12 @@
 
 namespace shoal {
 
-/// What DataLoader::continuing() returns: a range to be passed over once, by the loader's thread. The loader has to
-/// outlive it.
+/// The range that DataLoader::continuing() returns: the loader's thread passes over it once. The loader has to outlive
+/// it.
 template <class Loader, class OnFailure>
 class Continuing {
  public:
-  /// So many in a row are no accident, and a stream that throws for ever has no end.
+  /// After so many failures in a row it throws: they are no accident, and a stream that throws for ever has no end.
   static constexpr int kMostInARow = 100;
 
   Continuing(Loader& loader, OnFailure on_failure) : loader_(&loader), on_failure_(std::move(on_failure)) {}

@@ -10,29 +10,29 @@
 
 namespace shoal {
 
-/// What becomes of a sample whose reading throws.
+/// What happens to a sample whose reading throws.
 enum class OnError {
-  raise,    // the loop throws LoaderWorkerRaised at its batch
-  skip,     // its batch has one sample less
-  retry,    // it is read again, max_retries times, before it is raised
-  replace,  // another sample, chosen by seed, epoch and index alone, takes its place
+  raise,    ///< the loop throws LoaderWorkerRaised at its batch
+  skip,     ///< its batch has one sample less
+  retry,    ///< it is read again, up to max_retries times, and then raised
+  replace,  ///< another sample, which depends only on seed, epoch and index, takes its place
 };
 
 /// A sample that was skipped, read again or replaced.
 struct SampleFault {
-  std::int64_t batch = 0;  // of the epoch
+  std::int64_t batch = 0;  ///< number of its batch in the epoch
   std::int64_t index = 0;
   OnError action = OnError::raise;
-  std::int64_t replacement = -1;  // its index
-  std::string type, message;      // of the exception
+  std::int64_t replacement = -1;  ///< index of the sample that replaced it
+  std::string type, message;      ///< of the exception
 
   bool operator==(const SampleFault&) const = default;
 };
 
-/// A sample that was read, and that its data set warned of: a damaged picture.
+/// A sample that was read, but that its data set warned of: a damaged picture, say.
 struct SampleWarning {
-  std::int64_t batch = 0;   // of the epoch
-  std::int64_t index = -1;  // -1: of a batch that was read at once
+  std::int64_t batch = 0;   ///< number of its batch in the epoch
+  std::int64_t index = -1;  ///< -1: a sample of a batch that was read at once
   std::string text;
 
   bool operator==(const SampleWarning&) const = default;
@@ -40,20 +40,20 @@ struct SampleWarning {
 
 namespace detail {
 
-/// What is to be said of a batch, whether it came or failed.
+/// What is to be reported of a batch, whether it came or failed.
 struct BatchNotes {
   std::vector<SampleFault> faults;
   std::vector<SampleWarning> warnings;
 };
 
-/// Places in a row of a stream of an iterable data set.
+/// Consecutive places in a stream of an iterable data set.
 struct StreamPart {
   std::int64_t shard = 0, shards = 1;  // which stream, of how many
   std::int64_t first = 0, count = 0;
   std::int64_t at_least = 0;  // a stream that ends before this place has no such batch
 };
 
-/// One batch to be made. Any worker takes it, and makes the same of it.
+/// A task to make one batch. Any worker makes the same of it.
 struct LoaderTask {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
@@ -64,7 +64,7 @@ struct LoaderTask {
 };
 
 struct LoaderFailure {
-  std::int64_t index = -1;  // of the sample at fault; -1 where it is not known
+  std::int64_t index = -1;  // index of the sample at fault; -1 if it is not known
   RaisedException raised;
 };
 
@@ -73,7 +73,8 @@ struct LoaderTimes {
   std::int64_t dataset = 0, collate = 0;
 };
 
-/// Answers one LoaderTask. Neither failure nor batch: all its samples were skipped, or an iterable data set has ended.
+/// The answer to one LoaderTask. It has neither failure nor batch if all samples were skipped or an iterable data set
+/// has ended.
 template <class Batch>
 struct MadeBatch {
   BatchNotes notes;

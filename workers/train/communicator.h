@@ -15,8 +15,8 @@
 
 namespace shoal {
 
-/// A rank's data: contiguous, aligned for its elements. `hold` is the hold of the heap's block that it
-/// lies in, or null for private memory: with it, the other ranks read and write the data in place.
+/// A rank's data: contiguous, aligned for its elements. `hold` is the hold on the heap's block that it lies in, or null
+/// for private memory. With a hold the other ranks read and write the data in place.
 struct Region {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -25,26 +25,27 @@ struct Region {
 
 enum class Collective : std::uint32_t;  // group_layout.h
 
-/// A collective whose data are values of any type; what object_collectives.h makes it of.
+/// A collective whose data are values of any type. object_collectives.h makes it.
 struct ObjectExchange {
   Collective what;
-  int root;  // -1 for none
+  int root;  ///< -1 for none
   std::uint64_t schema;
-  std::string type;  // the values', as people write it
+  std::string type;  ///< the values' type, as people write it
   std::function<void(Encoder&, int to)> encode;
   std::function<void(Decoder&, int from)> decode;
 };
 
-/// One process as one rank of a ShmGroup. All ranks call the same collectives in the same order with the
-/// same sizes, types and roots; where they do not, every rank gets std::invalid_argument that says
-/// who does what, and the group can be used on. Each call returns when the result is there and the
-/// rank's own data may be changed. All ranks get the same bits.
+/// One process as one rank of a ShmGroup. All ranks call the same collectives in the same order, with the same sizes,
+/// types and roots. Each call returns when the result is there and the rank may change its own data. All ranks get the
+/// same bits. Movable; one thread at a time uses it; not usable in a forked child. docs/collectives.md has the
+/// algorithms.
 ///
-/// Movable; used by one thread at a time; not usable in a forked child. When a rank dies or leaves
-/// (destroys its Communicator) while others are in a collective or start one, they get PeerDied that
-/// names it within a second, from that call and every later one; what was to be filled has any content
-/// then. TimeoutError breaks the group likewise: all others get one too, that names the rank which gave up, from the
-/// collective in which it did or, where that was just done, from the next. docs/collectives.md has the algorithms.
+/// - If the calls differ, every rank gets std::invalid_argument, which says who calls what. The group can be used on.
+/// - If a rank dies or leaves (destroys its Communicator) while others are in a collective or start one, they get
+///   PeerDied, which names it, within a second, from that call and every later one. Their outputs then have any
+///   content.
+/// - If a rank throws TimeoutError, the group is broken. All others get a TimeoutError, too, which names the rank that
+///   gave up: from the same collective or, if they had just finished that, from the next one.
 class Communicator {
  public:
   Communicator(Communicator&&) noexcept;
@@ -53,28 +54,28 @@ class Communicator {
 
   int rank() const;
   int world_size() const;
-  /// How long a collective waits for the other ranks; 30 minutes at first.
+  /// Sets how long a collective waits for the other ranks; 30 minutes at first.
   void set_timeout(std::chrono::nanoseconds timeout);
 
   /// data = the reduction of all ranks' data.
   void all_reduce(Region data, c10::ScalarType type, ReduceOp op);
-  /// root's data = the reduction of all ranks' data; the others' data is left alone.
+  /// root's data = the reduction of all ranks' data; the others' data stays as it is.
   void reduce(Region data, c10::ScalarType type, ReduceOp op, int root);
-  // What follows moves bytes: a `type` that is given is only compared, as the sizes are.
+  // The collectives below move bytes: a `type`, if given, is only compared, like the sizes.
   using Type = c10::ScalarType;
   /// data = root's data.
   void broadcast(Region data, int root, Type type = Type::Undefined);
   /// outputs[r] = rank r's input, of input.bytes each.
   void all_gather(Region input, std::span<std::byte* const> outputs, Type type = Type::Undefined);
-  /// The same on root only, where there are `outputs`.
+  /// Like all_gather, for root alone; only root needs `outputs`.
   void gather(Region input, std::span<std::byte* const> outputs, int root, Type type = Type::Undefined);
-  /// `input` is world_size parts of `part_bytes`; output = the reduction of all ranks' part of this rank.
+  /// `input` is world_size parts of equal size; output = the reduction of all ranks' part for this rank.
   void reduce_scatter(Region input, std::byte* output, c10::ScalarType type, ReduceOp op);
-  /// output = root's part of this rank; only root needs an input, of world_size times part_bytes.
+  /// output = root's part for this rank. Only root needs an input, of world_size times part_bytes.
   void scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type = Type::Undefined);
   /// Returns when all ranks have called it.
   void barrier();
-  /// Values of any type: see object_collectives.h, which calls it.
+  /// Exchanges values of any type: object_collectives.h calls it.
   void exchange(const ObjectExchange& exchange);
 
  private:

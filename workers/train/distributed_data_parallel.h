@@ -1,4 +1,4 @@
-// A module trained by several ranks at once, each on its share of the data.
+// DistributedDataParallel: several ranks train a module at once, each on its share of the data.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,20 +30,19 @@ struct Owner<Module> {
 
 }  // namespace detail
 
-/// The module as one of several replicas, as torch.nn.parallel.DistributedDataParallel. `Module` is the
-/// module's class or holder:
+/// A module as one of several replicas, like torch.nn.parallel.DistributedDataParallel. `Module` is the module's class
+/// or holder:
 ///
 ///   auto process_group = shoal::init_process_group(group, rank);
 ///   DistributedDataParallel<Net> ddp(net, process_group);
 ///   loss_of(ddp.forward(batch)).backward();      // gradients are the mean over all ranks now
 ///
-/// All ranks construct it, and run the same number of forward and backward passes. One thread. See
-/// GradientReducer for what happens when a rank dies. The module is shared with the caller; optimizers
-/// take module.parameters() as ever. Without gradients enabled, forward() is the module's own and talks to
-/// nobody, so one rank may evaluate alone.
+/// All ranks construct it, and run the same number of forward and backward passes. One thread. GradientReducer says
+/// what happens when a rank dies. The module is shared with the caller; optimizers take module.parameters() as usual.
+/// Without gradients enabled, forward() is the module's own and no collective, so one rank may evaluate alone.
 ///
-/// With find_unused_parameters forward() may return tensors and aggregates, containers, tuples and optionals of such;
-/// for anything else it throws std::invalid_argument. What it returns are then copies of the module's results.
+/// With find_unused_parameters forward() may return tensors and aggregates, containers, tuples and optionals of them;
+/// anything else throws std::invalid_argument. It then returns copies of the module's results.
 template <class Module>
 class DistributedDataParallel {
  public:
@@ -77,8 +76,8 @@ class DistributedDataParallel {
   auto& module() { return *module_; }
   auto* operator->() { return &*module_; }
 
-  /// While one lives, gradients stay local and add up; the first backward pass of a forward() after it
-  /// reduces the sum. For accumulating over several batches.
+  /// While such an object lives, gradients stay local and add up. The first backward pass of a forward() after it
+  /// reduces the sum. For accumulating gradients over several batches.
   class [[nodiscard]] NoSync {
    public:
     explicit NoSync(GradientReducer& reducer) : reducer_(reducer), before_(reducer.syncs()) {

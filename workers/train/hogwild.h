@@ -1,30 +1,28 @@
-// Several processes that train one shared model without locks.
+// Hogwild: several processes train one shared model without locks.
 #pragma once
 
 #include <shoal/tensors/optimizer.h>
 
 namespace shoal {
 
-/// The state of an optimizer whose parameters are shared, in the heap; encodable as it is.
+/// The state, in the heap, of an optimizer whose parameters are shared. Encodable.
 using SharedOptimizerState = OptimizerState;
 
-/// For Hogwild (Recht and others, 2011): the parent shares the model (share_memory_), makes an optimizer over
-/// its parameters and calls this; the result goes to every process, which makes its own optimizer over the
-/// shared parameters and calls use_optimizer_state. From then on all of them update the same parameters and
-/// the same state (momentum and the like), each with its own gradients and without any lock:
+/// Shares an optimizer's state for Hogwild (Recht and others, 2011). The parent shares the model (share_memory_), makes
+/// an optimizer over its parameters and calls this. Every process gets the result, makes its own optimizer over the
+/// shared parameters and calls use_optimizer_state. From then on all of them update the same parameters and the same
+/// state (momentum and the like), each with its own gradients and without any lock:
 ///
-/// * A process reads what others are just writing: it sees each element old or new (an aligned element is
-///   read and written whole), but of a tensor any mixture.
-/// * Two updates of an element at the same time: one of them is lost. With sparse or small steps that is
-///   noise, which is what the method rests on. With momentum the buffer collects all processes' gradients,
-///   so use a smaller momentum than for one process. Optimizers that count their steps (Adam's bias correction)
-///   count their own only.
-/// * Nothing is owned by a process: one that is killed in a step leaves the step half done for some
-///   elements, and the others go on. Gradients must not be shared (give each process its own, by zero_grad
-///   with gradients set to none).
+/// * A process reads what others are just writing. It sees each element old or new, because an aligned element is read
+///   and written whole, but any mixture of a tensor's elements.
+/// * If two processes update an element at the same time, one update is lost. With sparse or small steps that is noise,
+///   which the method tolerates. With momentum the buffer collects the gradients of all processes: use a smaller
+///   momentum than for one process. Optimizers that count their steps (Adam's bias correction) count only their own.
+/// * No process owns anything. If one is killed in a step, the step is half done for some elements, and the others go
+///   on. Gradients must not be shared: give each process its own, by zero_grad with gradients set to none.
 ///
-/// Which optimizers: see share_memory_(torch::optim::Optimizer&). Without momentum SGD has no state: the result is
-/// empty. Throws std::invalid_argument where a parameter is not shared.
+/// share_memory_(torch::optim::Optimizer&) says which optimizers it supports. SGD without momentum has no state: the
+/// result is empty. Throws std::invalid_argument if a parameter is not shared.
 SharedOptimizerState share_optimizer_state(torch::optim::Optimizer& optimizer);
 
 }  // namespace shoal

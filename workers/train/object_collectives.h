@@ -15,19 +15,24 @@
 
 namespace shoal {
 
-/// As torch's calls of these names, for whatever has a Codec: results of an evaluation, names, dictionaries, tensors
-/// in structs. Values may differ in size from rank to rank, not in type. Each receiver gets its own, as out of a Queue:
-/// of shared tensors the same memory, of private ones a copy (made for each receiver: share large ones first).
+/// Collectives with the names of torch's, for whatever has a Codec: results of an evaluation, names, dictionaries,
+/// tensors in structs. Values may differ in size from rank to rank, but not in type. Each receiver gets its own value,
+/// as out of a Queue: shared tensors are the same memory, private ones are copied for each receiver, so share large
+/// ones first.
 ///
-/// All ranks call them at once, as the collectives of Communicator. Where a rank's value cannot be encoded, that rank
-/// gets what its codec threw and all others Error that says so; where types differ all get std::invalid_argument. The
-/// group can be used on after either, and after a DecodeError, which is the receiver's alone.
+/// All ranks call them at once, like Communicator's collectives.
+///
+/// - If a rank's value cannot be encoded, that rank gets what its codec threw, and all others get Error, which says so.
+/// - If types differ, all get std::invalid_argument.
+/// - If a value cannot be decoded, its receiver alone gets DecodeError.
+///
+/// The group can be used on after any of these.
 ///
 ///   for (const Scores& scores : shoal::all_gather_object(ranks, own_scores)) total += scores;
 
 namespace object_collectives {
 
-/// value_for(rank) is what that rank gets from this one; take(value, rank) is given what came from that one.
+/// value_for(rank) is the value for that rank; take(value, rank) gets the value from that rank.
 template <class T, class ValueFor, class Take>
 void exchange(Communicator& ranks, Collective what, int root, ValueFor value_for, Take take) {
   ranks.exchange({what, root, schema_of<T>(), c10::demangle(typeid(T).name()),
@@ -41,7 +46,7 @@ void exchange(Communicator& ranks, Collective what, int root, ValueFor value_for
 
 }  // namespace object_collectives
 
-/// Every rank's value, in the order of ranks.
+/// Returns every rank's value, in the order of ranks.
 template <class T>
 std::vector<T> all_gather_object(Communicator& ranks, const T& value) {
   std::vector<T> values;
@@ -51,7 +56,7 @@ std::vector<T> all_gather_object(Communicator& ranks, const T& value) {
   return values;
 }
 
-/// The same on root; nothing on the others.
+/// Like all_gather_object() on root; returns nothing on the others.
 template <class T>
 std::vector<T> gather_object(Communicator& ranks, const T& value, int root = 0) {
   std::vector<T> values;
@@ -61,7 +66,7 @@ std::vector<T> gather_object(Communicator& ranks, const T& value, int root = 0) 
   return values;
 }
 
-/// value = root's value; where it fails, the others' are what they were.
+/// value = root's value. If that fails, the others' values stay as they are.
 template <class T>
 void broadcast_object(Communicator& ranks, T& value, int root = 0) {
   object_collectives::exchange<T>(
@@ -69,8 +74,8 @@ void broadcast_object(Communicator& ranks, T& value, int root = 0) {
       [&](T&& got, int) { value = std::move(got); });
 }
 
-/// values[r] of root's for rank r; the others' are not looked at. Where root has another number than there are ranks,
-/// it gets std::invalid_argument, and the others Error.
+/// Returns root's values[r] on rank r; the others' values are ignored. If root has not as many values as there are
+/// ranks, it gets std::invalid_argument, and the others get Error.
 template <class T>
 T scatter_object(Communicator& ranks, const std::vector<T>& values, int root = 0) {
   std::optional<T> own;

@@ -15,14 +15,14 @@ namespace shoal {
 class Communicator;
 struct GroupLayout;
 
-/// Handle of a group: made once, usually by the parent, given to every rank (it is encodable), and
-/// joined there. A copy is the same group. Threads and processes: any.
+/// A handle of a group: made once, usually by the parent, given to every rank (it is encodable), and joined there.
+/// Copies refer to the same group. Threads and processes: any.
 ///
 ///   ShmGroup group(4);
 ///   spawn({.nprocs = 4}, +[](int rank, ShmGroup group) { Communicator ranks = group.join(rank); ... }, group);
 ///
-/// When a rank dies, see Communicator. When the last handle and the last Communicator are gone, so is
-/// the group's memory.
+/// Communicator says what happens when a rank dies. When the last handle and the last Communicator are gone, so is the
+/// group's memory.
 class ShmGroup {
  public:
   /// Throws std::invalid_argument unless 1 <= world_size <= 256; OutOfSharedMemory.
@@ -32,9 +32,9 @@ class ShmGroup {
 
   int world_size() const;
 
-  /// Makes the calling process this rank, until the Communicator is destroyed. A rank can be joined once
-  /// in the life of a group. Does not wait for the others: the first collective does. Throws
-  /// std::invalid_argument where there is no such rank or it was joined before.
+  /// Makes the calling process this rank until the Communicator is destroyed. A rank can be joined once in the life of
+  /// a group. Does not wait for the others: the first collective does. Throws std::invalid_argument if there is no such
+  /// rank or it was joined before.
   Communicator join(int rank) const;
 
  private:

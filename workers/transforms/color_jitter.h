@@ -8,16 +8,16 @@
 
 namespace shoal {
 
-/// How much something may change: {0.4} is torchvision's number (factors from 0.6 to 1.4; shifts from -0.4 to 0.4 for
-/// the hue), .range its pair.
+/// How much something may change: {0.4} is torchvision's number (factors from 0.6 to 1.4; for the hue shifts from -0.4
+/// to 0.4), .range its pair.
 struct Jitter {
   double amount = 0;
   std::optional<std::array<double, 2>> range = std::nullopt;
 };
 
-/// torchvision's ColorJitter of RGB pictures: brightness, contrast, saturation and hue, in a random order, each by a
-/// random factor. After each the pixels are bytes again, cut and not rounded, as torchvision's are. Pictures of one
-/// channel: brightness and contrast alone.
+/// torchvision's ColorJitter for RGB pictures: changes brightness, contrast, saturation and hue in a random order, each
+/// by a random factor. After each change the pixels are bytes again, cut and not rounded, as in torchvision. For
+/// pictures of one channel only brightness and contrast change.
 struct ColorJitter {
   Jitter brightness = {};
   Jitter contrast = {};
@@ -30,7 +30,7 @@ struct ColorJitter {
              TransformScratch& scratch) const;
 };
 
-/// torchvision.transforms.v2.functional's, in place.
+/// The functions of torchvision.transforms.v2.functional, in place.
 void adjust_brightness(std::uint8_t* image, const ImageShape& shape, double factor);
 void adjust_contrast(std::uint8_t* image, const ImageShape& shape, double factor, TransformScratch& scratch);
 void adjust_saturation(std::uint8_t* image, const ImageShape& shape, double factor, TransformScratch& scratch);

@@ -1,4 +1,4 @@
-// Transforms one after the other, and their use on pictures and batches.
+// Compose: transforms one after the other; and functions that apply transforms to pictures and batches.
 #pragma once
 
 #include <ATen/ops/empty.h>
@@ -13,9 +13,9 @@
 
 namespace shoal {
 
-/// Steps one after the other: Compose{RandomCrop{.size = {32}, .padding = {4}}, RandomHorizontalFlip{},
-/// Normalize{...}}. Steps that work on bytes come first and go through all of them one picture at a time, which then
-/// stays in the cache; those that work on tensors follow and see the whole batch. A plain aggregate; Composes nest.
+/// Steps one after the other: `Compose{RandomCrop{.size = {32}, .padding = {4}}, RandomHorizontalFlip{},
+/// Normalize{...}}`. Steps that work on bytes come first: one picture goes through all of them before the next, so it
+/// stays in the cache. Steps that work on tensors follow and see the whole batch. A plain aggregate; Composes nest.
 template <class... Steps>
 struct Compose;
 
@@ -36,7 +36,7 @@ Compose(Steps...) -> Compose<Steps...>;
 
 namespace detail {
 
-/// A list of steps that is put together at run time has both kinds.
+/// A list of steps made at run time has both kinds.
 template <class T>
 concept StepsOfBothKinds = ByteTransform<T> && requires(const T& transform, const at::Tensor& batch) {
   { transform.on_batch(batch) } -> std::same_as<at::Tensor>;
@@ -44,7 +44,7 @@ concept StepsOfBothKinds = ByteTransform<T> && requires(const T& transform, cons
 };
 
 template <class T>
-struct Parts {  // of a single transform
+struct Parts {  // for a single transform
   static constexpr bool kHasBytes = ByteTransform<T>;
   static constexpr bool kHasTensors = TensorTransform<T> || StepsOfBothKinds<T>;
 };
@@ -87,7 +87,7 @@ void apply_bytes(const T& transform, const std::uint8_t* in, const ImageShape& s
                  const Draws& draws, std::uint64_t /*position*/, TransformScratch& scratch) {
   transform.apply(in, shape, out, draws, scratch);
 }
-// `position`: of the first of these steps in the whole Compose. A Compose in a Compose is one step of it.
+// `position`: the place of the first of these steps in the whole Compose. A Compose in a Compose is one step of it.
 template <class First, class... Rest>
 void apply_bytes(const Compose<First, Rest...>& steps, const std::uint8_t* in, const ImageShape& shape,
                  std::uint8_t* out, const Draws& draws, std::uint64_t position, TransformScratch& scratch) {
@@ -155,8 +155,8 @@ at::Tensor apply_tensors(const Compose<First, Rest...>& steps, at::Tensor batch)
 template <class T>
 concept ImageTransform = detail::Parts<T>::kHasBytes || detail::Parts<T>::kHasTensors;
 
-/// The byte steps of `transform` on one picture, uint8 [c, h, w], into `out`, which has the right shape. Allocates
-/// nothing once the thread has seen a picture of this size.
+/// Applies the byte steps of `transform` to one picture, uint8 [c, h, w], and writes into `out`, which has the right
+/// shape. Allocates nothing once the thread has seen a picture of this size.
 template <ImageTransform T>
 void transform_into(const T& transform, const at::Tensor& image, const SampleKey& sample, std::uint8_t* out) {
   const at::Tensor in = image.contiguous();
@@ -166,8 +166,8 @@ void transform_into(const T& transform, const at::Tensor& image, const SampleKey
                       0, scratch);
 }
 
-/// The same for a batch, uint8 [n, c, h, w], into one: `out` is uint8 [n, c', h', w'], contiguous. Throws
-/// std::invalid_argument where it has another shape, or the keys are not as many as the pictures.
+/// Like transform_into, for a batch, uint8 [n, c, h, w], into `out`, uint8 [n, c', h', w'], contiguous. Throws
+/// std::invalid_argument if `out` has another shape, or there are not as many keys as pictures.
 template <ImageTransform T>
   requires(detail::Parts<T>::kHasBytes)
 void transform_batch_into(const T& transform, const at::Tensor& batch, std::span<const SampleKey> samples,
@@ -191,7 +191,7 @@ void transform_batch_into(const T& transform, const at::Tensor& batch, std::span
   }
 }
 
-/// All steps on a batch.
+/// Applies all steps to a batch.
 template <ImageTransform T>
 at::Tensor transform_batch(const T& transform, const at::Tensor& batch, std::span<const SampleKey> samples) {
   at::Tensor result = batch;
@@ -205,16 +205,16 @@ at::Tensor transform_batch(const T& transform, const at::Tensor& batch, std::spa
   return detail::apply_tensors(transform, result);
 }
 
-/// All steps on one picture, uint8 [c, h, w].
+/// Applies all steps to one picture, uint8 [c, h, w].
 template <ImageTransform T>
 at::Tensor transform_image(const T& transform, const at::Tensor& image, const SampleKey& sample) {
   return transform_batch(transform, image.unsqueeze(0), std::span(&sample, 1)).squeeze(0);
 }
 
-/// What becomes of the mask of a picture of `shape` that is transformed with the same key: the same draws move it.
-/// Pixels are taken, not mixed (nearest), and what has no pixel is filled. Colours, floats and Cutout leave it as it
-/// is. `mask`: [height, width] or [channels, height, width], of any type, on the CPU, as large as the picture. Returns
-/// a new tensor; throws std::invalid_argument.
+/// Transforms the mask of a picture of `shape` that is transformed with the same key, so that the same draws move it.
+/// Pixels are taken, not mixed (nearest); places without a pixel are filled. Colours, floats and Cutout leave it as it
+/// is. `mask` is [height, width] or [channels, height, width], of any type, on the CPU, as large as the picture.
+/// Returns a new tensor; throws std::invalid_argument.
 template <ImageTransform T>
 at::Tensor transform_mask(const T& transform, const at::Tensor& mask, const ImageShape& shape,
                           const SampleKey& sample) {
@@ -228,7 +228,7 @@ at::Tensor transform_mask(const T& transform, const at::Tensor& mask, const Imag
   sources.copy(planes, out);
   return mask.dim() == 2 ? out.squeeze(0) : out;
 }
-/// Of an RGB picture.
+/// Transforms the mask of an RGB picture.
 template <ImageTransform T>
 at::Tensor transform_mask(const T& transform, const at::Tensor& mask, const SampleKey& sample) {
   const bool is_mask = mask.defined() && mask.dim() >= 2;

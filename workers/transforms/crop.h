@@ -1,4 +1,4 @@
-// Parts of pictures, with something around them where they reach over the edge.
+// Crops: parts of pictures, padded if they reach over the edge; Cutout.
 #pragma once
 
 #include <shoal/workers/transforms/transform.h>
@@ -16,19 +16,19 @@ struct Padding {
   std::optional<std::int64_t> bottom = std::nullopt;
 };
 
-/// constant: `fill`. edge: the last pixel again. reflect: mirrored without repeating the last pixel; symmetric: with
-/// it.
+/// What the padding consists of. constant: `fill`. edge: the last pixel again. reflect: the picture mirrored, without
+/// repeating the last pixel. symmetric: the same, repeating it.
 enum class PaddingMode : std::uint8_t { constant, edge, reflect, symmetric };
 
-/// torchvision's RandomCrop: a part of `size` ({n}: a square) at a random place of the padded picture.
-/// std::invalid_argument where that is smaller than the part, unless pad_if_needed.
+/// torchvision's RandomCrop: a part of `size` ({n}: a square) at a random place of the padded picture. Throws
+/// std::invalid_argument if the padded picture is smaller than the part, unless pad_if_needed.
 struct RandomCrop {
   ImageSize size;
   Padding padding = {};
   bool pad_if_needed = false;
   std::uint8_t fill = 0;
   PaddingMode padding_mode = PaddingMode::constant;
-  /// What stands around a mask, in place of `fill`: the class that a loss passes over, say.
+  /// What pads a mask, in place of `fill`: say, the class that a loss ignores.
   std::optional<std::int64_t> mask_fill = std::nullopt;
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
@@ -37,7 +37,7 @@ struct RandomCrop {
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 
-/// torchvision's CenterCrop: the middle of the picture; where that is smaller, with zeros around it.
+/// torchvision's CenterCrop: the middle of the picture, with zeros around it if the picture is smaller.
 struct CenterCrop {
   ImageSize size;
 
@@ -47,9 +47,9 @@ struct CenterCrop {
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 
-/// Cutout (DeVries and Taylor 2017, "Improved regularization of convolutional neural networks with cutout"): `n_holes`
-/// squares of side `length` around random pixels are filled; they may reach over the edge. Not in torchvision, whose
-/// RandomErasing is another thing.
+/// Cutout (DeVries and Taylor 2017, "Improved regularization of convolutional neural networks with cutout"): fills
+/// `n_holes` squares of side `length` around random pixels; they may reach over the edge. Not in torchvision, whose
+/// RandomErasing is something else.
 struct Cutout {
   std::int64_t n_holes = 1;
   std::int64_t length = 16;

@@ -8,10 +8,11 @@
 
 namespace shoal {
 
-/// torchvision's Resize with bilinear interpolation: to {h, w}, or with {n} so that the shorter side is n (the longer
-/// one at most max_size, if that is set). antialias weighs all pixels that fall on one (a triangle as wide as the
-/// scale); without it two by two, whatever the scale. Equal to torch's interpolate of floats, rounded to the nearest,
-/// to the last unit: torch's own uint8 path rounds its weights too.
+/// torchvision's Resize with bilinear interpolation: to {h, w}, or with {n} so that the shorter side is n (and the
+/// longer one at most max_size, if that is set). With antialias each pixel is the weighted sum of all pixels that fall
+/// on it (a triangle as wide as the scale); without, of two by two, whatever the scale. The result equals torch's
+/// interpolate of floats, rounded to the nearest integer, up to one unit: torch's own uint8 path rounds its weights,
+/// too.
 struct Resize {
   ImageSize size;
   std::int64_t max_size = 0;
@@ -23,8 +24,9 @@ struct Resize {
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 
-/// torchvision's RandomResizedCrop: a part of a random share `scale` of the picture's area with a random `ratio` of
-/// width to height, made `size` ({n}: a square). Where ten tries find none that fits, the middle, as torchvision does.
+/// torchvision's RandomResizedCrop: a part with a random share `scale` of the picture's area and a random `ratio` of
+/// width to height, resized to `size` ({n}: a square). If ten tries find no part that fits, the middle, as in
+/// torchvision.
 struct RandomResizedCrop {
   ImageSize size;
   std::array<double, 2> scale = {0.08, 1.0};
@@ -48,7 +50,7 @@ struct ImagePart {
 /// The part that RandomResizedCrop takes of a picture of this size.
 ImagePart random_part(const RandomResizedCrop& crop, const ImageSize& image, SampleRandom& random);
 
-/// A part of `in` at another size, bilinearly. `out` is [channels, size.height, size.width].
+/// Resizes a part of `in`, bilinearly. `out` is [channels, size.height, size.width].
 void resize_part(const std::uint8_t* in, const ImageShape& shape, const ImagePart& part, std::uint8_t* out,
                  const ImageSize& size, bool antialias, TransformScratch& scratch);
 

@@ -1,5 +1,4 @@
-// From bytes to floats, where the batch is: on the device that it was copied to, so that bytes are copied and not
-// floats.
+// ToFloat and Normalize: bytes become floats on the batch's device. So bytes are copied to a device, and not floats.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,32 +7,33 @@
 
 namespace shoal {
 
-/// torchvision's ToDtype(dtype, scale=True): uint8 0 to 255 becomes 0 to 1, as float32 or as `dtype` (float16,
-/// bfloat16), rounded once, in the same pass.
+/// torchvision's ToDtype(dtype, scale=True): uint8 0 to 255 becomes 0 to 1, in float32 or in `dtype` (float16,
+/// bfloat16), rounded once, in one pass.
 struct ToFloat {
   at::ScalarType dtype = at::kFloat;
 
-  /// A new tensor on the same device. Floats become `dtype`, and are returned as they are where they are that;
-  /// std::invalid_argument for other types.
+  /// Returns a new tensor on the same device. Floats become `dtype`; if they have it, the tensor itself is returned.
+  /// Throws std::invalid_argument for other types.
   at::Tensor operator()(const at::Tensor& images) const;
 };
 
-/// torchvision's Normalize, (x - mean) / std for each channel, of floats or, with ToFloat in the same pass, of bytes:
-/// [c, h, w] or [n, c, h, w]. mean and std have one value a channel, or one for all.
+/// torchvision's Normalize: (x - mean) / std for each channel, of floats or, with ToFloat in the same pass, of bytes,
+/// in [c, h, w] or [n, c, h, w]. mean and std have one value for each channel, or one for all.
 struct Normalize {
   std::vector<double> mean;
   std::vector<double> std;
-  /// Of what comes out: float32, float16 or bfloat16. It is computed in float32, and rounded once, in the same pass.
+  /// The result's type: float32, float16 or bfloat16. It is computed in float32 and rounded once, in the same pass.
   at::ScalarType dtype = at::kFloat;
 
-  /// A new tensor on the same device. std::invalid_argument for a number of channels other than the parameters', or a
-  /// std of 0.
+  /// Returns a new tensor on the same device. Throws std::invalid_argument if the number of channels is not the
+  /// parameters', or a std is 0.
   at::Tensor operator()(const at::Tensor& images) const;
-  /// The same for bytes on the CPU into `out`, of type `dtype`, contiguous, of the same shape: allocates nothing.
+  /// Like the above, for bytes on the CPU, into `out`, contiguous, of type `dtype` and the same shape: allocates
+  /// nothing.
   void into(const at::Tensor& images, at::Tensor& out) const;
 };
 
-/// Throws std::invalid_argument for parameters that no picture has.
+/// Throws std::invalid_argument for parameters that fit no picture.
 void check_normalize(const Normalize& normalize);
 
 }  // namespace shoal

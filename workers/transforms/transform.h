@@ -1,4 +1,4 @@
-// What a transform of pictures is.
+// The concept of a transform of pictures, and what transforms are given.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,8 +24,8 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
-/// Where a transform's random numbers for one sample come from. The operation is the transform's place in its Compose,
-/// so that two flips in one do not draw alike.
+/// The source of a transform's random numbers for one sample. The operation is the transform's place in its Compose, so
+/// two flips in one Compose draw different numbers.
 struct Draws {
   SampleKey sample;
   std::uint64_t operation = 0;
@@ -34,7 +34,7 @@ struct Draws {
   [[nodiscard]] Draws of_step(std::uint64_t position) const { return {sample, inner_operation(operation, position)}; }
 };
 
-/// Memory for what lies between two steps. It grows to what one picture needs and is used again for the next. One
+/// Memory for what lies between two steps. It grows to what one picture needs, and is used again for the next. One
 /// thread.
 class TransformScratch {
  public:
@@ -42,13 +42,13 @@ class TransformScratch {
   TransformScratch(const TransformScratch&) = delete;
   TransformScratch& operator=(const TransformScratch&) = delete;
 
-  /// `count` values, not initialized, aligned to 64 bytes, until the frame ends that was open.
+  /// `count` values, not initialized, aligned to 64 bytes, until the open frame ends.
   template <class T>
   T* take(std::size_t count) {
     return static_cast<T*>(take_bytes(count * sizeof(T)));
   }
 
-  /// Gives back at its end what was taken since its beginning. RAII; nests.
+  /// At its end gives back what was taken since its beginning. RAII; nests.
   class Frame {
    public:
     explicit Frame(TransformScratch& scratch) : scratch_(scratch), used_(scratch.used_) {}
@@ -61,7 +61,7 @@ class TransformScratch {
     std::size_t used_;
   };
 
-  /// This thread's.
+  /// This thread's TransformScratch.
   static TransformScratch& of_thread();
 
  private:
@@ -75,10 +75,10 @@ class TransformScratch {
   std::size_t used_ = 0;
 };
 
-/// A transform of one picture, uint8 [channels, height, width], contiguous: `output` says the shape that comes out,
-/// and throws std::invalid_argument for a picture or parameters that it can't do with; `apply` writes it to `out`,
-/// which does not overlap `in`. Transforms are plain aggregates: they cross to workers with their data set, and have no
-/// state, so that threads may share one.
+/// A transform of one picture, uint8 [channels, height, width], contiguous. `output` returns the shape of the result,
+/// and throws std::invalid_argument for a picture or parameters that it cannot handle. `apply` writes the result to
+/// `out`, which does not overlap `in`. Transforms are plain aggregates: they cross to workers with their data set and
+/// have no state, so threads may share one.
 template <class T>
 concept ByteTransform = requires(const T& transform, const ImageShape& shape, const std::uint8_t* in, std::uint8_t* out,
                                  const Draws& draws, TransformScratch& scratch) {
@@ -86,14 +86,15 @@ concept ByteTransform = requires(const T& transform, const ImageShape& shape, co
   transform.apply(in, shape, out, draws, scratch);
 };
 
-/// One that can say what becomes of a mask: `move` tells the mask's rows and columns where they go, by the same draws
-/// as `apply`. Or nothing becomes of it: colours, say (a member `static constexpr bool kKeepsPlaces = true`).
+/// A transform that can also transform a mask: `move` tells the mask's rows and columns where they go, by the same
+/// draws as `apply`. If it leaves masks alone, as colours do, it has a member
+/// `static constexpr bool kKeepsPlaces = true` instead.
 template <class T>
 concept MaskTransform = requires(const T& transform, const ImageShape& shape, const Draws& draws, MaskSources& mask) {
   transform.move(shape, draws, mask);
 } || requires { requires T::kKeepsPlaces; };
 
-/// A transform of a whole batch wherever it is, on the CPU or another device: a function of a tensor.
+/// A transform of a whole batch, on the CPU or another device: a function of a tensor.
 template <class T>
 concept TensorTransform = !ByteTransform<T> && requires(const T& transform, const at::Tensor& batch) {
   { transform(batch) } -> std::same_as<at::Tensor>;
@@ -101,20 +102,20 @@ concept TensorTransform = !ByteTransform<T> && requires(const T& transform, cons
 
 namespace detail {
 
-/// The longest side that a transform makes, or adds to: what becomes of a picture can be counted in 64 bits then.
+/// The longest side that a transform makes or adds to, so that the size of a result fits into 64 bits.
 inline constexpr std::int64_t kLongestSide = std::int64_t(1) << 24U;
-/// The side lengths that {n} and {h, w} stand for in a crop: a square, or what it says. Throws std::invalid_argument
-/// that names the transform unless both are positive, and at most kLongestSide.
+/// The side lengths that {n} (a square) or {h, w} mean in a crop. Throws std::invalid_argument, which names the
+/// transform, unless both are positive and at most kLongestSide.
 ImageSize crop_size(const char* transform, const ImageSize& size);
-/// Throws std::invalid_argument that names the transform for a picture without pixels.
+/// Throws std::invalid_argument, which names the transform, for a picture without pixels.
 void check_has_pixels(const char* transform, const ImageShape& shape);
 /// Throws std::invalid_argument unless 0 <= p <= 1.
 void check_probability(const char* transform, double p);
-/// The shape of one picture of uint8 [c, h, w] or, of a batch, [n, c, h, w]. Throws std::invalid_argument that shows
-/// the tensor's.
+/// The shape of one picture in uint8 [c, h, w] or, in a batch, [n, c, h, w]. Throw std::invalid_argument, which shows
+/// the tensor's shape.
 ImageShape shape_of_image(const at::Tensor& image);
 ImageShape shape_in_batch(const at::Tensor& batch);
-/// A mask as [channels, height, width]. Throws std::invalid_argument unless it is one of a picture of this shape.
+/// Returns the mask as [channels, height, width]. Throws std::invalid_argument unless it fits a picture of this shape.
 at::Tensor mask_planes(const at::Tensor& mask, const ImageShape& picture);
 
 }  // namespace detail

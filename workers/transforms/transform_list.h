@@ -1,4 +1,4 @@
-// Transforms that are put together at run time, from a description.
+// TransformList: transforms chosen at run time, from a description.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,8 +18,8 @@
 
 namespace shoal {
 
-/// One transform as it is written: its name and its parameters' names as in C++, values as in torchvision: 0.5, true,
-/// reflect, [0.485, 0.456, 0.406]. Plain strings: from a configuration, an option, a checkpoint.
+/// One transform as text: its name and its parameters' names as in C++, values as in torchvision: 0.5, true, reflect,
+/// [0.485, 0.456, 0.406]. Plain strings: from a configuration, an option, a checkpoint.
 struct TransformStep {
   std::string name;
   std::map<std::string, std::string> parameters = {};
@@ -28,32 +28,33 @@ struct TransformStep {
 };
 using TransformDescription = std::vector<TransformStep>;
 
-/// "RandomCrop(size=32, padding=4), RandomHorizontalFlip(), ToFloat()": steps with commas or line ends between them.
-/// Throws std::invalid_argument that shows the place; whether there are such transforms TransformList::from() says.
+/// Parses "RandomCrop(size=32, padding=4), RandomHorizontalFlip(), ToFloat()": steps with commas or line ends between
+/// them. Throws std::invalid_argument, which shows the place. It does not check the names: TransformList::from() does.
 TransformDescription parse_transforms(std::string_view text);
-/// What parse_transforms() reads.
+/// Writes the text that parse_transforms() reads.
 std::string to_string(const TransformDescription& description);
 
 using AnyTransform = std::variant<RandomHorizontalFlip, RandomCrop, RandomResizedCrop, Resize, CenterCrop, Cutout,
                                   ColorJitter, ToFloat, Normalize>;
 
-/// A Compose whose steps are known when the program runs: an ImageTransform, which draws as the Compose of the same
-/// steps does. Steps that work on bytes come before those that make floats, as there. A plain aggregate: crosses to
-/// workers. With transforms of one's own it goes into a Compose, behind those that work on bytes. Threads: any.
+/// A Compose whose steps are chosen at run time: an ImageTransform that draws the same numbers as a Compose of the same
+/// steps. As there, steps that work on bytes come before those that make floats. A plain aggregate: it crosses to
+/// workers. To add transforms of your own, put it into a Compose, behind those that work on bytes. Threads: any.
 struct TransformList {
   std::vector<AnyTransform> steps;
 
-  /// Throws std::invalid_argument that names the step, its parameter and value, and what there is instead.
+  /// Makes the transforms. Throws std::invalid_argument, which names the step, its parameter and value, and what is
+  /// possible.
   static TransformList from(const TransformDescription& description);
   static TransformList from(std::string_view text) { return from(parse_transforms(text)); }
-  /// All steps with all parameters: from() makes the same list of it.
+  /// Describes all steps with all parameters: from() makes the same list of it.
   [[nodiscard]] TransformDescription description() const;
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
-  /// The steps that work on whole batches; `batch` has been through the others.
+  /// Applies the steps that work on whole batches; `batch` has been through the others.
   [[nodiscard]] at::Tensor on_batch(const at::Tensor& batch) const;
   /// Whether any step works on bytes.
   [[nodiscard]] bool has_bytes() const;

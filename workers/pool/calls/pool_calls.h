@@ -18,23 +18,23 @@
 namespace shoal {
 
 struct MapOptions {
-  /// Elements that a worker gets at once. 0: so many that each worker gets four chunks.
+  /// Elements that a worker gets at a time. 0: as many as give each worker four chunks.
   std::size_t chunksize = 0;
 };
 
 namespace detail {
 
-/// What Pool and ThreadPool share. `Jobs` says where tasks run: Core, a Host that takes Call and Map, its requests.
-/// Threads: any, at once.
+/// The calls that Pool and ThreadPool share. `Jobs` says where tasks run: Core, a Host that takes Call and Map, its
+/// requests. Threads: any, at once.
 template <class Jobs>
 class PoolCalls {
  public:
   using Core = typename Jobs::Core;
 
-  /// Workers.
+  /// The number of workers.
   [[nodiscard]] int size() const { return core_->size(); }
 
-  /// function(arguments...) by a worker; returns what it returns.
+  /// Has a worker call function(arguments...) and returns its result.
   template <class F, class... Args>
   auto apply(F function, Args&&... arguments) {
     return call(Awaited::kNow, function, std::forward<Args>(arguments)...).once().get();
@@ -44,8 +44,9 @@ class PoolCalls {
     return call(Awaited::kLater, function, std::forward<Args>(arguments)...);
   }
 
-  /// function(element) for each element of a range; a vector of what it returns, in the order of the elements. If some
-  /// throw, all others are run all the same, and then the first one's exception comes.
+  /// Has the workers call function(element) for each element of a range. Returns a vector of the results in the order
+  /// of the elements. If some calls throw, all others still run; then map() throws the exception of the first element
+  /// among them.
   template <class F, std::ranges::input_range Range>
   auto map(F function, Range&& elements) {
     return map(MapOptions{}, std::move(function), std::forward<Range>(elements));
@@ -65,7 +66,7 @@ class PoolCalls {
     return start_map<Spread::kWhole>(Awaited::kLater, options, std::move(function), std::forward<Range>(elements));
   }
 
-  /// The same for elements that are tuples or pairs: function(its members...).
+  /// Like map(), for elements that are tuples or pairs: calls function(members of the element...).
   template <class F, std::ranges::input_range Range>
   auto starmap(F function, Range&& elements) {
     return starmap(MapOptions{}, std::move(function), std::forward<Range>(elements));
@@ -85,8 +86,8 @@ class PoolCalls {
     return start_map<Spread::kTuple>(Awaited::kLater, options, std::move(function), std::forward<Range>(elements));
   }
 
-  /// A range of the results while they come, in the order of the elements; see Imap. A range given by reference has to
-  /// outlive it.
+  /// A range of the results as they come, in the order of the elements; see Imap. If `elements` is given by reference,
+  /// it has to outlive the range.
   template <class F, std::ranges::input_range Range>
   auto imap(F function, Range&& elements) {
     return imap(ImapOptions{}, std::move(function), std::forward<Range>(elements));
@@ -95,7 +96,7 @@ class PoolCalls {
   auto imap(const ImapOptions& options, F function, Range&& elements) {
     return start_imap<Order::kOfInput>(options, std::move(function), std::forward<Range>(elements));
   }
-  /// The same, whichever is there first.
+  /// Like imap(), but the results come in the order in which they are ready.
   template <class F, std::ranges::input_range Range>
   auto imap_unordered(F function, Range&& elements) {
     return imap_unordered(ImapOptions{}, std::move(function), std::forward<Range>(elements));
@@ -105,13 +106,13 @@ class PoolCalls {
     return start_imap<Order::kOfCompletion>(options, std::move(function), std::forward<Range>(elements));
   }
 
-  /// No more tasks. Those that were given are done; the workers end after that.
+  /// Takes no more tasks. The workers finish those that were given, and then end.
   void close() { core_->close(); }
   /// Ends the workers now (threads: after the tasks that they run). Tasks without a result fail with PoolStopped.
   void terminate() { core_->terminate(); }
-  /// After close() or terminate(): waits until the workers have ended.
+  /// Waits until the workers have ended; to be called after close() or terminate().
   void join() { core_->join(Deadline::never()); }
-  /// The same; false where they have not after `timeout`.
+  /// Like join(); returns false if they have not ended after `timeout`.
   bool join(std::chrono::nanoseconds timeout) { return core_->join(Deadline::after(timeout)); }
 
  protected:
