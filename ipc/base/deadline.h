@@ -5,8 +5,8 @@
 
 namespace shoal {
 
-/// When a wait gives up. Made from a duration once, at the call, so that retries inside never
-/// prolong what the caller asked for. A plain value.
+/// The time at which a wait gives up. It is made once, from the caller's duration, so that retries inside the call do
+/// not prolong the wait. A plain value.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;

@@ -10,13 +10,13 @@
 
 namespace shoal {
 
-/// Structs without constructors, bases, bit-fields or private members, of at most 40 members. C arrays inside
+/// Structs without constructors, bases, bit-fields or private members, of at most 40 members. Their C arrays
 /// (`char name[16]`) may have up to 512 elements together.
 template <class T>
 concept PlainAggregate = std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_polymorphic_v<T> &&
                          !requires { std::tuple_size<T>::value; };
 
-/// Named in the compiler's message when a member of an aggregate cannot cross.
+/// The compiler's message names this if a member of an aggregate cannot cross.
 template <class Aggregate, class Member, std::size_t Index>
 struct MemberNotEncodable {
   static_assert(Encodable<Member>,
@@ -24,7 +24,7 @@ struct MemberNotEncodable {
                 "give Member a shoal::Codec, or leave it out");
 };
 
-/// A C array, as a member of an aggregate only: no function can return one.
+/// The codec of a C array that is a member of an aggregate. It has no decode(), since no function can return an array.
 template <class T, std::size_t N>
 struct Codec<T[N]> {
   template <class... Outer>

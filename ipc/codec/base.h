@@ -14,13 +14,15 @@
 
 namespace shoal {
 
-/// How a T crosses. A specialization has
+/// How a T crosses between processes. A specialization has
+///
 ///   static constexpr std::uint64_t schema();
 ///   static void encode(Encoder&, const T&);
 ///   static T decode(Decoder&);
-/// There are ones for arithmetic types, enums, std types (std_types.h), plain aggregates (aggregate.h),
-/// shoal's handles, and, with tensors/, for at::Tensor. One of a template over types that may lead back to where they
-/// came from (a tree's children) is `template <class... Outer> schema()` and asks schema_of<Element, Outer...>().
+///
+/// There are specializations for arithmetic types, enums, std types (std_types.h), plain aggregates (aggregate.h),
+/// shoal's handles and, in tensors/, for at::Tensor. A specialization of a template that may contain its own type (a
+/// tree's children) has `template <class... Outer> schema()` and asks schema_of<Element, Outer...>().
 template <class T>
 struct Codec {
   static constexpr bool kMissing = true;
@@ -41,7 +43,7 @@ constexpr std::uint64_t schema_hash(std::string_view name, std::same_as<std::uin
   return hash;
 }
 
-/// Raised at compile time: the instantiation named here is the type at fault.
+/// Fails at compile time; T of this instantiation is the type at fault.
 template <class T>
 struct NotEncodable {
   static_assert(sizeof(T) == 0,
@@ -79,7 +81,7 @@ template <class T, class... Outer>
 constexpr bool is_one_of() {
   return (std::is_same_v<T, Outer> || ...);
 }
-/// Distance to the innermost of the types that surround T which is T itself.
+/// The distance to the innermost of the types around T which is T itself.
 template <class T, class... Outer>
 constexpr std::uint64_t levels_up() {
   std::uint64_t level = 0, found = 0;
@@ -89,8 +91,8 @@ constexpr std::uint64_t levels_up() {
 
 }  // namespace detail
 
-/// Hash of what a T looks like in a message; two types of the same hash can be told apart by nothing. Outer: the types
-/// that are being described and have a T inside. One that comes again is described by how far up it is.
+/// A hash of what a T looks like in a message. Two types with one hash cannot be told apart. Outer: the types that are
+/// being described and contain a T. If T is one of them, the hash says how far up it is.
 template <class T, class... Outer>
 constexpr std::uint64_t schema_of() {
   using Type = std::remove_cv_t<T>;
@@ -104,7 +106,7 @@ constexpr std::uint64_t schema_of() {
     return sizeof(NotEncodable<Type>);
 }
 
-/// Throws std::invalid_argument for a value that is nested too deep, and what T's codec throws.
+/// Writes a value. Throws std::invalid_argument if it is nested too deep, and what T's codec throws.
 template <class T>
 void encode(Encoder& encoder, const T& value) {
   if constexpr (Encodable<T>) {
@@ -115,7 +117,7 @@ void encode(Encoder& encoder, const T& value) {
   }
 }
 
-/// Throws DecodeError.
+/// Reads a value. Throws DecodeError.
 template <class T>
 T decode(Decoder& decoder) {
   if constexpr (Encodable<T>) {

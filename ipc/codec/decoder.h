@@ -14,8 +14,8 @@
 
 namespace shoal {
 
-/// A message being read. Every length is checked against what is there; anything wrong is a
-/// DecodeError, never a read outside. Holds the message's handles until they are taken. One thread.
+/// A message being read. Every length is checked against what is there: a bad message throws DecodeError and is never
+/// read outside its bounds. The decoder holds the message's handles until they are taken. One thread.
 class Decoder {
  public:
   using Handles = boost::container::small_vector<Hold, 4>;
@@ -36,24 +36,23 @@ class Decoder {
     std::memcpy(&value, read(sizeof(T)).data(), sizeof(T));
     return value;
   }
-  /// A count of elements of which each takes at least `least` bytes, 1 or more: never more than are there, so that
-  /// nothing is allocated for a count alone.
+  /// Reads a count of elements that take at least `least` bytes each (1 or more). Throws if so many cannot be there, so
+  /// nobody allocates memory for a false count.
   std::size_t read_count(std::size_t least);
   std::size_t left() const { return bytes_.size(); }
 
-  /// The hold at this index: still the decoder's.
+  /// The hold at this index; it stays the decoder's.
   const Hold& handle(std::uint32_t index) const;
-  /// The same, made the caller's: nothing else can have it afterwards.
+  /// Takes the hold at this index: it is the caller's, and nobody else can have it afterwards.
   Hold take_handle(std::uint32_t index);
-  /// Per handle, an object that a codec makes once a message (a tensor's storage), so that several
-  /// values that share the block share the object. `kind` tells whose: a handle that is used with two of them is
-  /// refused.
+  /// An object for each handle (a tensor's storage), which a codec makes once a message, so that several values that
+  /// share the block share the object. `kind` names the codec: a handle that is used with two kinds is refused.
   std::shared_ptr<void>& object(std::uint32_t index, const void* kind = nullptr);
 
-  /// The same without a std::shared_ptr.
+  /// Like object(), without a std::shared_ptr.
   Kept& kept(std::uint32_t index, const void* kind);
 
-  /// All bytes must have been read.
+  /// Throws DecodeError if bytes are left.
   void finish() const;
 
   /// Guards one level of nesting.

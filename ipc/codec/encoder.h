@@ -15,12 +15,12 @@
 
 namespace shoal {
 
-/// Values inside values, as std::vector<std::string> is two deep. Each level of a value that contains its own type
-/// takes some of the stack of those that encode, decode and destroy it.
+/// The deepest nesting of values: std::vector<std::string> is two deep. Each level of a value that contains its own
+/// type takes some of the stack of those that encode, decode and destroy it.
 inline constexpr int kDeepestNesting = 256;
 
-/// Something that is kept until this goes, whatever its type: as a std::shared_ptr<void>, but of what has a count of
-/// its own already, and so without an allocation.
+/// Keeps any object until it is destroyed, like a std::shared_ptr<void>, but for objects that have a count of their
+/// own: so it allocates nothing.
 class Kept {
  public:
   Kept() = default;
@@ -43,10 +43,12 @@ class Kept {
   void (*drop_)(void*) = nullptr;
 };
 
-/// A message being written: bytes, and holds on blocks of the heap that travel with it (handles).
-/// Handles are in transit from the moment they are added; an Encoder that is destroyed before its
-/// message was sent gives them up. More than a few bytes are written to a block of the heap at once, so
-/// that sending them moves nothing. Used by one thread. If its process dies, so do handles and block.
+/// A message being written: bytes, and holds on blocks of the heap that travel with it (handles). One thread uses it.
+///
+/// - Handles are in transit from the moment they are added. An Encoder that is destroyed before its message was sent
+///   gives them up.
+/// - A message of more than a few bytes is written straight into a block of the heap, so sending it copies nothing.
+/// - If the process dies, the handles and the block are given back.
 class Encoder {
  public:
   Encoder();
@@ -54,7 +56,7 @@ class Encoder {
   Encoder& operator=(const Encoder&) = delete;
   ~Encoder();
 
-  /// Throws OutOfSharedMemory.
+  /// Writes bytes. Throws OutOfSharedMemory.
   void write(const void* bytes, std::size_t size) {
     if (size > capacity_ - size_) grow(size_ + size);
     if (size != 0) std::memcpy(data_ + size_, bytes, size);
@@ -66,19 +68,20 @@ class Encoder {
     write(&value, sizeof value);
   }
 
-  /// Lets a block travel with the message. Returns the handle's index, the same one for the same
-  /// block, for the Decoder's handle().
+  /// Lets a block travel with the message. Returns the handle's index for Decoder::handle(), the same one for the same
+  /// block.
   std::uint32_t add(Hold&& hold);
   std::uint32_t add(const Hold& hold);
 
-  /// For codecs that may meet one thing twice in a message: the handle that it was added as.
+  /// For codecs that may meet one thing twice in a message: the index of the handle as which it was added.
   std::optional<std::uint32_t> find_added(const void* thing) {
     if (added_.size() >= kIndexFrom) return find_added_among_many(thing);
     for (const Added& added : added_)
       if (added.thing == thing) return added.handle;
     return std::nullopt;
   }
-  /// `keep` owns the thing: its address must not become another one's while the message is written.
+  /// Notes that `thing` was added as `handle`. `keep` owns the thing, so that no other thing gets its address while the
+  /// message is written.
   void note_added(const void* thing, std::uint32_t handle, Kept keep) {
     added_.push_back({thing, handle, std::move(keep)});
   }
@@ -86,17 +89,17 @@ class Encoder {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::span<const HoldRef> handles() const { return {handles_.data(), handles_.size()}; }
 
-  /// Bytes of the whole message: its bytes, and behind them, aligned to 8, its handles.
+  /// The size of the whole message: its bytes and, aligned to 8, its handles.
   std::size_t total() const { return handles_at(size_) + handles_.size() * sizeof(HoldRef); }
   static std::size_t handles_at(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
   /// Writes the whole message to `place`, of total() bytes.
   void copy_to(std::byte* place) const;
-  /// The whole message in a block of the heap, which is the encoder's until it is moved from.
+  /// The whole message in a block of the heap. The block is the encoder's until it is moved from.
   Hold& in_block();
-  /// The message was sent: its handles are no longer this object's.
+  /// Says that the message was sent: its handles are no longer this object's.
   void sent() noexcept { handles_.clear(); }
 
-  /// Guards one level of nesting: what no Decoder would read is refused here, at the sender.
+  /// Guards one level of nesting: refuses at the sender what no Decoder would read.
   class Level {
    public:
     explicit Level(Encoder& encoder) : encoder_(encoder) {
@@ -116,7 +119,7 @@ class Encoder {
 
   static constexpr std::size_t kPrivateBytes = 256;
   void grow(std::size_t needed);
-  /// From this many handles on they are looked up in an index: a message may have a million tensors.
+  /// From this many handles on an index finds them: a message may have a million tensors.
   static constexpr std::size_t kIndexFrom = 32;
   struct Index;
   std::optional<std::uint32_t> find_handle(BlockOffset block);

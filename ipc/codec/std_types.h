@@ -25,7 +25,7 @@
 
 namespace shoal {
 
-/// Types whose bytes are their value, whatever the bytes: copied as they lie, whole arrays of them at once.
+/// Types for which any bytes are a value: whole arrays of them are copied at once.
 template <class T>
 constexpr bool kBytesAreValue = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 template <class T>
@@ -118,8 +118,8 @@ struct Codec<std::filesystem::path> {
 
 namespace detail {
 
-/// An element that takes no bytes (an empty struct) is given one, so that a count never promises more elements than
-/// there are bytes.
+/// An element that takes no bytes (an empty struct) gets one, so that a count never promises more elements than there
+/// are bytes.
 template <class Element>
 void encode_element(Encoder& encoder, const Element& element) {
   std::size_t before = encoder.bytes().size();
@@ -148,7 +148,7 @@ Sequence decode_elements(Decoder& decoder) {
   return result;
 }
 
-/// Eight bits to a byte, the first in the lowest place; those past the last are 0.
+/// Packs eight bits into a byte, the first in the lowest place; those past the last are 0.
 template <class Bits>
 void encode_bits(Encoder& encoder, const Bits& bits) {
   for (std::size_t i = 0; i < bits.size(); i += 8) {
@@ -166,7 +166,7 @@ void decode_bits(Decoder& decoder, Bits& bits) {
   }
 }
 
-/// Sequences whose elements lie side by side and are their bytes.
+/// Sequences whose elements lie side by side and whose bytes are their value.
 template <class Sequence>
 Sequence decode_bytes(Decoder& decoder) {
   using Element = typename Sequence::value_type;
@@ -371,7 +371,7 @@ struct Codec<std::variant<T...>> {
   }
 };
 
-/// Owned, possibly absent, possibly of the type that is being defined.
+/// An owned value that may be absent, and may be of the type that is being defined.
 template <class T>
 struct Codec<std::unique_ptr<T>> {
   template <class... Outer>

@@ -12,7 +12,7 @@ namespace shoal {
 /// An exception, those nested in it, and where it was thrown. A plain, encodable value.
 struct RaisedException {
   std::vector<ExceptionSummary> chain;  // outermost first, never empty
-  std::vector<CodePlace> frames;        // innermost call first; empty where it was not noted
+  std::vector<CodePlace> frames;        // innermost call first; empty if nobody noted it
   std::int64_t time = 0;                // of the steady clock
 };
 

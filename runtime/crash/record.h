@@ -22,10 +22,10 @@ enum class ChildPhase : std::uint32_t {
 
 enum class CrashKind : std::uint32_t { kNone = 0, kException = 1, kTerminate = 2, kSignal = 3 };
 
-/// In shared memory, one a child, held by parent and child. Written by the child alone, also from its signal
-/// handlers, with plain stores and no lock; read by the parent alone, when the child has ended. A crashing child
-/// may have scribbled here: the reader believes no count and no text. Nothing is cleared but head and tail: counts
-/// say what is there.
+/// A record in shared memory for each child; parent and child hold it. Only the child writes it, also from its signal
+/// handlers, with plain stores and no lock; only the parent reads it, when the child has ended. A crashing child may
+/// have scribbled over it, so the reader trusts no count and no text. Only head and tail are cleared: counts say what
+/// is there.
 struct CrashRecord {
   static constexpr std::uint64_t kMagic = 0x6873617263'0a0dull;  // "crash" and a line end
   static constexpr std::uint32_t kVersion = 1;
@@ -43,7 +43,7 @@ struct CrashRecord {
   };
   struct Frame {
     std::uint64_t address;  // in the process
-    std::uint32_t image;    // index, kNoImage where it lies in none or was not looked for
+    std::uint32_t image;    // index; kNoImage if it lies in none or nobody looked
     std::uint32_t reserved;
   };
 
@@ -72,7 +72,7 @@ static_assert(offsetof(CrashRecord, type) == 64 && sizeof(CrashRecord) == 64 + 1
 struct CodePlace {
   std::string image;                   // path; empty: in none
   std::vector<std::uint8_t> build_id;  // empty: it has none
-  std::uint64_t offset = 0;            // the address itself where there is no image
+  std::uint64_t offset = 0;            // the address itself if there is no image
 };
 
 /// A record as its reader has it.
@@ -86,7 +86,8 @@ struct CrashReport {
   std::vector<CodePlace> frames;
 };
 
-/// Believes nothing that it reads. By the parent after the child's end, or by the process whose record it is.
+/// Reads a record and trusts nothing in it. Called by the parent after the child's end, or by the process whose record
+/// it is.
 CrashReport read_crash_record(const CrashRecord& record);
 
 /// The parent's hold on a record. Made before the start; one thread at a time.

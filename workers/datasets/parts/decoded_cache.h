@@ -10,10 +10,10 @@
 
 namespace shoal {
 
-/// A place for each of n pictures of one shape, filled by whoever decodes it first, in shared memory. A plain
-/// aggregate: a copy is the same memory, also in other processes. Nobody ever waits: who finds a place being filled has
-/// decoded the picture anyway. A process that dies while it fills one is noticed by the next that comes, which fills it
-/// again. Threads and processes: any.
+/// A place in shared memory for each of n pictures of one shape; whoever decodes a picture first fills its place. A
+/// plain aggregate: copies refer to the same memory, also in other processes. Nobody ever waits: a process that finds a
+/// place being filled has decoded the picture anyway. If a process dies while it fills a place, the next one that comes
+/// fills it again. Threads and processes: any.
 struct DecodedCache {
   at::Tensor pictures;  // uint8 [n, channels, height, width]
   at::Tensor states;    // int32 [n]: kEmpty, kFilled, or the ProcessTag of the one that fills it
@@ -21,7 +21,7 @@ struct DecodedCache {
   static constexpr std::uint32_t kEmpty = 0;
   static constexpr std::uint32_t kFilled = ~0U;
 
-  /// All empty. Throws OutOfSharedMemory, at once: the budget is asked for the whole of it.
+  /// Makes an empty cache. Throws OutOfSharedMemory at once, because it asks the budget for the whole of it.
   static DecodedCache of(std::int64_t pictures, const ImageShape& shape);
 
   /// A view of the picture, or nothing.

@@ -10,8 +10,8 @@
 
 namespace shoal {
 
-/// Strings one after the other in two tensors: a million paths cross to workers as two messages of nothing, and are in
-/// memory once a node; a std::vector<std::string> would be copied into each. A plain value, read only.
+/// Strings one after the other in two tensors. A million paths cross to workers as two handles, and are in memory once
+/// a node; a std::vector<std::string> would be copied into each worker. A plain value, read only.
 struct StringTable {
   at::Tensor bytes;  // uint8 [all characters]
   at::Tensor ends;   // int64 [strings]

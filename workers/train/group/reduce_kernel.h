@@ -8,20 +8,23 @@
 
 namespace shoal {
 
-/// How elements of several ranks become one; as c10d::ReduceOp has them.
+/// The operation by which elements of several ranks become one; as in c10d::ReduceOp.
 enum class ReduceOp { sum, avg, product, min, max, bit_and, bit_or, bit_xor };
 
 const char* name_of(ReduceOp op);
 
-/// Reduces arrays of one element type by one operation. A plain value; any thread may call it.
+/// Reduces arrays of one element type by one operation. A plain value; any thread may call it. It combines the sources
+/// in the order given, and every element by the same arithmetic, so processes that reduce the same sources get the same
+/// bits.
 ///
-/// The sources are combined in the order given and every element by the same arithmetic, so processes
-/// that reduce the same sources get the same bits. Half types are accumulated in float and rounded
-/// once. Complex numbers are pairs of reals (sum and avg only); for bool, sum and max are "or",
-/// product and min are "and". min and max hand NaN on. avg is refused for integers: it would truncate.
+/// - Half types are accumulated in float and rounded once.
+/// - Complex numbers are pairs of reals: only sum and avg.
+/// - For bool, sum and max are "or", product and min are "and".
+/// - min and max hand NaN on.
+/// - avg is refused for integers: it would truncate.
 class ReduceKernel {
  public:
-  /// Throws std::invalid_argument where the operation is not defined for the type.
+  /// Throws std::invalid_argument if the operation is not defined for the type.
   ReduceKernel(c10::ScalarType type, ReduceOp op);
 
   std::size_t element_size() const { return element_size_; }
@@ -33,9 +36,9 @@ class ReduceKernel {
 
   /// The loops behind it: compiled for several instruction sets, chosen when the kernel is made.
   struct Loops {
-    /// d0[i] = d1[i] = a[i] op b[i], divided by `divisor` where it is not 1. d1 may be d0.
+    /// d0[i] = d1[i] = a[i] op b[i], divided by `divisor` unless it is 1. d1 may be d0.
     void (*pair)(const std::byte* a, const std::byte* b, std::byte* d0, std::byte* d1, std::size_t count, int divisor);
-    /// The same for any number of sources and destinations.
+    /// Like `pair`, for any number of sources and destinations.
     void (*many)(const std::byte* const* sources, std::size_t source_count, std::byte* const* destinations,
                  std::size_t destination_count, std::size_t count, int divisor);
     bool pair_is_exact;  // false for half types: only `many` accumulates in float
