@@ -13,7 +13,7 @@ struct CgroupFolder {
 };
 
 /// This process's group of a controller ("memory", "cpu"), then those around it up to the root, in each version that is
-/// mounted; none where there is none. Reads the kernel's files below `root`: "" is this machine, a test brings a folder
+/// mounted; none if there is none. Reads the kernel's files below `root`: "" is this machine, a test brings a folder
 /// with a /proc and a /sys/fs/cgroup of its own. Any thread of any process.
 std::vector<CgroupFolder> cgroup_folders(const std::string& root, const std::string& controller);
 

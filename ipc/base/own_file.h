@@ -24,11 +24,11 @@ class OwnFile {
 
   /// Whether the number still is this file.
   bool is_open() const noexcept;
-  /// The number. Throws Error where it is another file's by now, or closed.
+  /// The number. Throws Error if it is another file's by now, or closed.
   int descriptor() const;
   /// The number, or -1.
   int descriptor_if_open() const noexcept { return is_open() ? file_.get() : -1; }
-  /// Bytes of pages or blocks that the file has; nothing where it is not open any more.
+  /// Bytes of pages or blocks that the file has; nothing if it is not open any more.
   std::optional<std::uint64_t> resident_bytes() const noexcept;
 
   dev_t device() const noexcept { return device_; }

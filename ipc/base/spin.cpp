@@ -17,7 +17,7 @@ constexpr nanoseconds kLongest{50'000};  // about the price of a sleep and a wak
 constexpr nanoseconds kShortest{1'000};  // below that it sleeps at once
 constexpr nanoseconds kNone = kShortest / 2;
 constexpr nanoseconds kShortWait = 4 * kLongest;
-/// Two processes that wake each other are put on one CPU by the kernel, where no spin of either can succeed; while one
+/// Two processes that wake each other are put on one CPU by the kernel, if no spin of either can succeed; while one
 /// spins on, the other is moved to another CPU. Hence a trial now and then, though the spins before it failed. Where that CPU is
 /// busy the kernel looks at a few ms at least before it moves anything: each trial that fails makes the next one
 /// twice as long. One comes when ten times its length has been slept, so that all of them cost a tenth of that time.

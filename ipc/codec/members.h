@@ -81,7 +81,7 @@ template <class T, std::size_t kAt, std::size_t kAfter>
 constexpr bool kLeavesRoom = fits_two<T>(std::make_index_sequence<kAt>(), std::make_index_sequence<kAfter>());
 
 /// How many of the N initializers the member takes that starts with initializer kAt: a C array takes those that follow
-/// as well where it has no braces of its own. A member that takes one leaves room for all others, whatever is in its
+/// as well if it has no braces of its own. A member that takes one leaves room for all others, whatever is in its
 /// braces. kAfter: how many may follow, tried from the most.
 template <class T, std::size_t N, std::size_t kAt, std::size_t kAfter, bool kLeaves = kLeavesRoom<T, kAt, kAfter>>
 struct InitializersAt : InitializersAt<T, N, kAt, kAfter - 1> {};

@@ -170,7 +170,7 @@ Fd DescriptorOffers::duplicate_for(const Secret& secret) {
   return {};
 }
 
-/// An offer whose only hold is the table's is in no message any more. False where none is left.
+/// An offer whose only hold is the table's is in no message any more. False if none is left.
 bool DescriptorOffers::forget_fetched() {
   const BlockMemory memory = Session::current().heap().memory();
   std::lock_guard lock(mutex_);

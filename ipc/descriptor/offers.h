@@ -37,7 +37,7 @@ class DescriptorOffers {
   /// Makes an offer and lets it travel with the message; returns the handle's index. Keeps a duplicate for
   /// as long as anyone else has the offer.
   std::uint32_t offer(int descriptor, Encoder& message);
-  /// Throws PeerDied where the sender is gone, DecodeError where the block is no offer.
+  /// Throws PeerDied if the sender is gone, DecodeError if the block is no offer.
   static Fd fetch(const Hold& offer);
 
  private:

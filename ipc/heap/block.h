@@ -21,21 +21,21 @@ class BlockMemory {
   std::byte* payload(BlockOffset block) const { return base_ + header(block).payload; }
   HoldChunk& chunk(BlockOffset block) const { return *reinterpret_cast<HoldChunk*>(payload(block)); }
 
-  /// The hold word of this index, or null where the block has no such word.
+  /// The hold word of this index, or null if the block has no such word.
   std::atomic<std::uint32_t>* hold_word(BlockOffset block, std::uint32_t index) const;
 
   /// Adds a hold in the name of `word` (a tag, or a tag in transit). The caller has a hold on the
-  /// block. Returns false where all words are taken: add_chunk() and try again.
+  /// block. Returns false if all words are taken: add_chunk() and try again.
   bool try_add_hold(BlockOffset block, std::uint32_t word, HoldRef& added) const;
 
   /// Links `chunk`, a block of type kHoldChunk, as further hold words of `block`.
   void add_chunk(BlockOffset block, BlockOffset chunk) const;
 
-  /// Gives up a hold. Returns true where that was the last one *and* this caller is the one that has
+  /// Gives up a hold. Returns true if that was the last one *and* this caller is the one that has
   /// to free the block: it is then `kClosing` in the name of `closer`.
   bool drop_hold(const HoldRef& hold, ProcessTag closer) const;
 
-  /// The second half of drop_hold: claims the block for closing where nobody holds it.
+  /// The second half of drop_hold: claims the block for closing if nobody holds it.
   bool try_close(BlockOffset block, ProcessTag closer) const;
 
   /// Calls visit(index, word) for each hold word, until it returns false. By a caller that has a hold on the block, or
@@ -44,7 +44,7 @@ class BlockMemory {
   void for_each_hold(BlockOffset block, Visit&& visit) const;
 
   /// The holds of a live block whose words match, by a caller that has no hold on it: see HoldProtocol::find_holds.
-  /// Empty where the block is not live.
+  /// Empty if the block is not live.
   struct FoundHold {
     HoldRef ref;
     std::uint32_t word;

@@ -21,13 +21,13 @@ enum class ExtentPages { kKeep, kGiveBack };
 ///   kClaimed(me)             kWarm, kCold       me; kCold after the pages went back
 ///   kClaimed(me)             kSmall(me)         me
 ///   kClaimed(me)             kHead(me), kTail   me, the head first, after the first block's header is kMaking(me)
-///   kSmall(me)               kWarm              me, where no block of it is live or closing
+///   kSmall(me)               kWarm              me, if no block of it is live or closing
 ///   kSmall(orphan)           kSmall(me)         anyone; and back, by me
 ///   kHead(any)               kCut(me)           whose slot the header names as kReleasing
 ///   kTail of a run I cut     kWarm, kCold       me; the last tail first
 ///   kCut(me)                 kWarm, kCold       me, when no tail is left
 ///   kClaimed(dead)           kWarm              who reclaims the dead one
-///   kSmall(dead)             kSmall(orphan)     likewise; or kWarm, where no block of it is in use
+///   kSmall(dead)             kSmall(orphan)     likewise; or kWarm, if no block of it is in use
 ///   kHead(dead)              kHead(orphan)      likewise; or kCut(me), where its header is kMaking or kReleasing(dead)
 ///   kCut(dead)               kCut(me)           likewise
 ///
@@ -81,13 +81,13 @@ class ExtentProtocol {
     }
     return claimed;
   }
-  /// True where the extent is cold afterwards.
+  /// True if the extent is cold afterwards.
   bool unclaim(std::uint64_t extent, Pages pages) const {
     const ExtentState seen = state(extent);
     return seen.is(ExtentRecord::kClaimed, me_) && free_one(extent, seen, pages);
   }
 
-  /// Claimed extents become small blocks of a class; false where they are not this process's (it was declared dead).
+  /// Claimed extents become small blocks of a class; false if they are not this process's (it was declared dead).
   [[nodiscard]] bool make_small(std::uint64_t extent, std::uint32_t size_class) const {
     const ExtentState seen = state(extent);
     return seen.is(ExtentRecord::kClaimed, me_) &&
@@ -109,7 +109,7 @@ class ExtentProtocol {
     }
     return true;
   }
-  /// The owner uses a free large block again: its header is kMaking then. False where it is not free, or is not this
+  /// The owner uses a free large block again: its header is kMaking then. False if it is not free, or is not this
   /// process's run of this length any more.
   bool reuse_large(std::uint64_t head, std::uint64_t run) const {
     auto& header = memory_.head_state(head);
@@ -121,7 +121,7 @@ class ExtentProtocol {
     return header.compare_exchange_strong(seen, BlockHeader::with(seen, BlockHeader::kMaking, me_), kOrder);
   }
 
-  /// The owner gives up an extent of small blocks, none of which is in use; false where it is not its own.
+  /// The owner gives up an extent of small blocks, none of which is in use; false if it is not its own.
   bool release_small(std::uint64_t extent, std::uint32_t size_class) const {
     const ExtentState seen = state(extent);
     if (!seen.is(ExtentRecord::kSmall, me_, size_class)) return false;
@@ -140,7 +140,7 @@ class ExtentProtocol {
       change(extent, seen, seen.next(ExtentRecord::kSmall, ExtentRecord::kOrphan, seen.size_class()));
   }
 
-  /// Makes the extents of a large block free, where that block is; false where it is not, or somebody else was first.
+  /// Makes the extents of a large block free, where that block is; false if it is not, or somebody else was first.
   bool release_large(std::uint64_t head, Pages pages) const {
     auto& header = memory_.head_state(head);
     std::uint64_t seen = header.load();
@@ -215,7 +215,7 @@ class ExtentProtocol {
     return memory_.extent(extent).compare_exchange_strong(from.word, to.word);
   }
 
-  /// The extent's pages are nobody's, since `from` says that they are this process's to free. True where it is cold
+  /// The extent's pages are nobody's, since `from` says that they are this process's to free. True if it is cold
   /// afterwards.
   bool free_one(std::uint64_t extent, ExtentState from, Pages pages) const {
     // Looked at only now: a mark is set by who holds a block of the extent, and nobody does any more. One that is not

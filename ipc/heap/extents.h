@@ -76,7 +76,7 @@ class Extents {
   /// there, so before that block's last hold went, and the claim came after that. From then on a mark is only taken
   /// back.
   bool is_pinned(std::uint64_t index) const { return record(index).pinned_by.load() != 0; }
-  /// Gives the pages back to the system; false where the kernel refuses, so that they are still there.
+  /// Gives the pages back to the system; false if the kernel refuses, so that they are still there.
   bool give_back(std::uint64_t index) const;
   void went_cold() const {
     layout().extents_committed.fetch_sub(1);
@@ -88,11 +88,11 @@ class Extents {
 
   /// Claims `count` neighbouring free extents that have pages already.
   std::optional<std::uint64_t> claim_warm(std::uint64_t count) const;
-  /// Claims any. Throws OutOfSharedMemory where they, and `header_bytes` besides, would exceed the budget, or the
+  /// Claims any. Throws OutOfSharedMemory if they, and `header_bytes` besides, would exceed the budget, or the
   /// address space is used up: nothing is claimed then.
   std::uint64_t claim_any(std::uint64_t count, std::uint64_t header_bytes) const;
 
-  /// Makes the extents of a large block free where the block is; false where it is not. Pages that are given
+  /// Makes the extents of a large block free where the block is; false if it is not. Pages that are given
   /// back go to the system, but for extents that are pinned: those keep theirs.
   bool release_free_run(std::uint64_t head, ExtentPages pages) const;
   /// Gives idle extents back to the system, the last ones first, until at most `keep` are left besides pinned ones.

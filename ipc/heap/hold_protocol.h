@@ -44,7 +44,7 @@ class HoldProtocol {
   }
 
   /// Calls found(index, word) for each hold word for which matches(word) is true, by a caller that has no hold on the
-  /// block. True where the block was live all the time, with the same holds: then what was found are holds, and not
+  /// block. True if the block was live all the time, with the same holds: then what was found are holds, and not
   /// whatever the memory of a chunk that has been freed is used for by now. Else what was found means nothing: once
   /// more.
   ///

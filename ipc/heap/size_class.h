@@ -21,7 +21,7 @@ class SizeClass {
   /// No process could ever address a larger block. The sums and roundings of sizes up to it do not wrap around.
   static constexpr std::uint64_t kMost = 1ull << 47;
 
-  /// Throws OutOfSharedMemory where the size is beyond kMost. Whoever adds something to a size of the user's asks
+  /// Throws OutOfSharedMemory if the size is beyond kMost. Whoever adds something to a size of the user's asks
   /// first.
   static constexpr void check(std::uint64_t bytes) {
     if (bytes > kMost) [[unlikely]]

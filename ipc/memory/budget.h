@@ -25,7 +25,7 @@ struct Budget {
   /// `committed`: bytes that the heap may have pages for. `resident`: bytes of pages that the heap's
   /// file has now; the rest of `committed` is promised and not yet missing from what is "left".
   static Budget now(std::uint64_t committed, std::uint64_t resident, const MemoryLimits& limits = MemoryLimits());
-  /// The first of the four alone; kNone where it is not set. And the other three.
+  /// The first of the four alone; kNone if it is not set. And the other three.
   static Budget of_setting();
   static Budget of_kernel(std::uint64_t committed, std::uint64_t resident, const MemoryLimits& limits);
   const Budget& lower(const Budget& other) const { return other.allowed < allowed ? other : *this; }

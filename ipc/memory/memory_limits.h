@@ -18,7 +18,7 @@ class MemoryLimits {
   std::optional<std::uint64_t> machine_left() const;
 
   /// The least that any cgroup from this process's up to the root has left, in version 2 or 1, whichever the memory
-  /// controller is mounted in. Nothing where none of them has a limit.
+  /// controller is mounted in. Nothing if none of them has a limit.
   std::optional<std::uint64_t> cgroup_left() const;
 
   /// Where the kernel never promises more than it has (vm.overcommit_memory is 2): what it would still promise to an

@@ -19,7 +19,7 @@
 namespace shoal {
 namespace {
 
-/// A socket that is connected to who listens under the name; none where nobody does.
+/// A socket that is connected to who listens under the name; none if nobody does.
 Fd connect_to(const std::string& name, std::chrono::nanoseconds timeout) {
   for (const std::string& path : RendezvousFolder::candidates()) {
     RendezvousFolder folder = RendezvousFolder::open(path);

@@ -39,7 +39,7 @@ AttachReply reply_to(int connection) noexcept {
   AttachRequest request;
   const bool asked =
       ::recv(connection, &request, sizeof request, 0) == sizeof request && request.magic == AttachRequest::kMagic;
-  // The folder lets nobody else in; this holds even where its mode was changed.
+  // The folder lets nobody else in; this holds even if its mode was changed.
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != reply.user) {

@@ -34,7 +34,7 @@ struct AttachReply {
 
 static_assert(sizeof(AttachReply) == 24);
 
-/// Answers one connection; by kNoMemory where there are no descriptors to send. Allocates nothing, takes no lock,
+/// Answers one connection; by kNoMemory if there are no descriptors to send. Allocates nothing, takes no lock,
 /// throws nothing: it runs in a thread that a fork of the process may lose at any point.
 void answer_attach(int connection, Session::Descriptors session) noexcept;
 
@@ -43,8 +43,8 @@ struct AttachAnswer {
   Fd memory, liveness;  // of the session, with kWelcome
 };
 
-/// Asks over a connected socket. Throws Error where the other side ends before it answers, or is nothing that one can
-/// attach to; TimeoutError where it does not answer in the socket's time.
+/// Asks over a connected socket. Throws Error if the other side ends before it answers, or is nothing that one can
+/// attach to; TimeoutError if it does not answer in the socket's time.
 AttachAnswer ask_to_attach(int connection, const AttachRequest& request);
 
 }  // namespace shoal

@@ -46,7 +46,7 @@ Hold hold_of(Session& session, BlockOffset block) {
 
 }  // namespace
 
-/// The table's lock, for as long as the object lives; or not, where it could not be had in time.
+/// The table's lock, for as long as the object lives; or not, if it could not be had in time.
 class Names::Locked {
  public:
   Locked(Session& session, Deadline deadline) : session_(session), word_(session.layout().names_lock) {

@@ -47,16 +47,16 @@ class Names {
   explicit Names(Session& session) : session_(session) {}
 
   /// Publishes the message, in place of what this process had under the key. Throws std::invalid_argument for a key
-  /// that is bad or another living process's, Error where the table is full.
+  /// that is bad or another living process's, Error if the table is full.
   void publish(const std::string& key, std::uint64_t schema, Encoder& message);
-  /// False where this process has nothing under the key.
+  /// False if this process has nothing under the key.
   bool unpublish(const std::string& key);
-  /// Waits for the key to be published. Throws NotPublished at the deadline, DecodeError where it is another type.
+  /// Waits for the key to be published. Throws NotPublished at the deadline, DecodeError if it is another type.
   Published find(const std::string& key, std::uint64_t schema, Deadline deadline);
   /// Keys that living processes have published.
   std::vector<std::string> keys();
 
-  /// Clears the records of a dead process; false where the table is locked for too long by somebody who lives.
+  /// Clears the records of a dead process; false if the table is locked for too long by somebody who lives.
   bool withdraw(ProcessTag dead);
 
  private:

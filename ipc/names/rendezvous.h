@@ -16,9 +16,9 @@ class RendezvousFolder {
  public:
   /// Where it may be: XDG_RUNTIME_DIR/shoal, then /tmp/shoal-UID.
   static std::vector<std::string> candidates();
-  /// Makes the first one that can be made. Throws Error where a folder of that name is not this user's alone.
+  /// Makes the first one that can be made. Throws Error if a folder of that name is not this user's alone.
   static RendezvousFolder open_or_make();
-  /// Opens one that is there; nothing where it is not. Throws Error as above.
+  /// Opens one that is there; nothing if it is not. Throws Error as above.
   static RendezvousFolder open(const std::string& path);
 
   explicit operator bool() const { return bool(folder_); }
@@ -36,7 +36,7 @@ class RendezvousFolder {
   /// Removes what the claim's holder put here.
   void remove(const std::string& name) const noexcept;
 
-  /// Throws std::invalid_argument where this cannot be a name: 1 to 64 letters, digits, '.', '_' or '-', and no dot
+  /// Throws std::invalid_argument if this cannot be a name: 1 to 64 letters, digits, '.', '_' or '-', and no dot
   /// first.
   static void check_name(const std::string& name);
 

@@ -15,7 +15,7 @@
 namespace shoal {
 namespace {
 
-/// 0 where it is not one.
+/// 0 if it is not one.
 pid_t as_pid(const std::string& text) {
   pid_t pid = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pid);

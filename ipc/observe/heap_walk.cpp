@@ -11,7 +11,7 @@ namespace {
 /// Processes that hold one block, at the most: a longer chain of hold words is none.
 constexpr int kMostChunks = 16;
 
-/// What an extent may hold, where its record makes sense.
+/// What an extent may hold, if its record makes sense.
 struct Room {
   std::uint64_t first;   // extent of the first byte
   std::uint64_t stride;  // from block to block
@@ -29,7 +29,7 @@ struct Room {
   }
 };
 
-/// False where the block is in no use, or its copy makes no sense.
+/// False if the block is in no use, or its copy makes no sense.
 bool make_seen(const SessionFile& file, const Room& room, std::uint32_t index, const BlockHeader& header,
                SeenBlock& seen) {
   const auto kind = BlockHeader::kind(copied(header.state));

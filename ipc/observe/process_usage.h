@@ -20,7 +20,7 @@ struct ProcessUsage {
   std::uint64_t pss_bytes = 0;       // 0: not asked for, or refused
 };
 
-/// What a process costs beside those that it shares memory with. Both are 0 where there is no such process, or it is
+/// What a process costs beside those that it shares memory with. Both are 0 if there is no such process, or it is
 /// another user's.
 struct MemoryShare {
   std::uint64_t private_bytes = 0;  // in no other process
@@ -33,7 +33,7 @@ MemoryShare read_memory_share(pid_t pid);
 enum class Pss { kSkip, kRead };
 ProcessUsage read_usage(pid_t pid, std::uint64_t when, Pss pss = Pss::kSkip);
 
-/// The program's arguments, as far as the kernel shows them; empty where it does not.
+/// The program's arguments, as far as the kernel shows them; empty if it does not.
 std::string command_line_of(pid_t pid);
 
 }  // namespace shoal

@@ -18,7 +18,7 @@
 namespace shoal {
 
 /// Reads the heap's file and nothing else: it holds no hold, has no slot, and the session does not know of it. By
-/// pread() and not through a mapping: what is read through a mapping takes a page where there was none, and a file that
+/// pread() and not through a mapping: what is read through a mapping takes a page if there was none, and a file that
 /// is cut short meanwhile would be a SIGBUS. Every position is taken from memory that others write, so none is
 /// believed: what lies outside the file is not there, and a look reads no more than kMostBytes in all. Owned by one
 /// thread. That the session ends changes nothing: its last state stays readable as long as this is open.
@@ -26,10 +26,10 @@ class SessionFile {
  public:
   static constexpr std::uint64_t kMostBytes = 1ull << 30;
 
-  /// The session that a process is part of; nothing where it has none. Throws Error where there is no such process,
-  /// where it belongs to another user (the kernel refuses), and where its session was made by another version of shoal.
+  /// The session that a process is part of; nothing if it has none. Throws Error if there is no such process,
+  /// if it belongs to another user (the kernel refuses), and if its session was made by another version of shoal.
   static std::optional<SessionFile> of_process(pid_t pid);
-  /// A file that may be anything. Throws Error where it is no session's memory of this version.
+  /// A file that may be anything. Throws Error if it is no session's memory of this version.
   explicit SessionFile(Fd file);
 
   /// What tells one session from another.
@@ -42,7 +42,7 @@ class SessionFile {
   /// Whether a look had to end before it was through.
   bool is_exhausted() const { return left_ == 0; }
 
-  /// Copies bytes; false where they are not all there.
+  /// Copies bytes; false if they are not all there.
   bool read(std::uint64_t offset, void* into, std::uint64_t bytes) const;
   template <class T>
   bool read(std::uint64_t offset, T& into) const {
@@ -86,7 +86,7 @@ struct FoundSession {
   pid_t process;  // one that is part of it
 };
 
-/// By the name under which it listens, or the pid of any process of it. Throws Error where there is none.
+/// By the name under which it listens, or the pid of any process of it. Throws Error if there is none.
 FoundSession find_session(const std::string& name_or_pid);
 /// All that this user may look at, each once; by the pid of the root.
 std::vector<FoundSession> find_sessions();

@@ -12,7 +12,7 @@
 
 namespace shoal {
 
-/// What a thread waits for where no kind of block says a name for it.
+/// What a thread waits for if no kind of block says a name for it.
 constexpr std::string_view kOtherWait = "other";
 
 /// A thread that sleeps until others do something.
@@ -55,7 +55,7 @@ struct SeenQueue {
   std::string name;
   std::uint32_t capacity, depth;
   std::uint64_t byte_capacity;         // 0: none
-  std::optional<std::uint64_t> bytes;  // of the messages in it; none where there are too many to look at
+  std::optional<std::uint64_t> bytes;  // of the messages in it; none if there are too many to look at
   std::uint64_t put, got;              // messages, ever
   bool closed;
   std::uint32_t crashes;                    // holders that died otherwise than by leaving

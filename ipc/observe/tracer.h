@@ -37,7 +37,7 @@ class Tracer {
   ~Tracer();
 
   /// Visits all events that are there, those of a process in the order in which they ended, and says that the tracer
-  /// goes on. False where tracing has ended meanwhile, because this process was late.
+  /// goes on. False if tracing has ended meanwhile, because this process was late.
   bool drain(const Visit& visit);
   /// Turns tracing off and visits what was written up to then.
   void finish(const Visit& visit);

@@ -19,7 +19,7 @@ struct PipeEndLayout {
   std::uint32_t version;
   std::uint32_t owner;  // the word in whose name this block holds its rings: no process's tag
   std::uint32_t reserved;
-  HoldRef in;   // the ring this end receives from, no block where it cannot
+  HoldRef in;   // the ring this end receives from, no block if it cannot
   HoldRef out;  // the ring it sends to
 };
 
@@ -29,7 +29,7 @@ namespace pipe_end {
 
 /// Makes an end for two rings (either may be null) that nobody else knows of yet. `which` is 0 or 1.
 Hold create(const Ring* in, const Ring* out, std::uint32_t which);
-/// Throws DecodeError where the block is no pipe's end.
+/// Throws DecodeError if the block is no pipe's end.
 PipeEndLayout& open(const Hold& end);
 /// What closing the block has to do. Repeatable.
 void close(Heap& heap, BlockOffset end) noexcept;

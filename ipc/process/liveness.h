@@ -23,14 +23,14 @@ class LivenessFile {
   static Fd make_file();
   explicit LivenessFile(Fd descriptor) : file_(static_cast<Fd&&>(descriptor), "the session's liveness file") {}
 
-  /// Throws Error where the number is not this file's any more.
+  /// Throws Error if the number is not this file's any more.
   int descriptor() const { return file_.descriptor(); }
   const OwnFile& file() const noexcept { return file_; }
 
   /// Locks the slot's byte for this process; false if another process has it. Throws as descriptor().
   bool take(std::uint32_t slot) const;
   void give_back(std::uint32_t slot) const;
-  /// True where some *other* process has the byte. A process never sees its own lock. False where this process has lost
+  /// True if some *other* process has the byte. A process never sees its own lock. False if this process has lost
   /// the file: what the number is now says nothing, and "locked" would have the dead alive for ever.
   bool is_taken(std::uint32_t slot) const;
 
@@ -45,7 +45,7 @@ bool process_exists(std::int32_t pid, std::uint64_t when);
 /// Now, as process_start_time() counts. Costs no system call, which reading one's own start time would.
 std::uint64_t process_clock();
 
-/// Field 22 of /proc/PID/stat, in clock ticks since boot; 0 where there is no such process or it is a
+/// Field 22 of /proc/PID/stat, in clock ticks since boot; 0 if there is no such process or it is a
 /// zombie.
 std::uint64_t process_start_time(std::int32_t pid);
 

@@ -45,7 +45,7 @@ class LivenessWatch {
   /// How long to sleep at most.
   std::chrono::milliseconds nap() const noexcept { return nap_ < longest_nap_ ? nap_ : longest_nap_; }
 
-  /// Claims the next look; false where it is not due, or another was first. Whoever gets it is to look. Apart from
+  /// Claims the next look; false if it is not due, or another was first. Whoever gets it is to look. Apart from
   /// woke() for tests.
   bool claim_look(Session& session);
 

@@ -6,7 +6,7 @@
 
 namespace shoal {
 
-/// The calls that led to it, innermost first, as addresses of instructions. Empty where this process has joined
+/// The calls that led to it, innermost first, as addresses of instructions. Empty if this process has joined
 /// another's session, or has none. For a message about a session that was made too early.
 std::span<const std::uintptr_t> session_made_at() noexcept;
 

@@ -24,7 +24,7 @@ std::byte* map_heap(int file, const MappingPlan& plan, MappingAccess access) noe
   if (mapped == MAP_FAILED) return nullptr;
   auto* at = static_cast<std::byte*>(mapped);
   ::madvise(at, plan.bytes, MADV_DONTDUMP);
-  // Refused where the kernel has no huge pages, which is as well.
+  // Refused if the kernel has no huge pages, which is as well.
   ::madvise(at, plan.data, MADV_NOHUGEPAGE);
   ::madvise(at + plan.data, plan.bytes - plan.data, MADV_HUGEPAGE);
   return at;

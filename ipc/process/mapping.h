@@ -22,7 +22,7 @@ enum class MappingAccess { kWritable, kReadOnly };
 /// * The data may have huge pages where the system allows them for shared memory, headers may not: 64 bytes of them
 ///   that are used would take 2 MiB.
 ///
-/// Null with errno where there is no room.
+/// Null with errno if there is no room.
 std::byte* map_heap(int file, const MappingPlan& plan, MappingAccess access) noexcept;
 
 }  // namespace shoal

@@ -32,7 +32,7 @@ static_assert(sizeof(ReadOnlyTrailer) == 192);
 /// does for any number of blocks. Mapped at first use, never unmapped; threads: any. A forked process inherits it.
 class ReadOnlyView {
  public:
-  /// Maps it at the first call, and has faults in it told from then on (read_only_fault.h). Throws SystemError where
+  /// Maps it at the first call, and has faults in it told from then on (read_only_fault.h). Throws SystemError if
   /// the process has no address space left for it.
   static const std::byte* base();
   /// Null before the first call of base().

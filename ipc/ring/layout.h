@@ -38,7 +38,7 @@ struct RingSpan {
   std::atomic<std::uint64_t> end;
 };
 
-/// Payload of a block of type kRing; `capacity` cells follow, and where there is a byte capacity as many
+/// Payload of a block of type kRing; `capacity` cells follow, and if there is a byte capacity as many
 /// spans.
 struct RingLayout {
   static constexpr std::uint32_t kMagic = 0x676e6972;  // "ring"

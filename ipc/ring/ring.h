@@ -45,7 +45,7 @@ class Ring {
   /// `name` is what `shoal top` and `shoal trace` call it; its first 23 bytes are kept.
   static Ring create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t byte_capacity = 0,
                      std::string_view name = {});
-  /// Throws DecodeError where the block is no ring of this schema.
+  /// Throws DecodeError if the block is no ring of this schema.
   static Ring open(Hold hold, std::uint64_t schema);
 
   const Hold& hold() const { return hold_; }
@@ -65,7 +65,7 @@ class Ring {
   std::uint64_t byte_capacity() const;
   std::string name() const;
   std::uint32_t size() const;  ///< messages in it, at some moment during the call
-  /// Bytes in it, at some moment during the call. 0 where there is no byte capacity.
+  /// Bytes in it, at some moment during the call. 0 if there is no byte capacity.
   std::uint64_t bytes() const;
   /// Messages in it, or being put or taken at this moment, by a look at each cell.
   std::uint32_t messages_by_cell() const;
@@ -86,7 +86,7 @@ class Ring {
     bool in_work = false;                // whether the process asked for has claimed or taken a cell
   };
   /// Looks through the block, where it is a ring, without a hold on it: writes nothing, and tells of one moment at
-  /// which the block was this ring. Nothing where it is no ring.
+  /// which the block was this ring. Nothing if it is no ring.
   static Survey survey(const Heap& heap, BlockOffset block, ProcessTag process);
 
  private:

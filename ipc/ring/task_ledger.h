@@ -46,7 +46,7 @@ class TaskLedger {
       : part_(SharedPart<TaskLedgerLayout>::create(BlockType::kTaskLedger,
                                                    [ring](TaskLedgerLayout& layout) { layout.ring = ring; })) {}
   void encode(Encoder& encoder) const { part_.encode(encoder); }
-  /// Throws DecodeError where the block is no ledger.
+  /// Throws DecodeError if the block is no ledger.
   static TaskLedger decode(Decoder& decoder) { return TaskLedger(SharedPart<TaskLedgerLayout>::decode(decoder)); }
 
   void added() noexcept { layout().unfinished.fetch_add(1); }
@@ -55,7 +55,7 @@ class TaskLedger {
   /// where there is none.
   void done();
 
-  /// Waits until no task is unfinished; false at the deadline. Throws PeerDied, once for each loss, where
+  /// Waits until no task is unfinished; false at the deadline. Throws PeerDied, once for each loss, if
   /// tasks were lost with processes that died; they are then no longer counted.
   bool wait_all_done(Ring& ring, Deadline deadline);
   std::uint64_t unfinished() const { return layout().unfinished.load(); }

@@ -58,7 +58,7 @@ struct BasicConditionLayout {
   /// wait ends. Where alone(), asked after each nap (LivenessWatch), says that nobody else is left, the wait ends.
   template <class Unlock, class LockAgain, class Alone>
   End wait(Deadline deadline, Unlock&& unlock, LockAgain&& lock_again, Alone&& alone);
-  /// Notifies the one that has waited longest, of those that `may` be; false where there is none.
+  /// Notifies the one that has waited longest, of those that `may` be; false if there is none.
   template <class May>
   bool notify_oldest(May&& may);
   void notify_all();

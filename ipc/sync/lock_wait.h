@@ -58,7 +58,7 @@ class LockWait {
     return now - reserved_since_ >= kPatience;
   }
 
-  /// False where the wait is over.
+  /// False if the wait is over.
   bool wait_for_holder(std::uint32_t seen, bool chosen, std::optional<bool>& result) {
     reserved_since_ = {};
     if (chosen) hungry_as_ = 0;  // it was reserved for this thread, but somebody's patience ended first

@@ -35,7 +35,7 @@ struct BasicLockWord {
   Atomic<std::uint32_t> hungry{0};  // who waits too long: a number of that thread's, 0 for nobody
   Atomic<std::uint32_t> deaths{0};  // holders that died with it
 
-  /// True where the last holder died with it; nothing where the deadline passes first.
+  /// True if the last holder died with it; nothing if the deadline passes first.
   std::optional<bool> lock_until(Deadline deadline) {
     std::uint32_t expected = 0;
     // A1: pairs with R1 in unlock.

@@ -33,7 +33,7 @@ bool Semaphore::acquire_until(Deadline deadline) {
   return part_->core().acquire(Session::current().self()) || acquire_slowly(deadline);
 }
 
-/// What dead processes had comes back. True where a living one has a permit that it may bring back.
+/// What dead processes had comes back. True if a living one has a permit that it may bring back.
 template <class Lives>
 bool Semaphore::some_are_out(Lives&& lives) const {
   Session& session = Session::current();

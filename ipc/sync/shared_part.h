@@ -39,7 +39,7 @@ class SharedPart {
   }
 
   void encode(Encoder& encoder) const { encoder.write(encoder.add(*hold_)); }
-  /// Throws DecodeError where what came is none of this kind and version.
+  /// Throws DecodeError if what came is none of this kind and version.
   static SharedPart decode(Decoder& decoder) {
     Hold hold = decoder.handle(decoder.read<std::uint32_t>()).share();
     if (hold.size() != sizeof(Layout))

@@ -27,7 +27,7 @@ class SleepNote {
 
   std::uint64_t since_ = 0;
   std::uint64_t word_ = 0;  // position in the session's memory
-  void* place_ = nullptr;   // in the process's record; none where all are taken
+  void* place_ = nullptr;   // in the process's record; none if all are taken
 };
 
 }  // namespace shoal

@@ -45,7 +45,7 @@ Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hope
   return result;
 }
 
-/// True where some holder of this block crashed (`crashes`, counted when it is reclaimed) and nobody but this process
+/// True if some holder of this block crashed (`crashes`, counted when it is reclaimed) and nobody but this process
 /// has it any more: then nobody else can end a wait on it. Asks the kernel nothing.
 inline bool left_alone(BlockOffset block, const std::atomic<std::uint32_t>& crashes) {
   return crashes.load() > 0 && !is_held_by_others(block);

@@ -25,7 +25,7 @@ struct StartHeader {
   StartMethod start_method = StartMethod::forkserver;  // its default, as its parent's
   CpuSet cpus;                                         // to run on; empty: any
   std::vector<std::pair<std::string, std::string>> environment;
-  ImageFunction entry, function;  // `function` is empty where `entry` alone says what to call
+  ImageFunction entry, function;  // `function` is empty if `entry` alone says what to call
 };
 
 /// Of a child whose function threw.
@@ -44,7 +44,7 @@ enum class ChannelMessage : std::uint8_t { kStart = 1, kResult = 2, kFailure = 3
 class Channel {
  public:
   static Channel create();
-  /// In the child: of the hold that its parent lent. Throws Error where the parent is dead and it was given back.
+  /// In the child: of the hold that its parent lent. Throws Error if the parent is dead and it was given back.
   static Channel adopt(const HoldRef& lent, ProcessTag parent);
 
   /// A hold for the child to adopt.

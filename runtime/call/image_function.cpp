@@ -14,7 +14,7 @@ namespace {
 
 std::uintptr_t round_up_to_word(std::uintptr_t size) { return (size + 3) & ~std::uintptr_t(3); }
 
-/// The note's bytes as hex digits; empty where there is none.
+/// The note's bytes as hex digits; empty if there is none.
 std::string build_id_in(const char* note, const char* end) {
   while (note + sizeof(ElfW(Nhdr)) <= end) {
     ElfW(Nhdr) header;

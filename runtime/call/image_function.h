@@ -18,10 +18,10 @@ struct ImageFunction {
 /// Any function's address; called only after a cast back to its own type.
 using AnyFunction = void (*)();
 
-/// Throws Error where the function's image has no build id.
+/// Throws Error if the function's image has no build id.
 ImageFunction name_function(AnyFunction function);
 
-/// Loads the library if it was opened at run time. Throws Error where this process has no image of that
+/// Loads the library if it was opened at run time. Throws Error if this process has no image of that
 /// build id: it runs another build of the program.
 AnyFunction find_function(const ImageFunction& name);
 

@@ -28,7 +28,7 @@ class Task {
   virtual ~Task() = default;
   virtual void encode_arguments(Encoder& encoder) const = 0;
   virtual TaskEntry entry() const = 0;
-  /// Null where the entry knows the function by its type.
+  /// Null if the entry knows the function by its type.
   virtual AnyFunction function() const = 0;
   /// In a forked child, which has its copy of this object: uses it up.
   virtual std::unique_ptr<PreparedCall> prepare_inherited() = 0;

@@ -26,7 +26,7 @@ struct CpuSet {
   CpuSet operator&(const CpuSet& other) const;
   bool operator==(const CpuSet& other) const { return list() == other.list(); }
 
-  /// Makes the calling thread, and all that it starts later, run on these only; false where the kernel refuses.
+  /// Makes the calling thread, and all that it starts later, run on these only; false if the kernel refuses.
   bool bind_this_thread() const noexcept;
 };
 

@@ -8,7 +8,7 @@
 namespace shoal {
 namespace {
 
-/// Numbers of microseconds; nothing where there is no quota ("max", or -1), or nothing to be read.
+/// Numbers of microseconds; nothing if there is no quota ("max", or -1), or nothing to be read.
 std::optional<double> quota_in(const CgroupFolder& folder) {
   double quota = 0, period = 0;
   if (folder.version_2) {

@@ -14,7 +14,7 @@ class CpuLimits {
   explicit CpuLimits(std::string root = "") : root_(std::move(root)) {}
 
   /// The least CPUs' worth of time that any cgroup from this process's up to the root grants: 2.5 for a quota of 250 ms
-  /// in each 100 ms. Version 2 (cpu.max) or 1 (cpu.cfs_quota_us). Nothing where none has a quota.
+  /// in each 100 ms. Version 2 (cpu.max) or 1 (cpu.cfs_quota_us). Nothing if none has a quota.
   std::optional<double> cgroup_quota() const;
 
  private:

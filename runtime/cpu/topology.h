@@ -16,7 +16,7 @@ struct Topology {
   std::vector<CpuSet> nodes;   // what is next to the same memory
 
   /// Of this machine, without the CPUs that the calling thread may not run on. Asks hwloc, which is loaded at that
-  /// moment and takes a few milliseconds; nothing is kept. Throws Error where the library is not installed or knows
+  /// moment and takes a few milliseconds; nothing is kept. Throws Error if the library is not installed or knows
   /// nothing.
   static Topology of_this_machine();
   /// Of a machine in hwloc's notation, "package:2 numa:4 l3:1 core:50 pu:1" say; for tests. Throws Error for what is

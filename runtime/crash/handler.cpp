@@ -44,7 +44,7 @@ void copy_text(char (&to)[kSize], const char* text, std::size_t length) {
   to[length] = '\0';
 }
 
-/// False where another thread is writing: two ends of one process are not told.
+/// False if another thread is writing: two ends of one process are not told.
 bool claim(CrashRecord& to) {
   std::uint32_t nobody = 0;
   const auto self = std::uint32_t(::gettid());
@@ -175,7 +175,7 @@ void install_crash_handler(CrashRecord& own) {
     }
     if (!(before.sa_flags & SA_SIGINFO) || before.sa_sigaction != &on_crash) actions_before[signal] = before;
   }
-  observe_read_only_faults(&note_crash);  // also where the user has put a handler on top of this one since
+  observe_read_only_faults(&note_crash);  // also if the user has put a handler on top of this one since
   if (auto before = std::set_terminate(&on_terminate); before != &on_terminate) terminate_before = before;
 }
 

@@ -19,7 +19,7 @@ class OomKills {
   explicit OomKills(std::string file) : file_(std::move(file)) { (void)explain_one(); }
 
   /// Whether there is a kill that no call has answered for: it has grown since the last one, or had grown by more than
-  /// one a moment ago. What it grew by for processes of others is soon forgotten. False where it cannot be read. One
+  /// one a moment ago. What it grew by for processes of others is soon forgotten. False if it cannot be read. One
   /// thread at a time.
   bool explain_one();
   const std::string& file() const { return file_; }

@@ -78,7 +78,7 @@ struct UnitHead {
   std::string_view opcode_lengths, tables, program;
 };
 
-/// False where the rest of the unit is not understood.
+/// False if the rest of the unit is not understood.
 bool read_head(Cursor& unit, bool is_64, UnitHead& head) {
   head.is_64 = is_64;
   head.version = unit.number<std::uint16_t>();

@@ -32,7 +32,7 @@ Registers registers_in(const void* context) {
 #endif
 }
 
-/// A word of this process's memory, or 0 where nothing is mapped: the kernel looks, so nothing faults.
+/// A word of this process's memory, or 0 if nothing is mapped: the kernel looks, so nothing faults.
 std::uintptr_t read_word(std::uintptr_t address) {
   std::uintptr_t word = 0;
   const iovec to{&word, sizeof word}, from{reinterpret_cast<void*>(address), sizeof word};

@@ -119,7 +119,7 @@ class ElfFile {
     return nullptr;
   }
 
-  /// Of the section of this name; empty where it is not there, or compressed.
+  /// Of the section of this name; empty if it is not there, or compressed.
   std::string_view bytes_of(std::string_view name) const {
     if (head().e_shstrndx >= sections().size()) return {};
     const auto& names = sections()[head().e_shstrndx];

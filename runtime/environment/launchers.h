@@ -26,9 +26,9 @@ Environment read_pmi_variables(const Variables::Lookup& lookup);
 bool has_slurm_variables(const Variables::Lookup& lookup);
 Environment read_slurm_variables(const Variables::Lookup& lookup);
 
-/// The first host of Slurm's notation: "node07" of "node[07-09,12],login1". Empty where it cannot be read.
+/// The first host of Slurm's notation: "node07" of "node[07-09,12],login1". Empty if it cannot be read.
 std::string first_host(const std::string& list);
-/// The counts of Slurm's notation, one a host: 2, 2, 1 of "2(x2),1". Empty where it cannot be read.
+/// The counts of Slurm's notation, one a host: 2, 2, 1 of "2(x2),1". Empty if it cannot be read.
 std::vector<int> counts_of_hosts(const std::string& list);
 
 }  // namespace shoal

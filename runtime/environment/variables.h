@@ -23,7 +23,7 @@ class Variables {
   std::optional<std::string> text(const char* name) const;
   std::string text_or(const char* name, const std::string& otherwise) const { return text(name).value_or(otherwise); }
 
-  /// From `least` to `most`; nothing where it is not set.
+  /// From `least` to `most`; nothing if it is not set.
   std::optional<int> number(const char* name, int least, int most) const;
   int number_or(const char* name, int least, int most, int otherwise) const;
   int required(const char* name, int least, int most) const;

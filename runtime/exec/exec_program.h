@@ -39,7 +39,7 @@ struct ProgramStart {
 
 /// Executes it in a child of this process: no signal mask, no handlers; what this process ignores stays ignored, but
 /// for SIGTERM, SIGCHLD and SIGPIPE. It dies with this process from its first instruction on. Threads: any. Throws
-/// SystemError, and ExecRefused where the process was made but not the program; `what` says in messages what was to be
+/// SystemError, and ExecRefused if the process was made but not the program; `what` says in messages what was to be
 /// executed.
 StartedProcess exec_program(const ProgramStart& start, const std::string& what, const std::string& remedy);
 

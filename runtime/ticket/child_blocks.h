@@ -22,7 +22,7 @@ struct ChildBlocks {
   void take_back() const noexcept;
 };
 
-/// In the child: the hold that its parent lent. Throws ParentDied where it was given back in the parent's name: by now
+/// In the child: the hold that its parent lent. Throws ParentDied if it was given back in the parent's name: by now
 /// the block may be another one.
 Hold adopt_lent(const HoldRef& lent, ProcessTag parent);
 

@@ -29,7 +29,7 @@ struct StartTicket {
   ChildBlocks blocks;  // kChild
 
   std::string to_argument() const;
-  /// Nothing where the argument is an ordinary one of the user's. Throws Error where it is a ticket, but a
+  /// Nothing if the argument is an ordinary one of the user's. Throws Error if it is a ticket, but a
   /// broken one.
   static std::optional<StartTicket> from_argument(std::string_view argument);
 };

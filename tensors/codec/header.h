@@ -47,7 +47,7 @@ constexpr std::int64_t kMostDimensions = 64;
 
 [[noreturn]] void bad(const std::string& what);      ///< DecodeError
 [[noreturn]] void refuse(const std::string& what);   ///< std::invalid_argument
-c10::ScalarType checked_type(const Header& header);  ///< DecodeError where there is no such type
+c10::ScalarType checked_type(const Header& header);  ///< DecodeError if there is no such type
 
 void write_words(Encoder& encoder, at::IntArrayRef words);
 /// Sizes that are not negative and whose product does not overflow.

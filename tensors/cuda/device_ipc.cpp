@@ -95,7 +95,7 @@ c10::Storage DeviceIpc::decode(Decoder& message, const Handles& handles) {
     const Hold& block = message.handle(handles.block);
     const DeviceExportLayout layout = read_export(block);
     const auto type = c10::DeviceType(layout.device_type);
-    (void)device_memory(type);  // throws where there is no such thing here
+    (void)device_memory(type);  // throws if there is no such thing here
     at::globalContext().lazyInitDevice(type);
     use(type);
     c10::Storage storage;

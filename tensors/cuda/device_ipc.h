@@ -19,7 +19,7 @@
 
 namespace shoal {
 
-/// The export's layout, checked; a copy, since its maker could change it at any time. DecodeError where it is none.
+/// The export's layout, checked; a copy, since its maker could change it at any time. DecodeError if it is none.
 DeviceExportLayout read_export(const Hold& block);
 
 /// The exports, imports, events and pinned ranges of this process, and the thread that looks through them ten times a

@@ -49,7 +49,7 @@ SentEvents::Event SentEvents::make(c10::Device device) {
   return made;
 }
 
-/// The event to be recorded on this stream, moved to the pool's end; null where there is none.
+/// The event to be recorded on this stream, moved to the pool's end; null if there is none.
 SentEvents::Event* SentEvents::choose(Pool& pool, c10::Stream stream) {
   auto use = [&](Pool::iterator chosen) {
     Event event = std::move(*chosen);

@@ -26,7 +26,7 @@ class SentEvents {
   static constexpr std::size_t kMostEvents = 64;
 
   /// Records an event on the calling thread's current stream of the device and lets it travel with the message; the
-  /// handle's index. Nothing where the stream was synchronized instead. std::invalid_argument where the stream is being
+  /// handle's index. Nothing if the stream was synchronized instead. std::invalid_argument if the stream is being
   /// captured into a graph.
   std::optional<std::uint32_t> record(Encoder& message, c10::Device device);
   /// One of this process's own that came back to it, or null.
@@ -55,8 +55,8 @@ class SentEvents {
 /// again. Owned by DeviceIpc. Threads: any.
 class ReceivedEvents {
  public:
-  /// Makes the calling thread's current stream of the device wait for the event in this block. DecodeError where it is
-  /// none, std::invalid_argument where the stream is being captured into a graph.
+  /// Makes the calling thread's current stream of the device wait for the event in this block. DecodeError if it is
+  /// none, std::invalid_argument if the stream is being captured into a graph.
   void wait(const Hold& block, c10::Device device, const SentEvents& own);
   /// Closes all.
   void collect();

@@ -29,13 +29,13 @@ struct DeviceHolds {
 /// process dies the memory is gone, and the blocks say so by naming it; a holder that dies is noticed by collect().
 class Exports {
  public:
-  /// The storage's export, made where there is none yet: holds of the caller's own, for a message. From then on the
+  /// The storage's export, made if there is none yet: holds of the caller's own, for a message. From then on the
   /// storage is not resizable: that would free what others use.
   DeviceHolds share(const c10::Storage& storage);
-  /// The storage of an export that came back to its maker; null where it is none (any more).
+  /// The storage of an export that came back to its maker; null if it is none (any more).
   c10::Storage find(BlockOffset block) const;
 
-  /// Lets go of those that nobody holds any more; looks at the holders of the others. True where some are left. On
+  /// Lets go of those that nobody holds any more; looks at the holders of the others. True if some are left. On
   /// return the memory of all others is free, whichever thread found them.
   bool collect(HolderCheck& holders);
 

@@ -28,17 +28,17 @@ class Imports {
  public:
   Imports();
   ~Imports();
-  /// The storage of an export of another process: the same object as long as one is there. Throws PeerDied where the
-  /// producer is dead, DecodeError where the block is no export, DeviceError where the device is not seen here.
+  /// The storage of an export of another process: the same object as long as one is there. Throws PeerDied if the
+  /// producer is dead, DecodeError if the block is no export, DeviceError if the device is not seen here.
   c10::Storage open(DeviceHolds holds);
-  /// What to send a storage on by; nothing where it is not one of these.
+  /// What to send a storage on by; nothing if it is not one of these.
   static bool share(const c10::Storage& storage, DeviceHolds& holds);
-  /// Throws PeerDied where the memory's producer is dead. Does nothing for other storages.
+  /// Throws PeerDied if the memory's producer is dead. Does nothing for other storages.
   static void check_alive(const c10::Storage& storage);
 
   enum class Unused { kKeepAWhile, kClose };
   /// Gives up what is let go of and done with, and closes bases that nobody used since the last but one call, or all of
-  /// those unused. True where some of it is left for later.
+  /// those unused. True if some of it is left for later.
   bool collect(Unused unused);
 
   struct Counts {
@@ -54,7 +54,7 @@ class Imports {
   struct LetGo {
     std::unique_ptr<Import> import;
     c10::Stream stream;  // the current one at that moment
-    void* event;         // what it had queued by then; none where it was being captured
+    void* event;         // what it had queued by then; none if it was being captured
   };
   using BaseKey =
       std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint64_t>;  // producer, base, pieces, bytes

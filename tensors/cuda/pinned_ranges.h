@@ -31,13 +31,13 @@ class PinnedRanges {
   /// then the memory is kept from the system, and from other processes that want to pin it.
   static constexpr std::chrono::seconds kRest{5};
 
-  /// Does nothing where the block is pinned already. DeviceError where the driver refuses.
+  /// Does nothing if the block is pinned already. DeviceError if the driver refuses.
   void pin(const Hold& block, c10::DeviceType type);
-  /// False where it was not pinned. At once, where no other pinned block lies in the same range.
+  /// False if it was not pinned. At once, if no other pinned block lies in the same range.
   bool unpin(const Hold& block);
   bool contains(const Hold& block) const;
   /// Looks which blocks are still in use, and unregisters what has been resting for kRest by `now`; Clock's max: what
-  /// rests. True where some are left.
+  /// rests. True if some are left.
   bool collect(HolderCheck& holders, Clock::time_point now);
 
   struct Counts {

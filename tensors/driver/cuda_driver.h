@@ -46,9 +46,9 @@ namespace shoal {
 /// versions of the toolkit, and its contexts, events and streams are those of the libcudart that libtorch brought.
 /// Threads: any.
 struct CudaDriver {
-  /// Null where the machine has none, and `missing` says why.
+  /// Null if the machine has none, and `missing` says why.
   static const CudaDriver* load(std::string& missing);
-  /// Null where nobody in this process has loaded it.
+  /// Null if nobody in this process has loaded it.
   static CUresult (*loaded_device_count())(int*);
 
   /// Throws DeviceError with the driver's own words unless `result` is success.

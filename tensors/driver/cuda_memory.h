@@ -7,7 +7,7 @@ namespace shoal {
 
 class DeviceMemory;
 
-/// CUDA's, or null where this build has no CUDA, the machine no driver, or the driver no device. Threads: any.
+/// CUDA's, or null if this build has no CUDA, the machine no driver, or the driver no device. Threads: any.
 DeviceMemory* cuda_memory();
 
 /// Why cuda_memory() is null, and what to do.

@@ -37,7 +37,7 @@ struct EventHandle {
 /// One kind of device: CUDA, or the host double of the tests. Streams, the recording and awaiting of events, and
 /// allocation are libtorch's business, through its device-generic interfaces: here is only what those do not have.
 /// Events are what libtorch's guard takes as `void*` (for CUDA a cudaEvent_t). Owned by the registry, never destroyed.
-/// Threads: any. All throw DeviceError where the driver refuses; what concerns a device takes its index in this
+/// Threads: any. All throw DeviceError if the driver refuses; what concerns a device takes its index in this
 /// process.
 class DeviceMemory {
  public:
@@ -53,7 +53,7 @@ class DeviceMemory {
     std::size_t bytes = 0;
     bool by_descriptor = false;  ///< shared as a file descriptor; only then may a tensor reach into the next one
   };
-  /// The one that `address` lies in. Throws where it cannot be shared, saying why.
+  /// The one that `address` lies in. Throws if it cannot be shared, saying why.
   virtual Base base_of(const void* address, int device) = 0;
   virtual MemoryHandle handle_of(const Base& base, int device) = 0;
   virtual Fd descriptor_of(const Base& base, int device) = 0;
@@ -88,11 +88,11 @@ class DeviceMemory {
   /// Whether the driver is in use in this process, so that a fork would break it. Never starts it.
   virtual bool is_initialized() noexcept = 0;
 
-  /// The index of a device in this process. DeviceError where this process does not see it.
+  /// The index of a device in this process. DeviceError if this process does not see it.
   int index_of(const DeviceUuid& uuid);
 };
 
-/// The device memory of this type, or null where this build, this libtorch or this machine has none.
+/// The device memory of this type, or null if this build, this libtorch or this machine has none.
 DeviceMemory* find_device_memory(c10::DeviceType type);
 /// The same; DeviceError says what is missing.
 DeviceMemory& device_memory(c10::DeviceType type);

@@ -10,7 +10,7 @@
 
 namespace shoal {
 
-/// The hold that keeps a tensor's storage, or null where the storage is not in the shared heap. The
+/// The hold that keeps a tensor's storage, or null if the storage is not in the shared heap. The
 /// storage owns it: it is valid as long as the storage is. hold->data() is the storage's first byte, to be written to
 /// by nobody where the storage is a read-only one.
 const Hold* shared_hold(const c10::Storage& storage);
@@ -26,7 +26,7 @@ c10::Allocator* shared_storage_allocator();
 
 /// A storage of `bytes` bytes over the hold's block. Resizing it is an error that says what to do.
 c10::intrusive_ptr<c10::StorageImpl> storage_of(Hold&& hold, std::size_t bytes);
-/// A storage over a block that came from another process: of all its bytes, and read-only if it is. DecodeError where
+/// A storage over a block that came from another process: of all its bytes, and read-only if it is. DecodeError if
 /// the block is none that may hold a tensor.
 c10::intrusive_ptr<c10::StorageImpl> received_storage(Hold&& hold);
 

@@ -3,7 +3,7 @@
 
 namespace shoal::test {
 
-/// Returns the exit code: not zero where a test failed or leaked, or where no test has the name asked for. With the
+/// Returns the exit code: not zero where a test failed or leaked, or if no test has the name asked for. With the
 /// arguments
 /// `--write-ctest FILE LABEL` it runs nothing, but writes a file that tells ctest of every test case.
 int run_catch(int argc, char** argv);

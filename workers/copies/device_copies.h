@@ -34,7 +34,7 @@ class DeviceCopies {
   /// and ones of a device) stay as they are until they are delivered.
   class Flight;
 
-  /// Throws std::invalid_argument where the calling thread's current stream of the device is being captured into a
+  /// Throws std::invalid_argument if the calling thread's current stream of the device is being captured into a
   /// graph: then nothing else here may be called.
   void refuse_capture() const;
 
@@ -53,7 +53,7 @@ class DeviceCopies {
   [[nodiscard]] c10::Stream stream() const { return stream_; }
   [[nodiscard]] std::size_t unfinished() const { return flights_.size(); }
 
-  /// From now on the time of copies is taken, from zero, or not any more. Nothing where the device cannot tell times.
+  /// From now on the time of copies is taken, from zero, or not any more. Nothing if the device cannot tell times.
   void measure(bool on);
   /// Of the finished ones, on the device.
   [[nodiscard]] std::int64_t nanoseconds() const { return nanoseconds_; }

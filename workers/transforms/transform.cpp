@@ -17,7 +17,7 @@ void* TransformScratch::take_bytes(std::size_t size) {
     const std::size_t more = size + size / 4;
     piece = {nullptr, 0};  // before the new memory is there: the old one is of no use
     piece.memory = std::make_unique_for_overwrite<std::byte[]>(more + kAlignment);
-    piece.size = more;  // last: where there is no memory, the next one to ask has to find that
+    piece.size = more;  // last: if there is no memory, the next one to ask has to find that
   }
   ++used_;
   void* start = piece.memory.get();

@@ -12,7 +12,7 @@ namespace shoal::command {
 /// pipes between them. It dies with the launcher, having told the others. When it dies itself the run is lost.
 class ManyHosts : public Rendezvous {
  public:
-  /// Throws std::invalid_argument where the options lack something, Error where that program is not installed.
+  /// Throws std::invalid_argument if the options lack something, Error if that program is not installed.
   explicit ManyHosts(const RunOptions& options);
   /// Waits until the others have heard of the end, if they have to hear it from here; 15 seconds at most.
   ~ManyHosts() override;

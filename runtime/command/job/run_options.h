@@ -59,7 +59,7 @@ struct RunOptions {
 
 /// "4" or "1:4". These throw std::invalid_argument that names the option, the value and what it takes.
 NodeRange parse_nodes(const std::string& text);
-/// A number, "cpu" (those that this process may use), "gpu" (NVIDIA's on this machine), or "auto": gpu where there are
+/// A number, "cpu" (those that this process may use), "gpu" (NVIDIA's on this machine), or "auto": gpu if there are
 /// some, else cpu.
 int parse_ranks(const std::string& text);
 /// GPUs of this machine, as far as device files and CUDA_VISIBLE_DEVICES tell.

@@ -29,7 +29,7 @@ class ChromeTrace {
 
   std::size_t events() const { return events_.size(); }
   std::uint64_t dropped() const { return dropped_; }  // that were too many
-  /// False where it could not be written; errno says why.
+  /// False if it could not be written; errno says why.
   bool write(std::FILE* to, const std::vector<TracedProcess>& processes) const;
 
  private:

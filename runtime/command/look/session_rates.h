@@ -9,7 +9,7 @@
 
 namespace shoal::command {
 
-/// Nothing where there is no earlier look, or the process or queue was not there yet, or is another one by now. A plain
+/// Nothing if there is no earlier look, or the process or queue was not there yet, or is another one by now. A plain
 /// value; both views may be gone.
 class SessionRates {
  public:

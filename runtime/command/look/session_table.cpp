@@ -19,7 +19,7 @@ int length_of(const std::string& text) {
   return int(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
-/// Bytes of the UTF-8 character that begins here, 0 where none does.
+/// Bytes of the UTF-8 character that begins here, 0 if none does.
 std::size_t character_at(const std::string& text, std::size_t at) {
   const auto first = static_cast<unsigned char>(text[at]);
   if (first < 0x20 || first == 0x7f) return 0;

@@ -34,7 +34,7 @@ constexpr std::chrono::milliseconds kOnceOver{250};
 
 volatile sig_atomic_t ended_by = 0;
 
-/// All at once, so that a terminal shows no half of it. False where nobody reads any more.
+/// All at once, so that a terminal shows no half of it. False if nobody reads any more.
 bool write_all(const std::string& text) {
   std::size_t done = 0;
   while (done < text.size()) {

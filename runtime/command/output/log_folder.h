@@ -8,7 +8,7 @@
 namespace shoal::command {
 
 /// As torchrun's: LOG_DIR/RUN_XXXXXX/attempt_N/LOCAL_RANK/stdout.log and stderr.log. Made when the first file is asked
-/// for. Owned by the launcher. Throws SystemError where it cannot be made.
+/// for. Owned by the launcher. Throws SystemError if it cannot be made.
 class LogFolder {
  public:
   /// `base` empty: a folder in /tmp.

@@ -20,7 +20,7 @@
 namespace shoal::command {
 namespace {
 
-/// All variables of a process, each ended by a zero byte. Empty where it is gone or another user's.
+/// All variables of a process, each ended by a zero byte. Empty if it is gone or another user's.
 std::string read_environment_of(const char* folder) {
   char path[64];
   *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/environ", folder).out = '\0';

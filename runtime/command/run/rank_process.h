@@ -34,7 +34,7 @@ struct RankStart {
 /// its own. Owned by the launcher, used by its one thread. It dies with the launcher.
 class RankProcess {
  public:
-  /// Throws SystemError where it cannot be started.
+  /// Throws SystemError if it cannot be started.
   explicit RankProcess(RankStart start);
   RankProcess(const RankProcess&) = delete;
 

@@ -1,4 +1,4 @@
-// A device that is made of host memory, for tests of what is done with devices where there is none.
+// A device that is made of host memory, for tests of what is done with devices if there is none.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -122,7 +122,7 @@ class PlacedStream {
     return passed;
   }
 
-  /// Forward to a place that is not behind it. False where the stream has ended.
+  /// Forward to a place that is not behind it. False if the stream has ended.
   bool go_to(std::int64_t place) {
     if (place > place_) pass_over(place - place_);
     return !ended_;

@@ -23,7 +23,7 @@ class ShmBackend final : public c10d::Backend {
 
   const std::string getBackendName() const override { return "shm"; }
   void setTimeout(std::chrono::milliseconds timeout) override;
-  /// This rank's part of a new group of these ranks (split.h), null where it is no member. Its timeout is this one's
+  /// This rank's part of a new group of these ranks (split.h), null if it is no member. Its timeout is this one's
   /// unless another is given.
   c10::intrusive_ptr<ShmBackend> split_off(const std::vector<int>& ranks,
                                            std::optional<std::chrono::milliseconds> timeout);

@@ -37,7 +37,7 @@ struct Announcement {
   std::uint64_t offset;   // of the data in its buffer, and in its block
   std::uint32_t buffer;   // which of this rank's registered buffers (see PeerBuffers)
   std::uint32_t letters;  // letters about its buffers that this rank has sent to each other one
-  std::uint64_t block;    // of the heap, that the data lies in which the collective changes; 0 where there is none
+  std::uint64_t block;    // of the heap, that the data lies in which the collective changes; 0 if there is none
   std::uint32_t once;     // 1: `buffer` is empty again, for the owner and the others, when the collective is over
   std::uint32_t reserved[3];
 };

@@ -43,7 +43,7 @@ class PeerBuffers {
   };
   /// Sends letters where the block is in no slot.
   Place show(const Hold& hold);
-  /// Looks at this many slots for blocks that this process has let go of, in turn; sends letters where there are some.
+  /// Looks at this many slots for blocks that this process has let go of, in turn; sends letters if there are some.
   /// Instead of show(): either sends one letter at most.
   void look_after(std::uint32_t slots);
   /// Empties the slot of a block that this rank, or another, has shown once. All ranks do, when all are done with it.
@@ -53,7 +53,7 @@ class PeerBuffers {
 
   /// Reads this rank's inbox until `letters` letters of that rank were read.
   void read_letters(int from, std::uint32_t letters);
-  /// Bytes [offset, offset + size) of a block that the rank shows in this slot. Throws Error where there
+  /// Bytes [offset, offset + size) of a block that the rank shows in this slot. Throws Error if there
   /// is no such thing.
   std::byte* find(int from, std::uint32_t slot, std::uint64_t offset, std::uint64_t size) const;
 

@@ -108,7 +108,7 @@ void Rounds::check_peers(const char* what) {
     if (other == rank_ || !tag || has_arrived(peer)) continue;               // not joined yet is not dead
     const std::uint32_t state = peer.state.load(std::memory_order_seq_cst);  // A2, A3
     const bool has_left = state == RankLayout::kLeft;
-    if (state == RankLayout::kGaveUp) continue;  // looked at below, where it does not matter whether it has arrived
+    if (state == RankLayout::kGaveUp) continue;  // looked at below, if it does not matter whether it has arrived
     bool gone = !has_left && !counts_as_alive(session, tag);
     if (!(has_left || gone) || has_arrived(peer)) continue;  // once more: it may have ended its part and then itself
     if (gone)

@@ -18,7 +18,7 @@ namespace shoal {
 /// likewise: it gets TimeoutError, and so do all others, which name it.
 class Rounds {
  public:
-  /// Joins as this rank. Throws std::invalid_argument where somebody has before.
+  /// Joins as this rank. Throws std::invalid_argument if somebody has before.
   Rounds(GroupLayout& layout, int rank);
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;

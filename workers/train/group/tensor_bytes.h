@@ -6,7 +6,7 @@
 
 namespace shoal {
 
-/// The tensor's own memory, or a copy where that is not contiguous. Throws std::invalid_argument, which begins with
+/// The tensor's own memory, or a copy if that is not contiguous. Throws std::invalid_argument, which begins with
 /// `what`, for tensors that are undefined, not strided or not on the CPU.
 class TensorBytes {
  public:

@@ -100,7 +100,7 @@ SHOAL_LOOP_BODY void grey_body(const std::uint8_t* __restrict red, const std::ui
   }
 }
 
-// By shuffles of bytes where there are any, so seven times as fast with AVX2.
+// By shuffles of bytes if there are any, so seven times as fast with AVX2.
 SHOAL_LOOP_BODY void split_body(const std::uint8_t* __restrict pixels, std::uint8_t* __restrict red,
                                 std::uint8_t* __restrict green, std::uint8_t* __restrict blue, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {

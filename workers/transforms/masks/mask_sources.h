@@ -30,7 +30,7 @@ class MaskSources {
   }
 
   /// [channels, height, width] on the CPU, of the size that start() was told, into `out`, contiguous, of the type of
-  /// `mask`. Throws std::invalid_argument where that type has no room for a fill.
+  /// `mask`. Throws std::invalid_argument if that type has no room for a fill.
   void copy(const at::Tensor& mask, at::Tensor& out) const;
 
  private:
