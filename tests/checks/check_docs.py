@@ -11,6 +11,8 @@ heading = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
 fence = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 snippet = re.compile(r"^<!-- from (\S+) -->\n```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 named = re.compile(r"`((?:ipc|runtime|tensors|workers|tests|bench|docs)/[\w./-]+\.\w+)`")
+drawn = re.compile(r"(?<![\w./-])((?:ipc|runtime|tensors|workers)/[\w/-]+\.(?:h|cpp|inl))\b")   # in pictures, without quotes
+row = re.compile(r"^\|((?: `[\w/]+/`,?)+ )\|[^|]*\|([^|]*)\|", re.MULTILINE)
 layers = ("ipc", "runtime", "tensors", "workers")
 
 faults = []
@@ -41,7 +43,7 @@ for page in pages:
             faults.append(f"{page}: link to {target}: no such file")
         elif anchor and file.suffix == ".md" and anchor not in anchors(file):
             faults.append(f"{page}: link to {target}: no such heading")
-    for name in named.findall(text):
+    for name in sorted({*named.findall(text), *drawn.findall(text)}):
         checked += 1
         if not (root / name).exists():
             faults.append(f"{page}: names {name}, which does not exist")
@@ -67,6 +69,13 @@ if not architecture.exists():
     faults.append("docs/architecture.md: missing")
 else:
     text = architecture.read_text()
+    # Rows of rooms: the files to read first lie in one of the row's folders.
+    for folders, files in row.findall(text):
+        rooms = re.findall(r"`([\w/]+)/`", folders)
+        for file in re.findall(r"`(\w+\.(?:h|cpp))`", files):
+            checked += 1
+            if not any((root / room / file).exists() for room in rooms):
+                faults.append(f"docs/architecture.md: {rooms[0]}/ has no {file} to read")
     sources = [name for name in tracked(*(f"{layer}/**" for layer in layers))
                if name.endswith(suffixes)]
     for folder in sorted({name.rsplit("/", 1)[0] for name in sources}):

@@ -56,6 +56,9 @@ faults = [
     ("docs", "README.md", "[x](docs/nothing.md)\n", "docs/nothing.md: no such file"),
     ("docs", "README.md", "[x](docs/architecture.md#nowhere)\n", "docs/architecture.md#nowhere: no such heading"),
     ("docs", "README.md", "`ipc/gone.h`\n", "names ipc/gone.h, which does not exist"),
+    ("docs", "README.md", "    put -> ipc/ring/gone.cpp\n", "names ipc/ring/gone.cpp, which does not exist"),
+    ("docs", "docs/architecture.md", "`ipc/` `workers/`\n\n| `ipc/heap/` | blocks | `block.h` |\n| `ipc/ring/` | rings | `ring.h`, `gone.h` |\n",
+     "ipc/ring/ has no gone.h to read"),
     ("docs", "docs/architecture.md", "`ipc/` `ipc/heap/` `ipc/ring/` `workers/`\n\n# The house\n\n"
      "<!-- from ipc/queue.h -->\n```cpp\n#include <list>\n```\n", "ipc/queue.h does not have '#include <list>'"),
     ("docs", "docs/lonely.md", "# A page\n", "README.md: does not link docs/lonely.md"),
