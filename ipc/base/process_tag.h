@@ -1,6 +1,8 @@
 // Who owns a thing in shared memory.
 #pragma once
 
+#include <shoal/internal/ipc/base/bit_field.h>
+
 #include <compare>
 #include <cstdint>
 
@@ -15,14 +17,17 @@ namespace shoal {
 /// In transit: the hold belongs to a message that this process wrote, not to the process itself.
 class ProcessTag {
  public:
-  static constexpr std::uint32_t kSlotBits = 12;
-  static constexpr std::uint32_t kSlotCount = 1u << kSlotBits;
-  static constexpr std::uint32_t kGenerationMask = (1u << 19) - 1;
-  static constexpr std::uint32_t kTransit = 1u << 31;
+  using Slot = BitField<0, 12>;
+  using Generation = BitField<Slot::kEnd, 19>;
+  using InTransit = BitField<Generation::kEnd, 1>;
+
+  static constexpr std::uint32_t kSlotCount = Slot::kMost + 1;
+  static constexpr std::uint32_t kGenerationMask = Generation::kMost;
+  static constexpr std::uint32_t kTransit = InTransit::kOne;
 
   constexpr ProcessTag() = default;
   constexpr ProcessTag(std::uint32_t slot, std::uint32_t generation)
-      : word_(slot | (generation & kGenerationMask) << kSlotBits) {}
+      : word_(std::uint32_t(Slot::make(slot) | Generation::make(generation))) {}
   static constexpr ProcessTag from_word(std::uint32_t word) {
     ProcessTag tag;
     tag.word_ = word & ~kTransit;
@@ -31,13 +36,15 @@ class ProcessTag {
 
   constexpr std::uint32_t word() const { return word_; }
   constexpr std::uint32_t transit_word() const { return word_ | kTransit; }
-  constexpr std::uint32_t slot() const { return word_ & (kSlotCount - 1); }
-  constexpr std::uint32_t generation() const { return word_ >> kSlotBits & kGenerationMask; }
+  constexpr std::uint32_t slot() const { return std::uint32_t(Slot::of(word_)); }
+  constexpr std::uint32_t generation() const { return std::uint32_t(Generation::of(word_)); }
   constexpr explicit operator bool() const { return word_ != 0; }
   constexpr bool operator==(const ProcessTag&) const = default;
 
  private:
   std::uint32_t word_ = 0;
 };
+
+static_assert(ProcessTag::InTransit::kEnd == 32);
 
 }  // namespace shoal

@@ -84,8 +84,7 @@ HeapStatistics heap_statistics() {
       continue;
     }
     const ProcessRecord& record = session.record(slot);
-    const auto state = std::uint32_t(record.state.load());
-    if (state != ProcessRecord::kAlive && state != ProcessRecord::kDead) continue;
+    if (!ProcessRecord::is_used(record.state)) continue;
     process.tag = ProcessTag(slot, record.generation.load());
     process.pid = record.pid.load();
     process.rank = record.rank;

@@ -1,6 +1,7 @@
 // How a block's header and its hold words lie in shared memory.
 #pragma once
 
+#include <shoal/internal/ipc/base/bit_field.h>
 #include <shoal/internal/ipc/base/process_tag.h>
 
 #include <atomic>
@@ -64,9 +65,11 @@ enum class BlockType : std::uint32_t {
 /// nothing: who makes a block of it writes all of it anew.
 struct BlockHeader {
   enum Kind : std::uint64_t { kUnused = 0, kLive = 1, kClosing = 2, kFree = 3, kMaking = 4, kReleasing = 5 };
-  static constexpr unsigned kKindBits = 4;
-  static constexpr unsigned kSlotBits = ProcessTag::kSlotBits;
-  static constexpr std::uint64_t kOneChange = 1ull << (kKindBits + kSlotBits);
+  using KindField = BitField<0, 4>;
+  using Slot = BitField<KindField::kEnd, ProcessTag::Slot::kEnd>;
+  using Changes = BitField<Slot::kEnd, 48>;
+  static constexpr std::uint64_t kOneChange = Changes::kOne;
+  static_assert(Changes::kEnd == 64);
   static constexpr int kInlineHolds = 7;
 
   /// bits 0..3 kind   bits 4..15 slot of the process that closes, makes or releases it   bits 16..63 change count
@@ -77,10 +80,10 @@ struct BlockHeader {
   std::atomic<BlockType> type;
   std::atomic<std::uint32_t> holds[kInlineHolds];
 
-  static Kind kind(std::uint64_t state) { return Kind(state & ((1u << kKindBits) - 1)); }
-  static std::uint32_t slot(std::uint64_t state) { return state >> kKindBits & (ProcessTag::kSlotCount - 1); }
+  static Kind kind(std::uint64_t state) { return Kind(KindField::of(state)); }
+  static std::uint32_t slot(std::uint64_t state) { return std::uint32_t(Slot::of(state)); }
   static std::uint64_t with(std::uint64_t state, Kind kind, std::uint32_t slot = 0) {
-    return (state & ~(kOneChange - 1)) + kOneChange + (std::uint64_t(slot) << kKindBits) + kind;
+    return (state & Changes::kMask) + Changes::kOne + Slot::make(slot) + KindField::make(kind);
   }
 };
 

@@ -18,7 +18,7 @@ namespace shoal {
 /// of one extent: a process would have to be stopped across exactly that many.)
 struct ExtentState {
   using Use = BitField<0, 4>;
-  using Owner = BitField<Use::kEnd, ProcessTag::kSlotBits>;
+  using Owner = BitField<Use::kEnd, ProcessTag::Slot::kEnd>;
   using Value = BitField<Owner::kEnd, 20>;
   using Generation = BitField<Value::kEnd, 28>;
 

@@ -1,6 +1,7 @@
 // The first page of a session's memory, and where everything else in it lies. Pictured in docs/heap.md.
 #pragma once
 
+#include <shoal/internal/ipc/base/bit_field.h>
 #include <shoal/internal/ipc/base/event_word.h>
 #include <shoal/internal/ipc/base/process_tag.h>
 #include <shoal/internal/ipc/layout/block_header.h>
@@ -64,6 +65,8 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 /// One process. A slot goes free -> alive -> dead -> free.
 struct ProcessRecord {
   enum State : std::uint32_t { kFree = 0, kTaking = 1, kAlive = 2, kDead = 3 };
+  using StateField = BitField<0, 32>;
+  using Whose = BitField<StateField::kEnd, 32>;
 
   /// bits 0..31 State   bits 32..63 kAlive: generation, so that no two processes of a slot are the same word;
   /// kDead: tag of the process that reclaims the slot, or of the dead one itself for nobody
@@ -82,7 +85,13 @@ struct ProcessRecord {
   std::atomic<std::uint32_t> remote_frees;
   std::uint8_t reserved[48];
 
-  static std::uint64_t dead_by(ProcessTag reclaimer) { return kDead | std::uint64_t(reclaimer.word()) << 32; }
+  static State state_of(std::uint64_t word) { return State(StateField::of(word)); }
+  /// Somebody lives in the slot, or its dead one is not yet reclaimed.
+  static bool is_used(std::uint64_t word) { return state_of(word) == kAlive || state_of(word) == kDead; }
+  static std::uint64_t alive(std::uint32_t generation) { return StateField::make(kAlive) | Whose::make(generation); }
+  static std::uint64_t dead_by(ProcessTag reclaimer) { return StateField::make(kDead) | Whose::make(reclaimer.word()); }
+  /// Of a word with kDead.
+  static ProcessTag reclaimer_of(std::uint64_t word) { return ProcessTag::from_word(std::uint32_t(Whose::of(word))); }
 };
 
 static_assert(sizeof(ProcessRecord) == 128);

@@ -62,8 +62,7 @@ class RingLook {
       const std::int64_t ahead = state.ahead_of(ticket.lap());
       if (ahead < 0 || (ahead == 0 && state.phase() < done)) break;
       const std::uint64_t lap = state.phase() > from ? state.lap() : state.lap() - 1;
-      ticket =
-          RingTicket{(lap & RingTicket::kLapMask) << RingTicket::kIndexBits | ticket.index()}.next(layout_.capacity);
+      ticket = RingTicket::make(lap, ticket.index()).next(layout_.capacity);
     }
     return ticket;
   }

@@ -78,7 +78,7 @@ class Look {
   }
 
   void add(std::uint32_t slot, const ProcessRecord& record) {
-    const auto state = std::uint32_t(copied(record.state));
+    const auto state = ProcessRecord::state_of(copied(record.state));
     if (state != ProcessRecord::kAlive && state != ProcessRecord::kDead) return;
     SeenProcess process{};
     process.slot = slot;

@@ -82,7 +82,7 @@ void LivenessWatch::woke() {
 
 bool counts_as_alive(Session& session, ProcessTag tag) {
   const ProcessRecord& process = session.record(tag.slot());
-  return std::uint32_t(process.state.load()) == ProcessRecord::kAlive &&
+  return ProcessRecord::state_of(process.state) == ProcessRecord::kAlive &&
          (process.generation.load() & ProcessTag::kGenerationMask) == tag.generation();
 }
 

@@ -211,12 +211,12 @@ void Session::after_fork() noexcept {
 
 bool Session::try_slot(std::uint32_t slot) {
   ProcessRecord& process = record(slot);
-  auto state = ProcessRecord::State(std::uint32_t(process.state.load()));
+  auto state = ProcessRecord::state_of(process.state);
   if (state != ProcessRecord::kFree && state != ProcessRecord::kTaking) return false;
   // The lock comes first: it decides between all who want the slot, and whoever finds kTaking with the
   // lock free knows that the process that was taking it is dead.
   if (!liveness_->take(slot)) return false;
-  state = ProcessRecord::State(std::uint32_t(process.state.load()));
+  state = ProcessRecord::state_of(process.state);
   if (state != ProcessRecord::kFree && state != ProcessRecord::kTaking) {
     liveness_->give_back(slot);
     return false;
@@ -237,7 +237,7 @@ bool Session::try_slot(std::uint32_t slot) {
   activity::begin(activity(slot), ProcessTag(slot, generation));
   // With the generation: a reclaimer of the slot's last process that comes late, with its CAS on the state, finds
   // another word, and does not take the living one's slot.
-  process.state = ProcessRecord::kAlive | std::uint64_t(generation) << 32;
+  process.state = ProcessRecord::alive(generation);
   self_ = ProcessTag(slot, generation).word();
   return true;
 }
@@ -272,7 +272,7 @@ bool Session::is_alive(ProcessTag tag) {
   if (tag.word() == self_.load(std::memory_order_relaxed)) return true;  // its own lock is invisible to it
   ProcessRecord& process = record(tag.slot());
   if ((process.generation.load() & ProcessTag::kGenerationMask) != tag.generation()) return false;
-  if (std::uint32_t(process.state.load()) != ProcessRecord::kAlive) return false;
+  if (ProcessRecord::state_of(process.state) != ProcessRecord::kAlive) return false;
   layout().liveness_questions.fetch_add(1, std::memory_order_relaxed);  // relaxed: a figure
   // Two witnesses for a death: declaring a living process dead would hand its memory away.
   return liveness_->is_taken(tag.slot()) || process_exists(process.pid.load(), process.taken_at.load());
@@ -281,7 +281,7 @@ bool Session::is_alive(ProcessTag tag) {
 ProcessTag Session::find(std::int32_t pid) {
   for (std::uint32_t slot = 0, end = layout().slots_touched.load(); slot < end; ++slot) {
     ProcessRecord& process = record(slot);
-    auto state = std::uint32_t(process.state.load());
+    auto state = ProcessRecord::state_of(process.state);
     if ((state == ProcessRecord::kAlive || state == ProcessRecord::kDead) && process.pid.load() == pid)
       return ProcessTag(slot, process.generation.load());
   }
@@ -291,7 +291,7 @@ ProcessTag Session::find(std::int32_t pid) {
 std::uint32_t Session::free_slots() {
   std::uint32_t free = 0;
   for (std::uint32_t slot = 0; slot + 1 < ProcessTag::kSlotCount; ++slot)
-    free += std::uint32_t(record(slot).state.load()) == ProcessRecord::kFree;
+    free += ProcessRecord::state_of(record(slot).state) == ProcessRecord::kFree;
   return free;
 }
 

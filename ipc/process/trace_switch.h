@@ -1,6 +1,7 @@
 // Whether the session is being traced.
 #pragma once
 
+#include <shoal/internal/ipc/base/bit_field.h>
 #include <shoal/internal/ipc/base/process_tag.h>
 
 #include <atomic>
@@ -14,15 +15,17 @@ namespace shoal {
 ///
 ///   bits 0..31 tag of the tracer   bits 32..63 until when, in units of 2^24 ns of CLOCK_MONOTONIC
 struct TraceSwitch {
+  using Tracer = BitField<0, 32>;
+  using Until = BitField<Tracer::kEnd, 32>;
   static constexpr unsigned kUnitBits = 24;  // 17 ms, so that 32 bits last two years of uptime
   std::uint64_t word = 0;
 
   static TraceSwitch make(ProcessTag tracer, std::uint64_t until_ns) {
-    return {std::uint64_t(tracer.word()) | (until_ns >> kUnitBits) << 32};
+    return {Tracer::make(tracer.word()) | Until::make(until_ns >> kUnitBits)};
   }
   explicit operator bool() const { return word != 0; }
-  ProcessTag tracer() const { return ProcessTag::from_word(std::uint32_t(word)); }
-  bool is_over(std::uint64_t now_ns) const { return (now_ns >> kUnitBits) > word >> 32; }
+  ProcessTag tracer() const { return ProcessTag::from_word(std::uint32_t(Tracer::of(word))); }
+  bool is_over(std::uint64_t now_ns) const { return (now_ns >> kUnitBits) > Until::of(word); }
 };
 
 namespace trace {

@@ -97,9 +97,10 @@ bool Session::reclaim(ProcessTag dead) {
   for (;;) {
     std::uint64_t state = process.state.load();
     if ((process.generation.load() & ProcessTag::kGenerationMask) != dead.generation()) return true;
-    if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) return true;
-    ProcessTag other = ProcessTag::from_word(std::uint32_t(state >> 32));
-    if (std::uint32_t(state) == ProcessRecord::kDead && other && other != self() && is_alive(other)) return false;
+    if (!ProcessRecord::is_used(state)) return true;
+    ProcessTag other = ProcessRecord::reclaimer_of(state);
+    if (ProcessRecord::state_of(state) == ProcessRecord::kDead && other && other != self() && is_alive(other))
+      return false;
     SHOAL_KILL_POINT("reclaim.before_claim");
     if (process.state.compare_exchange_strong(state, mine)) break;
   }
@@ -155,7 +156,7 @@ bool Session::reclaim(ProcessTag dead) {
 void Session::reclaim_all() {
   for (std::uint32_t slot = 0, end = layout().slots_touched.load(); slot < end; ++slot) {
     const std::uint64_t state = record(slot).state.load();
-    if (std::uint32_t(state) != ProcessRecord::kAlive && std::uint32_t(state) != ProcessRecord::kDead) continue;
+    if (!ProcessRecord::is_used(state)) continue;
     const ProcessTag tag(slot, record(slot).generation.load());
     // The state once more: that generation may be of one that is just taking the slot, and would seem dead.
     if (record(slot).state.load() != state) continue;

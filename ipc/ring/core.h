@@ -1,6 +1,9 @@
 // The algorithm of the ring: who may touch which cell when.
 #pragma once
 
+#include <shoal/internal/ipc/base/bit_field.h>
+#include <shoal/internal/ipc/base/process_tag.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -8,45 +11,55 @@ namespace shoal {
 
 /// A place in the order of messages: cell index and lap. In a word, bits 0..23 index, 24..63 lap.
 struct RingTicket {
-  static constexpr unsigned kIndexBits = 24;
-  static constexpr std::uint64_t kLapMask = (1ull << 40) - 1;
+  using Index = BitField<0, 24>;
+  using Lap = BitField<Index::kEnd, 40>;
   std::uint64_t word = 0;
 
-  std::uint32_t index() const { return word & ((1u << kIndexBits) - 1); }
-  std::uint64_t lap() const { return word >> kIndexBits; }
+  static RingTicket make(std::uint64_t lap, std::uint32_t index) { return {Lap::make(lap) | Index::make(index)}; }
+  std::uint32_t index() const { return std::uint32_t(Index::of(word)); }
+  std::uint64_t lap() const { return Lap::of(word); }
+  /// Laps from one to another, right across the wrap-around: a difference of 40 bits with its sign.
+  static std::int64_t laps_between(std::uint64_t from, std::uint64_t to) {
+    return std::int64_t(Lap::make(to - from)) >> Lap::kBegin;
+  }
   RingTicket before(std::uint32_t capacity) const {
     if (index() > 0) return {word - 1};
-    return {((lap() - 1) & kLapMask) << kIndexBits | (capacity - 1)};
+    return make(lap() - 1, capacity - 1);
   }
   /// Tickets from this one to a later one; negative to an earlier one.
   std::int64_t distance_to(RingTicket later, std::uint32_t capacity) const {
-    std::int64_t laps = std::int64_t((later.lap() - lap()) << 24) >> 24;
-    return laps * std::int64_t(capacity) + std::int64_t(later.index()) - std::int64_t(index());
+    return laps_between(lap(), later.lap()) * std::int64_t(capacity) + std::int64_t(later.index()) -
+           std::int64_t(index());
   }
   RingTicket next(std::uint32_t capacity) const {
     if (index() + 1 < capacity) return {word + 1};
-    return {((lap() + 1) & kLapMask) << kIndexBits};
+    return make(lap() + 1, 0);
   }
 };
 
 /// State of a cell: bits 0..1 phase, 2..13 slot of the process at work on it, 24..63 lap.
 struct CellState {
   enum Phase : std::uint64_t { kEmpty = 0, kClaimed = 1, kFull = 2, kTaken = 3 };
+  using PhaseField = BitField<0, 2>;
+  using Slot = BitField<PhaseField::kEnd, ProcessTag::Slot::kEnd>;
+  using Lap = RingTicket::Lap;
   std::uint64_t word = 0;
 
   static CellState make(Phase phase, std::uint32_t slot, std::uint64_t lap) {
-    return {std::uint64_t(phase) | std::uint64_t(slot) << 2 | (lap & RingTicket::kLapMask) << 24};
+    return {PhaseField::make(phase) | Slot::make(slot) | Lap::make(lap)};
   }
-  Phase phase() const { return Phase(word & 3); }
-  std::uint32_t slot() const { return word >> 2 & 4095; }
-  std::uint64_t lap() const { return word >> 24; }
+  Phase phase() const { return Phase(PhaseField::of(word)); }
+  std::uint32_t slot() const { return std::uint32_t(Slot::of(word)); }
+  std::uint64_t lap() const { return Lap::of(word); }
   /// Whether the process in this slot is at work on the cell.
   bool is_work_of(std::uint32_t slot) const {
     return (phase() == kClaimed || phase() == kTaken) && this->slot() == slot;
   }
   /// How many laps this cell is ahead of `lap`, right across the wrap-around.
-  std::int64_t ahead_of(std::uint64_t lap) const { return std::int64_t((this->lap() - lap) << 24) >> 24; }
+  std::int64_t ahead_of(std::uint64_t lap) const { return RingTicket::laps_between(lap, this->lap()); }
 };
+
+static_assert(RingTicket::Lap::kEnd == 64 && CellState::Slot::kEnd <= CellState::Lap::kBegin);
 
 /// Bounded multi-producer multi-consumer ring of cells that have owners.
 ///
@@ -176,7 +189,7 @@ class RingCore {
   /// before one that was claimed (taken) were so too.
   RingTicket beyond(RingTicket ticket, CellState state, CellState::Phase from) const {
     const std::uint64_t done = state.phase() > from ? state.lap() : state.lap() - 1;
-    return RingTicket{(done & RingTicket::kLapMask) << RingTicket::kIndexBits | ticket.index()}.next(capacity_);
+    return RingTicket::make(done, ticket.index()).next(capacity_);
   }
   void help(Word& hint, RingTicket ticket, RingTicket target) {
     std::uint64_t expected = ticket.word;

@@ -44,7 +44,7 @@ struct RingLayout {
   static constexpr std::uint32_t kMagic = 0x676e6972;  // "ring"
   static constexpr std::uint32_t kVersion = 3;
   static constexpr std::size_t kNameBytes = 24;  // with the zero at its end
-  static constexpr std::uint32_t kLargestCapacity = 1u << RingTicket::kIndexBits;
+  static constexpr std::uint32_t kLargestCapacity = RingTicket::Index::kMost + 1;
 
   std::uint32_t magic;
   std::uint32_t version;

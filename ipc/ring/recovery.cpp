@@ -33,7 +33,7 @@ void discard_cell(Heap& heap, RingLayout& layout, std::uint32_t index, CellState
       if (heap.is_hold(ref, contents->sender.transit_word())) held.push_back(Hold::from_transit(ref));
     if (contents->spilled.block) held.push_back(Hold::from_transit(contents->spilled));
   }
-  core_of(layout).release(RingTicket{seen.lap() << RingTicket::kIndexBits | index});
+  core_of(layout).release(RingTicket::make(seen.lap(), index));
   notify_room(layout);
 }
 
@@ -67,14 +67,14 @@ void Ring::recover(Heap& heap, BlockOffset block, ProcessTag dead) {
       // The writer got somewhere or nowhere; getters skip the cell, which keeps the order of the others.
       layout.cells()[i].flags = RingCell::kVoid;
       layout.cells()[i].handles = 0;
-      RingTicket ticket{state.lap() << RingTicket::kIndexBits | i};
+      const RingTicket ticket = RingTicket::make(state.lap(), i);
       if (layout.byte_capacity != 0) {
         // Where it starts, it ends. With a single cell, what the dead wrote there may be its own: as good a start.
         std::uint64_t start = layout.span(ticket.before(layout.capacity)).end.load();
         layout.span(ticket).start.store(start);
         layout.span(ticket).end.store(start);
       }
-      core.publish(RingTicket{state.lap() << RingTicket::kIndexBits | i});
+      core.publish(RingTicket::make(state.lap(), i));
       layout.not_empty.wake_all_for_the_dead();
     }
     SHOAL_KILL_POINT("ring.recover.cell");

@@ -138,7 +138,7 @@ bool Ring::recover_blocking_cell(CellState state) {
   Session& session = Session::current();
   const ProcessRecord& process = session.record(state.slot());
   const ProcessTag owner(state.slot(), process.generation.load());
-  if (std::uint32_t(process.state.load()) != ProcessRecord::kDead) return false;
+  if (ProcessRecord::state_of(process.state) != ProcessRecord::kDead) return false;
   recover(session.heap(), hold_.block(), owner);
   return true;
 }

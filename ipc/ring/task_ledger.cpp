@@ -1,6 +1,7 @@
 #include <shoal/internal/ipc/ring/task_ledger.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/bit_field.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
@@ -18,10 +19,12 @@
 namespace shoal {
 namespace {
 
-constexpr std::uint64_t kOneTask = 1ull << 32;
+/// An entry of the ledger: whose tasks, and how many.
+using Tag = BitField<0, 32>;
+using Tasks = BitField<Tag::kEnd, 32>;
 
-std::uint32_t tag_of(std::uint64_t entry) { return std::uint32_t(entry); }
-std::uint64_t tasks_of(std::uint64_t entry) { return entry >> 32; }
+std::uint32_t tag_of(std::uint64_t entry) { return std::uint32_t(Tag::of(entry)); }
+std::uint64_t tasks_of(std::uint64_t entry) { return Tasks::of(entry); }
 
 }  // namespace
 
@@ -30,14 +33,15 @@ void TaskLedger::taken() noexcept {
   auto& entry = layout().taken[self.slot()];
   std::uint64_t seen = entry.load();
   // What a dead process left in this slot is no living process's task: overwritten.
-  while (!entry.compare_exchange_weak(seen, tag_of(seen) == self.word() ? seen + kOneTask : kOneTask | self.word())) {
+  while (!entry.compare_exchange_weak(seen,
+                                      tag_of(seen) == self.word() ? seen + Tasks::kOne : Tasks::kOne | self.word())) {
   }
 }
 
 bool TaskLedger::take_from(std::atomic<std::uint64_t>& entry, std::uint32_t tag) noexcept {
   std::uint64_t seen = entry.load();
   while (tasks_of(seen) > 0 && (tag == 0 || tag_of(seen) == tag))
-    if (entry.compare_exchange_weak(seen, seen - kOneTask)) return true;
+    if (entry.compare_exchange_weak(seen, seen - Tasks::kOne)) return true;
   return false;
 }
 

@@ -1,6 +1,7 @@
 // A barrier, in shared memory.
 #pragma once
 
+#include <shoal/internal/ipc/base/bit_field.h>
 #include <shoal/internal/ipc/sync/real_world.h>
 
 #include <atomic>
@@ -60,18 +61,24 @@ struct BasicBarrierLayout {
   int arrived() const { return arrived(state.load()); }
 
  private:
-  static constexpr std::uint64_t kBroken = 1;
-  static constexpr std::uint64_t kOneArrival = 2;
-  static constexpr std::uint32_t kEndsKept = 19;
+  using Broken = BitField<0, 1>;
+  using Arrived = BitField<Broken::kEnd, 12>;
+  using Ends = BitField<Arrived::kEnd, 19>;  // how the last rounds ended, the latest in its lowest bit
+  using Round = BitField<Ends::kEnd, 32>;
+  static_assert(Round::kEnd == 64 && Arrived::kMost == kMostParties);
+
+  static constexpr std::uint64_t kBroken = Broken::kOne;
+  static constexpr std::uint64_t kOneArrival = Arrived::kOne;
+  static constexpr std::uint32_t kEndsKept = Ends::kBits;
   enum class RoundEnd : std::uint32_t { kMet = 0, kReset = 1 };
 
-  static bool is_broken(std::uint64_t state) { return state & kBroken; }
-  static int arrived(std::uint64_t state) { return int(state >> 1 & kMostParties); }
-  static std::uint32_t round_of(std::uint64_t state) { return std::uint32_t(state >> 32); }
-  static std::uint32_t ends_of(std::uint64_t state) { return std::uint32_t(state) >> 13; }
+  static bool is_broken(std::uint64_t state) { return Broken::of(state); }
+  static int arrived(std::uint64_t state) { return int(Arrived::of(state)); }
+  static std::uint32_t round_of(std::uint64_t state) { return std::uint32_t(Round::of(state)); }
+  static std::uint32_t ends_of(std::uint64_t state) { return std::uint32_t(Ends::of(state)); }
   static std::uint64_t next_round(std::uint64_t state, RoundEnd end) {
     const std::uint32_t ends = ends_of(state) << 1 | std::uint32_t(end);
-    return std::uint64_t(round_of(state) + 1) << 32 | std::uint32_t(ends << 13);
+    return Round::make(round_of(state) + 1) | Ends::make(ends);
   }
   static bool was_met(std::uint32_t round, std::uint64_t state) {
     const std::uint32_t ago = round_of(state) - round;  // 1: the last one

@@ -1,6 +1,7 @@
 // The count of a semaphore, and who has what of it.
 #pragma once
 
+#include <shoal/internal/ipc/base/bit_field.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/process_tag.h>
 
@@ -15,39 +16,50 @@ namespace shoal {
 /// written into the ledger's cell. version is the cell's before the change; turn grows by one with each change.
 struct PermitState {
   enum Kind : std::uint64_t { kAcquire = 0, kReturn = 1, kReap = 2, kRaise = 3 };
-  static constexpr std::uint32_t kMost = (1u << 24) - 1;
+  using Left = BitField<0, 24>;
+  using Slot = BitField<Left::kEnd, ProcessTag::Slot::kEnd>;
+  using KindField = BitField<Slot::kEnd, 2>;
+  using Pending = BitField<KindField::kEnd, 1>;
+  using Version = BitField<Pending::kEnd, 21>;
+  using Turn = BitField<Version::kEnd, 4>;
+  static constexpr std::uint32_t kMost = Left::kMost;
   std::uint64_t word = 0;
 
   static PermitState make(std::uint32_t left, std::uint32_t slot, Kind kind, std::uint32_t version,
                           std::uint32_t turn) {
-    return {std::uint64_t(left) | std::uint64_t(slot) << 24 | std::uint64_t(kind) << 36 |
-            (kind == kRaise ? 0 : kPending) | std::uint64_t(version & kVersionMask) << 39 |
-            std::uint64_t(turn & 15) << 60};
+    return {Left::make(left) | Slot::make(slot) | KindField::make(kind) | Pending::make(kind != kRaise) |
+            Version::make(version) | Turn::make(turn)};
   }
-  std::uint32_t left() const { return word & kMost; }
-  std::uint32_t slot() const { return word >> 24 & (ProcessTag::kSlotCount - 1); }
-  Kind kind() const { return Kind(word >> 36 & 3); }
-  bool pending() const { return word & kPending; }
-  std::uint32_t version() const { return word >> 39 & kVersionMask; }
-  std::uint32_t turn() const { return word >> 60; }
-  PermitState done() const { return {word & ~kPending}; }
-
-  static constexpr std::uint64_t kPending = 1ull << 38;
-  static constexpr std::uint32_t kVersionMask = (1u << 21) - 1;
+  std::uint32_t left() const { return std::uint32_t(Left::of(word)); }
+  std::uint32_t slot() const { return std::uint32_t(Slot::of(word)); }
+  Kind kind() const { return Kind(KindField::of(word)); }
+  bool pending() const { return Pending::of(word); }
+  std::uint32_t version() const { return std::uint32_t(Version::of(word)); }
+  std::uint32_t turn() const { return std::uint32_t(Turn::of(word)); }
+  PermitState done() const { return {word & ~Pending::kMask}; }
 };
+
+static_assert(PermitState::Turn::kEnd == 64);
 
 /// One process's line in the ledger. In bits: 0..23 permits it has   24..42 its generation   43..63 version.
 struct LedgerCell {
+  using Count = BitField<0, 24>;
+  using Generation = BitField<Count::kEnd, 19>;
+  using Version = BitField<Generation::kEnd, 21>;
   std::uint64_t word = 0;
 
   static LedgerCell make(std::uint32_t count, std::uint32_t generation, std::uint32_t version) {
-    return {std::uint64_t(count) | std::uint64_t(generation & ProcessTag::kGenerationMask) << 24 |
-            std::uint64_t(version & PermitState::kVersionMask) << 43};
+    return {Count::make(count) | Generation::make(generation) | Version::make(version)};
   }
-  std::uint32_t count() const { return word & PermitState::kMost; }
-  std::uint32_t generation() const { return word >> 24 & ProcessTag::kGenerationMask; }
-  std::uint32_t version() const { return word >> 43; }
+  std::uint32_t count() const { return std::uint32_t(Count::of(word)); }
+  std::uint32_t generation() const { return std::uint32_t(Generation::of(word)); }
+  std::uint32_t version() const { return std::uint32_t(Version::of(word)); }
 };
+
+// What the state and its ledger both have, and the tag's generation, are of one size.
+static_assert(LedgerCell::Version::kEnd == 64 && LedgerCell::Version::kMost == PermitState::Version::kMost &&
+              LedgerCell::Count::kMost == PermitState::Left::kMost &&
+              LedgerCell::Generation::kMost == ProcessTag::Generation::kMost);
 
 /// Taking, giving back and reclaiming permits, so that a process can be killed at any instruction of it.
 ///

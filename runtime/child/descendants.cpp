@@ -37,7 +37,7 @@ void clean_up_after(Session& session, ProcessTag dead) {
     // Also one that somebody who waits for something has reclaimed already (kFree): it may have children of its own.
     ProcessRecord& process = session.record(slot);
     const std::uint32_t generation = process.generation;
-    if (std::uint32_t(process.state.load()) == ProcessRecord::kTaking || process.parent != dead.word()) continue;
+    if (ProcessRecord::state_of(process.state) == ProcessRecord::kTaking || process.parent != dead.word()) continue;
     if (process.generation != generation) continue;  // another one by now: the parent was not this one's
     ProcessTag orphan(slot, generation);
     if (session.is_alive(orphan)) end_orphan(session, orphan);
@@ -64,7 +64,7 @@ void clean_up_after(pid_t pid) {
   for (std::uint32_t slot = 0, end = session.layout().slots_touched.load(); slot < end; ++slot) {
     ProcessRecord& process = session.record(slot);
     const std::uint32_t generation = process.generation;
-    if (process.pid == pid && process.children != 0 && std::uint32_t(process.state.load()) == ProcessRecord::kFree &&
+    if (process.pid == pid && process.children != 0 && ProcessRecord::state_of(process.state) == ProcessRecord::kFree &&
         process.generation == generation)
       clean_up_after(session, ProcessTag(slot, generation));
   }

@@ -42,7 +42,7 @@ std::vector<RelatedProcess> active_children() {
   if (!own) return result;
   for (std::uint32_t slot = 0, end = session.layout().slots_touched.load(); slot < end; ++slot) {
     const ProcessRecord& process = session.record(slot);
-    if (std::uint32_t(process.state.load()) != ProcessRecord::kAlive || process.parent != own.word()) continue;
+    if (ProcessRecord::state_of(process.state) != ProcessRecord::kAlive || process.parent != own.word()) continue;
     const ProcessTag child(slot, process.generation);
     RelatedProcess found = described(process);
     if (session.is_alive(child)) result.push_back(std::move(found));

@@ -38,7 +38,7 @@ struct PermitModel : rl::test_suite<PermitModel<Atomic, kParties, kPermits, kBac
     state.store(PermitState{kPermits}.word);
     protected_by_one($) = 0;
     // The last version before it wraps around.
-    for (auto& cell : cells) cell.store(LedgerCell::make(0, 0, PermitState::kVersionMask).word);
+    for (auto& cell : cells) cell.store(LedgerCell::make(0, 0, PermitState::Version::kMost).word);
     death = {};
     if (kStops) {
       unsigned step = rl::rand(kSteps);

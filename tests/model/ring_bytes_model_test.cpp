@@ -17,7 +17,7 @@ namespace {
 template <int kProducers, int kCapacity, bool kDies, bool kWithoutLook = false>
 struct ByteRingModel : rl::test_suite<ByteRingModel<kProducers, kCapacity, kDies, kWithoutLook>, kProducers + 1> {
   static constexpr std::uint64_t kBytes = 3;
-  static constexpr std::uint64_t kFirstLap = RingTicket::kLapMask;
+  static constexpr std::uint64_t kFirstLap = RingTicket::Lap::kMost;
   template <class T>
   using Atomic = AsWritten<T>;
 
@@ -44,7 +44,7 @@ struct ByteRingModel : rl::test_suite<ByteRingModel<kProducers, kCapacity, kDies
 
   void before() {
     death = {};
-    const RingTicket first{kFirstLap << RingTicket::kIndexBits};
+    const RingTicket first = RingTicket::make(kFirstLap, 0);
     tail.store(first.word);
     head.store(first.word);
     for (auto& state : states) state.store(CellState::make(CellState::kEmpty, 0, kFirstLap).word);
@@ -111,7 +111,7 @@ struct ByteRingModel : rl::test_suite<ByteRingModel<kProducers, kCapacity, kDies
     for (std::uint32_t i = 0; slot != 0 && i < kCapacity; ++i) {
       CellState state = core().state(i);
       if (state.slot() != slot || state.phase() != CellState::kClaimed || !core().steal(i, state, self)) continue;
-      const RingTicket ticket{state.lap() << RingTicket::kIndexBits | i};
+      const RingTicket ticket = RingTicket::make(state.lap(), i);
       std::uint64_t start = spans[ticket.before(kCapacity).index()].end.load();
       spans[i].start.store(start);
       spans[i].end.store(start);

@@ -23,8 +23,8 @@ struct RingModel
   static constexpr int kEach = 2;
   static constexpr int kTries = 3;
   static constexpr std::uint64_t kVoid = 999;
-  static constexpr std::uint64_t kFirstLap = RingTicket::kLapMask;  // wraps around at once
-  static constexpr unsigned kSteps = 24;                            // more than a party makes
+  static constexpr std::uint64_t kFirstLap = RingTicket::Lap::kMost;  // wraps around at once
+  static constexpr unsigned kSteps = 24;                              // more than a party makes
 
   struct Cells {
     std::array<Atomic<std::uint64_t>, kCapacity>* states;
@@ -44,8 +44,8 @@ struct RingModel
   Core core() { return Core(tail, head, Cells{&states}, kCapacity); }
 
   void before() {
-    tail.store(kFirstLap << RingTicket::kIndexBits);
-    head.store(kFirstLap << RingTicket::kIndexBits);
+    tail.store(RingTicket::make(kFirstLap, 0).word);
+    head.store(RingTicket::make(kFirstLap, 0).word);
     for (auto& state : states) state.store(CellState::make(CellState::kEmpty, 0, kFirstLap).word);
     death = {};
     if (kStop != Stop::kNobody) {
@@ -80,7 +80,7 @@ struct RingModel
     for (std::uint32_t i = 0; i < kCapacity; ++i) {
       CellState state = core().state(i);
       if (state.slot() != slot) continue;
-      RingTicket ticket{state.lap() << RingTicket::kIndexBits | i};
+      RingTicket ticket = RingTicket::make(state.lap(), i);
       if (state.phase() == CellState::kTaken && core().steal(i, state, self)) {
         ++taken_by_dead;
         core().release(ticket);

@@ -53,8 +53,7 @@ at::Tensor filled(std::int64_t value) { return shoal::share_memory_(at::full({30
 int slots_in_use() {
   int count = 0;
   for (std::uint32_t slot = 0; slot + 1 < shoal::ProcessTag::kSlotCount; ++slot) {
-    const auto state = std::uint32_t(shoal::Session::current().record(slot).state.load());
-    count += state == shoal::ProcessRecord::kAlive || state == shoal::ProcessRecord::kDead;
+    count += shoal::ProcessRecord::is_used(shoal::Session::current().record(slot).state);
   }
   return count;
 }

@@ -156,7 +156,7 @@ TEST_CASE("session: when the process table is nearly full, the slots of the dead
   std::uint32_t left = 5, filled = 0;
   for (std::uint32_t slot = ProcessTag::kSlotCount - 2 - left; slot > 0; --slot) {
     ProcessRecord& record = session.record(slot);
-    if (std::uint32_t(record.state.load()) != ProcessRecord::kFree) continue;
+    if (ProcessRecord::state_of(record.state) != ProcessRecord::kFree) continue;
     record.generation.fetch_add(1);
     record.pid = dead_pid;
     record.taken_at = 1;

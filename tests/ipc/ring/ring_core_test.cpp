@@ -22,7 +22,7 @@ using Core = RingCore<std::atomic, Cells>;
 /// A ring of numbers in this process's own memory.
 struct NumberRing {
   NumberRing(std::uint32_t capacity, std::uint64_t first_lap) : states(capacity), values(capacity) {
-    tail = head = first_lap << RingTicket::kIndexBits;
+    tail = head = RingTicket::make(first_lap, 0).word;
     for (auto& state : states) state = CellState::make(CellState::kEmpty, 0, first_lap).word;
   }
   Core core() { return Core(tail, head, Cells{states.data()}, std::uint32_t(states.size())); }
@@ -48,7 +48,7 @@ struct NumberRing {
   std::vector<std::uint64_t> values;
 };
 
-constexpr std::uint64_t kLastLaps = RingTicket::kLapMask - 2;  // three laps before the counters wrap
+constexpr std::uint64_t kLastLaps = RingTicket::Lap::kMost - 2;  // three laps before the counters wrap
 
 }  // namespace
 
@@ -169,6 +169,6 @@ TEST_CASE("ring core: tickets know how far they are from each other, across laps
   for (int i = 0; i < 20; ++i) later = later.next(9);
   CHECK(first.distance_to(later, 9) == 20);
   CHECK(later.distance_to(first, 9) == -20);
-  RingTicket last{RingTicket::kLapMask << RingTicket::kIndexBits | 8};
+  RingTicket last = RingTicket::make(RingTicket::Lap::kMost, 8);
   CHECK(last.distance_to(last.next(9), 9) == 1);
 }

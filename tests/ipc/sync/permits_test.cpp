@@ -106,7 +106,7 @@ TEST_CASE("permits: a change that was decided and not written is written by whoe
   CHECK(permits.held_by(kOne) == 2);
   CHECK_FALSE(PermitState{permits.state}.pending());
   // And one that dies after it wrote the cell: it is not written again.
-  permits.state = PermitState{permits.state.load() | PermitState::kPending}.word;
+  permits.state = PermitState{permits.state.load() | PermitState::Pending::kMask}.word;
   CHECK(permits.held_by(kOne) == 2);
   CHECK(permits.core().reap(kOne) == 2);
   CHECK(permits.core().left() == 2);
@@ -114,7 +114,7 @@ TEST_CASE("permits: a change that was decided and not written is written by whoe
 
 TEST_CASE("permits: the version of a cell and the turn of the state wrap around") {
   Permits permits(1);
-  permits.cells[kOne.slot()] = LedgerCell::make(0, 1, PermitState::kVersionMask - 1).word;
+  permits.cells[kOne.slot()] = LedgerCell::make(0, 1, PermitState::Version::kMost - 1).word;
   for (int i = 0; i < 40; ++i) {
     REQUIRE(permits.core().acquire(kOne));
     REQUIRE_FALSE(permits.core().acquire(kOne));
