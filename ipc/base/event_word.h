@@ -1,4 +1,4 @@
-// Sleeping until somebody says that something changed.
+// Sleeping until somebody notifies a change.
 #pragma once
 
 #include <shoal/internal/ipc/base/futex.h>
@@ -10,9 +10,8 @@
 
 namespace shoal {
 
-/// How long a sleeper sleeps at first before it looks up: it looks after the dead, or at those who do
-/// (liveness_watch.h). Also what heals a wake-up that was lost because the process that should have passed it on was
-/// killed.
+/// How long a sleeper sleeps at first before it looks up: it looks for the dead, or at those who do (liveness_watch.h).
+/// This also heals a wake-up that was lost because the process that should have passed it on was killed.
 constexpr std::chrono::milliseconds kLivenessSlice{100};
 
 /// The kernel's futex; a model checker brings another (tests/model).
@@ -45,12 +44,12 @@ class BasicEventWord {
   /// For a waiter that slept and leaves: others may sleep still.
   void leave() noexcept { word_.fetch_or(1, std::memory_order_seq_cst); }  // seq_cst: a prepare() for the others
 
-  /// After the condition changed (by a seq_cst write). One waiter is woken; it passes the wake-up on if
-  /// there is more for others.
+  /// Called after the condition changed (by a seq_cst write). Wakes one waiter, which passes the wake-up on if there is
+  /// more for others.
   void notify_one() noexcept { notify(1); }
   void notify_all() noexcept { notify(INT32_MAX); }
-  /// notify_all() by whoever acts for a dead process: that one may have cleared the bit, and then not have woken
-  /// anybody any more, so all that sleep are woken whatever the bit says.
+  /// notify_all() for a dead process: that may have cleared the bit and not have woken anybody yet, so this wakes all
+  /// sleepers whatever the bit says.
   void wake_all_for_the_dead() noexcept {
     word_.fetch_add(2, std::memory_order_seq_cst);  // seq_cst: as in notify(); who has prepared does not fall asleep
     Futex::wake(word_, INT32_MAX);

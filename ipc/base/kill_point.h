@@ -1,4 +1,4 @@
-// Marked places at which a test can end the process, or stop it for a while.
+// Marked places at which a test can kill, stop or delay the process.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@ namespace shoal {
 /// (after `skip` passes). For tests; also taken from the environment as SHOAL_KILL_AT=label[:skip].
 void kill_at(const char* label, int skip = 0);
 
-/// The same, with SIGSTOP: the process stays there until it gets SIGCONT. In place of a kill_at().
+/// Like kill_at(), with SIGSTOP: the process stays there until it gets SIGCONT. Replaces a kill_at().
 void stop_at(const char* label, int skip = 0);
 
 /// How long and how often delay_at() stops a thread.

@@ -1,4 +1,4 @@
-// A file that this process keeps open, told from whatever has its descriptor's number later.
+// A file that this process keeps open, even if the program reuses its descriptor's number.
 #pragma once
 
 #include <shoal/ipc/fd.h>
@@ -10,19 +10,19 @@
 namespace shoal {
 
 /// Remembers device and inode of an open file. Programs close descriptors that they have not opened (as daemons do) and
-/// open files of their own, which get the numbers: whoever uses a number that was kept for long asks here first. (A
-/// thread that closes it at that very moment is not noticed.) Owned by the Session; threads: any.
+/// open files of their own, which get the numbers. So code that has kept a number for long asks here first. (It does
+/// not notice a thread that closes the number at that very moment.) Owned by the Session; threads: any.
 class OwnFile {
  public:
   OwnFile() = default;
-  /// `what` is what errors call it, a literal: "the session's memory".
+  /// `what` is the file's name in errors, a literal: "the session's memory".
   OwnFile(Fd file, const char* what) noexcept;
   OwnFile(OwnFile&&) noexcept = default;
   OwnFile& operator=(OwnFile&&) noexcept = default;
-  /// Closes the file, and no other that has the number by now.
+  /// Closes the file, but no other file that has its number by now.
   ~OwnFile();
 
-  /// Whether the number still is this file.
+  /// Whether the number still is this file's.
   bool is_open() const noexcept;
   /// The number. Throws Error if it is another file's by now, or closed.
   int descriptor() const;

@@ -5,21 +5,21 @@
 
 namespace shoal {
 
-/// Decides, for one wait of one thread, whether spinning still pays. A sleep and its wake-up cost some
-/// 50 us, a cache line from the other core 0.1 us: spinning pays where the other side is running now.
-/// It is wasted where the other side waits for our CPU, so a thread whose spins keep failing spins less and
-/// less, until it does not spin at all. It tries again now and then, for 50 us to 4 ms: spins in vain cost a tenth of
-/// the time slept in short waits, whatever a wake-up costs here. A wait of more than 200 us does not count: a spin
-/// would not have ended it. On a machine of one CPU nobody spins.
+/// Decides, for one wait of one thread, whether spinning still pays. A sleep and its wake-up cost some 50 us, a cache
+/// line from the other core 0.1 us: spinning pays if the other side is running now. It is wasted if the other side
+/// waits for our CPU, so a thread whose spins keep failing spins less and less, until it does not spin at all. It tries
+/// again now and then, for 50 us to 4 ms: spins in vain cost a tenth of the time slept in short waits, whatever a
+/// wake-up costs here. A wait of more than 200 us does not count: a spin would not have ended it. On a machine of one
+/// CPU nobody spins.
 class Spinner {
  public:
   Spinner() noexcept;
-  /// Before the first turn, for one side of a stream: looks at nothing for a moment, so that the other side can do
-  /// several messages without the cache lines being asked back from it at each.
+  /// Called before the first turn, for one side of a stream: pauses 0.5 us without touching the ring, so the other side
+  /// keeps its cache lines for several messages.
   void let_run_ahead() noexcept;
-  /// One turn; false when it is time to sleep.
+  /// Takes one turn; false when it is time to sleep.
   bool turn() noexcept;
-  /// What was waited for came while this thread was spinning (true) or asleep (false).
+  /// Says whether the change came while this thread was spinning (true) or asleep (false).
   void ended(bool while_spinning) noexcept;
 
  private:

@@ -11,8 +11,8 @@
 
 namespace shoal {
 
-/// In shared memory, in a block of its own that travels with the message: whoever has it may fetch the
-/// descriptor from the process named, by the secret.
+/// An offer in shared memory, in a block of its own that travels with the message: whoever has it may fetch the
+/// descriptor from the process that it names, by the secret.
 struct DescriptorOfferLayout {
   static constexpr std::uint32_t kMagic = 0x63736564;  // "desc"
   static constexpr std::uint32_t kVersion = 1;
@@ -26,10 +26,9 @@ struct DescriptorOfferLayout {
 
 static_assert(sizeof(DescriptorOfferLayout) == 32);
 
-/// A table of duplicates, and a thread that hands them out over a Unix socket. There is no way to put a
-/// descriptor into shared memory, and pidfd_getfd() is forbidden between processes that do not descend
-/// from each other on many systems: so the receiver asks the sender. One a process, never destroyed; a
-/// forked child closes its copies and has its own. Threads: any.
+/// A table of duplicates, and a thread that hands them out over a Unix socket. A descriptor cannot lie in shared
+/// memory, and many systems forbid pidfd_getfd() between processes that do not descend from each other, so the receiver
+/// asks the sender. One a process, never destroyed; a forked child closes its copies and has its own. Threads: any.
 class DescriptorOffers {
  public:
   static DescriptorOffers& current();
@@ -52,7 +51,7 @@ class DescriptorOffers {
   Fd duplicate_for(const std::uint64_t (&secret)[2]);
 
   Fd listener_;
-  Fd first_offer_;  // an eventfd: there is something to be forgotten one day
+  Fd first_offer_;  // an eventfd: signals the first offer, which has to be forgotten one day
   std::mutex mutex_;
   std::vector<Offer> offers_;
 };

@@ -1,4 +1,4 @@
-// What this process has in the shared heap to allocate from: its extents, and which of their blocks are free.
+// What this process allocates from in the shared heap: its extents, and which of their blocks are free.
 #pragma once
 
 #include <shoal/internal/ipc/heap/extents.h>
@@ -12,7 +12,7 @@
 
 namespace shoal {
 
-/// A block that is free and this process's to make live, and where its bytes are.
+/// A free block that this process may make live, and its bytes' place.
 struct FreeBlock {
   BlockOffset block;
   std::uint64_t payload = 0;
@@ -38,12 +38,12 @@ class BlockCache {
   /// Gives idle extents back to the system until the session has at most `keep` of them.
   void trim(std::uint64_t keep);
 
-  /// Gives back what is above the high-water mark, if anything is. One look at two counters if not. The run that was
-  /// just freed is not counted, up to 1 GiB: who frees a large block most often wants one like it next. Called without
-  /// the mutex.
+  /// Gives back what is above the high-water mark. If nothing is, it costs one look at two counters. The run that was
+  /// just freed does not count, up to 1 GiB: a program that frees a large block most often wants one like it next.
+  /// Called without the mutex.
   void trim_above_mark(std::uint64_t freed_run);
-  /// Idle extents that a session with this many committed ones keeps: SHOAL_KEEP_IDLE bytes (512 MiB), or a 16th of
-  /// what is committed where that is more.
+  /// How many idle extents a session with this many committed ones keeps: SHOAL_KEEP_IDLE bytes (512 MiB), or a 16th of
+  /// what is committed if that is more.
   static std::uint64_t idle_mark(std::uint64_t committed);
 
  private:

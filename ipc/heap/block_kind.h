@@ -1,4 +1,4 @@
-// What the heap, the reclaimer and those that look on have to know of what lies in a block.
+// What the heap, the reclaimer and observers have to know about each type of block.
 #pragma once
 
 #include <shoal/internal/ipc/layout/block_header.h>
@@ -10,24 +10,24 @@ namespace shoal {
 
 class Heap;
 
-/// One for each BlockType, written beside the code that it calls. A member that is null means that there is nothing to
-/// do. The functions are called in any process of the session, for blocks that other processes have made: what they
-/// find in the payload was perhaps written by one that died in the middle of it. They may be called twice.
+/// One for each BlockType, defined beside the code that it calls. A null member means that there is nothing to do. Any
+/// process of the session may call the functions, for blocks that other processes have made, and may call them twice. A
+/// process that died in the middle may have written what they find in the payload.
 struct BlockKind {
   /// Gives back what the block holds, when nobody holds it any more and before it is freed.
   void (*close)(Heap& heap, BlockOffset block) noexcept = nullptr;
-  /// Takes back what a dead process had of it. The dead one's hold still keeps the block.
+  /// Takes back what a dead process had of the block. The dead one's hold still keeps it.
   void (*recover)(std::byte* payload, ProcessTag dead) = nullptr;
-  /// A process that held the block died otherwise than by leaving: those that wait there look up.
+  /// A process that held the block crashed (died without leaving): wakes those that wait there.
   void (*holder_crashed)(std::byte* payload) = nullptr;
-  /// What a thread waits for that sleeps on the word at this place of the payload: "get", "lock".
+  /// What a thread waits for if it sleeps on the word at this place of the payload: "get", "lock".
   const char* (*wait_name)(std::uint64_t place) = nullptr;
 };
 
-/// Of any number that is found in a block's header.
+/// The kind for any number that a block's header may have.
 const BlockKind& block_kind(BlockType type) noexcept;
 
-// Defined by the folders of what they are about, and constant: they are there before any static initializer runs.
+// Defined in the folders of the objects, and constant: they are there before any static initializer runs.
 extern const BlockKind kBarrierKind, kConditionKind, kEventKind, kLockKind, kPipeEndKind, kRLockKind, kRingKind,
     kSemaphoreKind, kTaskLedgerKind;
 

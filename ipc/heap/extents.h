@@ -46,7 +46,7 @@ class Extents {
   std::uint32_t index_in_extent(BlockOffset block) const {
     return (block.value - layout().headers) / kHeaderBytes % kHeadersPerExtent;
   }
-  /// Whether this could be a header at all: for offsets that came in a message.
+  /// Whether this offset, which came in a message, could be a header's at all.
   bool is_header(BlockOffset block) const {
     return block.value >= layout().headers && block.value % kHeaderBytes == 0 && extent_of(block) < touched();
   }
@@ -63,7 +63,7 @@ class Extents {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + layout().hints) + index * (kHeadersPerExtent / 64);
   }
   void set_hint(BlockOffset block) const;
-  /// Tells the owner of a free large block of it. Where that is wrong by now, it does no harm either.
+  /// Tells the owner of a large block that it is free. If that is wrong by now, it does no harm either.
   void tell_owner(std::uint64_t head) const;
 
   /// Who may change an extent's word, and how; in the name of this process.
@@ -71,10 +71,10 @@ class Extents {
   // What the protocol asks of its memory.
   std::atomic<std::uint64_t>& extent(std::uint64_t index) const { return record(index).state; }
   std::atomic<std::uint64_t>& head_state(std::uint64_t index) const { return memory().header(header(index, 0)).state; }
-  /// Whether a process has the extent registered with a device's driver (pinned_extents.h). "No" is final only for who
-  /// has claimed the extent, or cut the run that it is part of: a mark is set by a process that holds a live block
-  /// there, so before that block's last hold went, and the claim came after that. From then on a mark is only taken
-  /// back.
+  /// Whether a process has registered the extent with a device's driver (pinned_extents.h). `false` is final only for a
+  /// caller that has claimed the extent, or cut the run that it is part of. Only a process that holds a live block
+  /// there sets a mark, so before that block's last hold went, and the claim came after that. From then on a mark is
+  /// only taken back.
   bool is_pinned(std::uint64_t index) const { return record(index).pinned_by.load() != 0; }
   /// Gives the pages back to the system; false if the kernel refuses, so that they are still there.
   bool give_back(std::uint64_t index) const;
@@ -83,26 +83,26 @@ class Extents {
     note_idle(-1);
   }
 
-  /// Takes the mark of a registration back where it still names `marker`. Repeatable.
+  /// Takes the mark of a registration back if it still names `marker`. Repeatable.
   void unmark(std::uint64_t index, ProcessTag marker) const;
 
   /// Claims `count` neighbouring free extents that have pages already.
   std::optional<std::uint64_t> claim_warm(std::uint64_t count) const;
-  /// Claims any. Throws OutOfSharedMemory if they, and `header_bytes` besides, would exceed the budget, or the
-  /// address space is used up: nothing is claimed then.
+  /// Claims any free extents. Throws OutOfSharedMemory if they, and `header_bytes` besides, would exceed the budget, or
+  /// the address space is used up; then nothing is claimed.
   std::uint64_t claim_any(std::uint64_t count, std::uint64_t header_bytes) const;
 
-  /// Makes the extents of a large block free where the block is; false if it is not. Pages that are given
-  /// back go to the system, but for extents that are pinned: those keep theirs.
+  /// Makes the extents of a large block free if the block is; false if it is not. Pages that are given back go to the
+  /// system, except for pinned extents, which keep theirs.
   bool release_free_run(std::uint64_t head, ExtentPages pages) const;
   /// Gives idle extents back to the system, the last ones first, until at most `keep` are left besides pinned ones.
   void punch_idle(std::uint64_t keep) const;
-  /// What a dead process had to do with this extent.
+  /// Takes back what a dead process had of this extent.
   void reclaim(std::uint64_t index, ProcessTag dead) const;
 
   /// Looks through the whole table.
   ExtentCount count() const;
-  /// The same, and sets the session's counters right.
+  /// Like count(), and sets the session's counters right.
   ExtentCount recount() const;
   void note_idle(std::int64_t change) const { layout().extents_idle.fetch_add(change); }
 

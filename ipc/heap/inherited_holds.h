@@ -19,11 +19,12 @@ class InheritedHolds {
  public:
   /// This process's own hold on a block of which the parent had `words` hold words. Once for each block, after a fork.
   void note(const HoldRef& own, std::size_t words);
-  /// A handle from before the fork is gone. The hold to give up where that was the last one, else an empty one.
+  /// Says that a handle from before the fork is gone. Returns the hold to give up if that was the last one, else an
+  /// empty one.
   HoldRef let_go(BlockOffset block) noexcept;
 
-  /// Whether handles made when the process, or the ancestor whose copies they are, had this fork count are among those
-  /// counted here. Those from before a fork after which nobody adopted have no hold, in that process and in all that come
+  /// Whether handles that this process, or the ancestor whose copies they are, made at this fork count are counted
+  /// here. Handles from before a fork after which nobody adopted have no hold, in that process and in all that come
   /// from it.
   static bool counts(std::uint32_t fork_count) noexcept;
 

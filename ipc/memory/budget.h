@@ -9,9 +9,8 @@
 namespace shoal {
 
 /// The lowest of four limits at this moment: SHOAL_MEMORY_LIMIT, what the cgroup has left, what the machine has left,
-/// and what the kernel still promises where it promises no more than it has (vm.overcommit_memory is 2). A memfd is
-/// bounded by nothing: without this check its pages end in the OOM killer. Plain value; any process may ask at any
-/// time.
+/// and what the kernel still promises if it promises no more than it has (vm.overcommit_memory is 2). Nothing bounds a
+/// memfd: without this check its pages end in the OOM killer. Plain value; any process may ask at any time.
 struct Budget {
   enum class Which : std::uint32_t { kNone, kSetting, kCgroup, kMachine, kCommit };
 

@@ -21,8 +21,8 @@ class MemoryLimits {
   /// controller is mounted in. Nothing if none of them has a limit.
   std::optional<std::uint64_t> cgroup_left() const;
 
-  /// Where the kernel never promises more than it has (vm.overcommit_memory is 2): what it would still promise to an
-  /// ordinary process. Past that, the first write to a page of the heap is a SIGBUS.
+  /// If the kernel never promises more than it has (vm.overcommit_memory is 2): what it would still promise to an
+  /// ordinary process. Beyond that, the first write to a page of the heap is a SIGBUS.
   std::optional<std::uint64_t> commit_left() const;
 
  private:

@@ -5,13 +5,13 @@
 
 namespace shoal {
 
-/// Gives the pages of this part of the heap's mapping back to the system: for every process of the session, they read
-/// as zeros then. True only if the kernel did it; it refuses, for one, where this process has locked them (mlock,
-/// mlockall): then what is there stays there, and takes memory. `at` and `bytes` in whole pages. Said once a process
-/// where it is refused. Threads: any.
+/// Gives the pages of this part of the heap's mapping back to the system: every process of the session then reads zeros
+/// there. Returns true only if the kernel did it. It refuses, for one, if this process has locked the pages (mlock,
+/// mlockall): they keep their contents and their memory. A refusal is logged once a process. `at` and `bytes` are whole
+/// pages. Threads: any.
 ///
-/// By the mapping and not by the file's descriptor: that number may be another file of the program's by now, and a hole
-/// would be punched into that.
+/// It uses the mapping and not the file's descriptor: the number may be another file of the program's by now, and the
+/// hole would be punched into that.
 bool give_back_pages(std::byte* at, std::size_t bytes) noexcept;
 
 }  // namespace shoal

@@ -1,4 +1,4 @@
-// The heap's budget for whoever takes memory, without asking the kernel each time.
+// The heap's budget, without asking the kernel at each allocation.
 #pragma once
 
 #include <shoal/internal/ipc/memory/budget.h>
@@ -24,8 +24,8 @@ class RecentBudget {
   explicit RecentBudget(MemoryLimits limits = MemoryLimits()) : limits_(std::move(limits)) {}
   static RecentBudget& of_process();
 
-  /// The budget of who has `committed` bytes and would have `more`: surely that of this moment where it is less than
-  /// their sum. `resident` as for Budget::now, asked for where a look is made.
+  /// The budget for a heap that has `committed` bytes and wants `more`. If it is less than their sum, it is surely that
+  /// of this moment. `resident` as for Budget::now, called only if a new look is made.
   Budget of(std::uint64_t committed, std::uint64_t more, const std::function<std::uint64_t()>& resident,
             Clock::time_point now = Clock::now());
 

@@ -14,7 +14,7 @@ struct AttachRequest {
   static constexpr std::uint64_t kMagic = 0x686361746c616f68;  // "hoaltach"
 
   std::uint64_t magic = kMagic;
-  std::uint32_t heap_version = 0;  // SessionLayout::kVersion of who asks
+  std::uint32_t heap_version = 0;  // SessionLayout::kVersion of the attacher
   std::uint32_t reserved = 0;
 };
 
@@ -29,7 +29,7 @@ struct AttachReply {
   std::uint32_t heap_version = 0;  // of the session
   std::uint32_t outcome = 0;
   std::uint32_t user = 0;  // whose session it is
-  std::int32_t pid = 0;    // of who listens
+  std::int32_t pid = 0;    // of the listening process
 };
 
 static_assert(sizeof(AttachReply) == 24);

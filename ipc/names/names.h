@@ -38,10 +38,10 @@ struct Published {
 };
 
 /// This process's view of the session's table of names, which has 256 records. Threads and processes: any. One lock
-/// word in the session's first page, which holds its holder's tag, guards the table; each change of it becomes valid by
-/// one store, so who finds the holder dead goes on. A record belongs to the process that published it, and so do all
-/// holds of its message: when that process dies, its reclaimer clears the records before it gives up the holds, and who
-/// looks a value up adds its own holds under the lock, so it finds all of them or none.
+/// word in the session's first page, with its holder's tag, guards the table. One store makes each change valid, so a
+/// process that finds the holder dead goes on. A record belongs to the process that published it, and so do all holds
+/// of its message. When that process dies, its reclaimer clears the records before it gives up the holds, and a lookup
+/// adds its own holds under the lock: so it finds all of them or none.
 class Names {
  public:
   explicit Names(Session& session) : session_(session) {}

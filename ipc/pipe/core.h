@@ -10,8 +10,8 @@
 
 namespace shoal {
 
-/// The end is given up under the mutex; the rings stay for as long as somebody in this process may be using
-/// them: they are closed by then, so that nobody waits.
+/// The end is given up under the mutex. The rings stay as long as a thread of this process may be using them: they are
+/// closed by then, so nobody waits there.
 struct AnyConnection::Core {
   std::mutex mutex;
   Hold end;

@@ -8,9 +8,9 @@
 
 namespace shoal {
 
-/// Payload of a block of type kPipeEnd. Whoever has this end of the pipe holds this block, and this block
-/// holds the rings: when nobody has the end any more, be it that all let go or that all died, the block is
-/// closed, and closing it closes the rings for the other end.
+/// Payload of a block of type kPipeEnd. Whoever has this end of the pipe holds this block, and this block holds the
+/// rings. When nobody has the end any more, because all let go or died, the block is closed, which closes the rings for
+/// the other end.
 struct PipeEndLayout {
   static constexpr std::uint32_t kMagic = 0x65706970;  // "pipe"
   static constexpr std::uint32_t kVersion = 1;
@@ -31,7 +31,7 @@ namespace pipe_end {
 Hold create(const Ring* in, const Ring* out, std::uint32_t which);
 /// Throws DecodeError if the block is no pipe's end.
 PipeEndLayout& open(const Hold& end);
-/// What closing the block has to do. Repeatable.
+/// Does what closing the block has to do. Repeatable.
 void close(Heap& heap, BlockOffset end) noexcept;
 
 }  // namespace pipe_end

@@ -10,11 +10,11 @@ namespace shoal {
 struct ActivityRecord;
 
 namespace activity {
-/// Makes the record of a slot that a process has just taken its own.
+/// Makes the record of a slot that this process has just taken.
 void begin(ActivityRecord& record, ProcessTag owner) noexcept;
 /// CLOCK_MONOTONIC in nanoseconds: one time line for all processes of the machine.
 std::uint64_t now() noexcept;
-/// As gettid().
+/// Like gettid().
 std::uint32_t thread() noexcept;
 }  // namespace activity
 

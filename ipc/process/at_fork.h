@@ -7,19 +7,19 @@ namespace shoal {
 struct AtFork {
   void (*before)() noexcept = nullptr;
   void (*in_parent)() noexcept = nullptr;
-  /// The child has one thread, and what other threads of the parent had locked stays locked: locks are made anew, or
-  /// were taken before.
+  /// In the child there is one thread, and locks that other threads of the parent had stay locked: make them anew, or
+  /// take them before.
   void (*in_child)() noexcept = nullptr;
 };
 
-/// From now on these are called around each fork of this process: before it the last ones given come first, after it
-/// the first ones. In the child the session has done its own part by then: no slot, another fork count. A fork that has
-/// begun leaves out what is given meanwhile and has a `before`. `steps` stays; given a second time, it changes nothing.
-/// At most eight. Threads: any.
+/// Registers steps to be called around each fork of this process: before it the last registered come first, after it
+/// the first. In the child the session has done its own part by then: no slot, another fork count. If steps with a
+/// `before` are registered during a fork, that fork leaves them out. `steps` must stay; registering it again changes
+/// nothing. At most eight. Threads: any.
 void at_fork(const AtFork& steps) noexcept;
 
 namespace at_fork_steps {
-// By the session, which is the one that the C library calls.
+// Called by the session, which alone registers with the C library.
 void before() noexcept;
 void in_parent() noexcept;
 void in_child() noexcept;

@@ -38,11 +38,13 @@ class LivenessFile {
   OwnFile file_;
 };
 
-/// The second witness: a process with this pid exists, is no zombie, and was there at that moment of process_clock(). A
-/// process that had the pid then lives, or every later one that has it started after its death.
+/// The second witness: whether a process with this pid exists, is no zombie, and was there at that moment of
+/// process_clock(). If so, the process that had the pid then lives; any later process with that pid started after its
+/// death.
 bool process_exists(std::int32_t pid, std::uint64_t when);
 
-/// Now, as process_start_time() counts. Costs no system call, which reading one's own start time would.
+/// The time now, on process_start_time()'s scale. Costs no system call, which reading the process's own start time
+/// would.
 std::uint64_t process_clock();
 
 /// Field 22 of /proc/PID/stat, in clock ticks since boot; 0 if there is no such process or it is a

@@ -1,4 +1,4 @@
-// Who of all that sleep looks after the session's dead, and how long the others may sleep meanwhile.
+// Which of all sleepers looks for the session's dead, and how long the others may sleep meanwhile.
 #pragma once
 
 #include <shoal/internal/ipc/base/process_tag.h>
@@ -34,19 +34,19 @@ class Session;
 /// claims is another clock's (a time name space), and counts as passed.
 class LivenessWatch {
  public:
-  /// How long one of many may sleep.
+  /// How long one of many sleepers may sleep.
   static constexpr std::chrono::milliseconds kLongestNap{628};
 
   /// `longest_nap`: for waits that a reclaimer does not wake.
   explicit LivenessWatch(std::chrono::milliseconds longest_nap = kLongestNap) noexcept : longest_nap_(longest_nap) {}
 
-  /// After each sleep: looks after the dead if that is this thread's turn.
+  /// Called after each sleep: looks for the dead if that is this thread's turn.
   void woke();
   /// How long to sleep at most.
   std::chrono::milliseconds nap() const noexcept { return nap_ < longest_nap_ ? nap_ : longest_nap_; }
 
-  /// Claims the next look; false if it is not due, or another was first. Whoever gets it is to look. Apart from
-  /// woke() for tests.
+  /// Claims the next look; false if it is not due, or another was first. Whoever gets it has to look. Apart from woke()
+  /// for tests.
   bool claim_look(Session& session);
 
  private:
@@ -57,10 +57,10 @@ class LivenessWatch {
   std::chrono::milliseconds longest_nap_;
   std::chrono::milliseconds nap_{100};
   std::uint32_t watch_ = kNoWatch;  // which of them it claimed last
-  std::uint64_t until_ = 0;         // what it wrote there, or when else its nap ends
+  std::uint64_t until_ = 0;         // what it wrote there, or when its nap ends otherwise
 };
 
-/// Whether the process lives as far as the last look knows: words are compared, and the kernel is not asked.
+/// Whether the process lives according to the last look: it compares words and does not ask the kernel.
 bool counts_as_alive(Session& session, ProcessTag tag);
 
 }  // namespace shoal

@@ -10,7 +10,7 @@ namespace shoal {
 /// another's session, or has none. For a message about a session that was made too early.
 std::span<const std::uintptr_t> session_made_at() noexcept;
 
-/// By Session, when it makes one.
+/// Called by Session when it makes a session.
 void note_session_made() noexcept;
 
 }  // namespace shoal

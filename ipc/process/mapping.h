@@ -6,7 +6,7 @@
 
 namespace shoal {
 
-/// Where in the file what lies that a mapping treats differently.
+/// Where in the file the parts lie that a mapping treats differently.
 struct MappingPlan {
   std::uint64_t bytes;  // of the whole file
   std::uint64_t data;   // from here to the end: blocks; in front of it: tables and headers

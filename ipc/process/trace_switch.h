@@ -34,9 +34,9 @@ namespace trace {
 inline constinit const std::atomic<std::uint64_t> no_session{0};
 inline constinit std::atomic<const std::atomic<std::uint64_t>*> session_word{&no_session};
 
-/// All that a traced operation costs while nobody traces.
+/// The whole cost of a traced operation while nobody traces.
 inline bool is_on() noexcept {
-  // relaxed, both: who sees it late writes an event less.
+  // relaxed, both: a thread that sees it late writes an event less.
   return session_word.load(std::memory_order_relaxed)->load(std::memory_order_relaxed) != 0;
 }
 

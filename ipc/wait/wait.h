@@ -15,9 +15,9 @@ namespace shoal {
 
 enum class Waited { kReady, kTimedOut, kHopeless };
 
-/// Waits until ready() is true, which it may make so itself (taking a permit). Others make it possible by a seq_cst
-/// write and then notify `event`. After each sleep, in which a look after the dead may have been this thread's turn,
-/// hopeless() is asked whether nobody is left who could do it.
+/// Waits until ready() is true; ready() may do the change itself (take a permit). Others make it possible by a seq_cst
+/// write and then notify `event`. After each sleep, in which it may have been this thread's turn to look for the dead,
+/// hopeless() says whether nobody is left who could do it.
 template <class Ready, class Hopeless>
 Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hopeless&& hopeless) {
   Spinner spinner;
@@ -31,7 +31,7 @@ Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hope
       if (!slept && spinner.turn()) continue;
       std::uint32_t prepared = event.prepare();
       if (ready()) return Waited::kReady;
-      // Once more: what the dead gave back may be what this one waits for.
+      // Asks once more: what the dead gave back may be what this thread waits for.
       if (slept && hopeless()) return ready() ? Waited::kReady : Waited::kHopeless;
       note.asleep_on(&event);
       event.sleep(prepared, deadline.left(watch.nap()));
