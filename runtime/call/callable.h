@@ -44,8 +44,7 @@ struct Signature<F> : Signature<decltype(&F::operator())> {};
 template <class F>
 concept HasSignature = requires { typename Signature<F>::Parameters; };
 
-/// Function pointers, and classes without state such as captureless lambdas: what another process can
-/// have as well.
+/// Function pointers, and classes without state such as captureless lambdas: another process has them as well.
 template <class F>
 constexpr bool kCallableCrosses = (std::is_pointer_v<F> && std::is_function_v<std::remove_pointer_t<F>>) ||
                                   (std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>);
@@ -65,8 +64,8 @@ struct ArgumentsOf<true, TypeList<Rank, P...>> {
   static_assert(std::is_convertible_v<int, Rank>, "shoal: the function's first parameter is the rank, an int");
   using Type = TypeList<P...>;
 };
-/// Parameter types of the call, without the rank: the function's own, or for an overloaded or generic
-/// one those of the arguments.
+/// Parameter types of the call, without the rank: the function's own; for an overloaded or generic function those of
+/// the arguments.
 template <bool kRanked, class F, class... Args>
 struct CallParameters {
   using Type = TypeList<Args...>;
@@ -95,7 +94,7 @@ struct CallWith<kRanked, F, TypeList<P...>> {
   }
 };
 
-/// Raised at compile time: parameter number Index (from 0, without the rank) is a T&.
+/// Fails at compile time: parameter number Index (from 0, without the rank) is a T&.
 template <class T, std::size_t Index>
 struct WritesGetLost {
   static_assert(!kIsPlainValue<T>,

@@ -21,8 +21,8 @@
 
 namespace shoal {
 
-/// Numbers, texts, the standard library's containers of such, and plain aggregates of such. Not handles (queues, locks,
-/// tensors), whose copies are the same thing, nor what has one inside, nor types with a codec of the user's.
+/// Numbers, texts, the standard library's containers of these, and plain aggregates of these. Not handles (queues,
+/// locks, tensors), whose copies are the same thing, nor types that contain one, nor types with a codec of the user's.
 template <class T>
 constexpr bool kIsPlainValue = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
@@ -60,7 +60,7 @@ constexpr bool all_members(std::index_sequence<I...>) {
 }
 }  // namespace detail
 
-/// Of an aggregate without a codec of its own. An empty one may be anything.
+/// For an aggregate without a codec of its own. An empty one may be anything.
 template <PlainAggregate T>
   requires requires { Codec<T>::kMembers; }
 constexpr bool kIsPlainValue<T> =

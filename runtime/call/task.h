@@ -1,4 +1,4 @@
-// A call that another process shall make: function, arguments and result, without their types.
+// A call for another process: function, arguments and result, without their types.
 #pragma once
 
 #include <shoal/internal/runtime/call/callable.h>
@@ -12,17 +12,17 @@
 
 namespace shoal {
 
-/// The call with its arguments, in the started process. call() may use them up.
+/// The call with its arguments, in the started process. call() may use the arguments up.
 class PreparedCall {
  public:
   virtual ~PreparedCall() = default;
   virtual void call(int rank, Encoder& result) = 0;
 };
 
-/// Code of the call's own, known to both processes: makes it of the function and the encoded arguments.
+/// The call's own code, which both processes know: makes the call of the function and the encoded arguments.
 using TaskEntry = std::unique_ptr<PreparedCall> (*)(AnyFunction function, Decoder& arguments);
 
-/// The call in the process that starts others; one task may serve the starts of several ranks.
+/// The call in the process that starts others. One task may serve the starts of several ranks.
 class Task {
  public:
   virtual ~Task() = default;
@@ -30,7 +30,7 @@ class Task {
   virtual TaskEntry entry() const = 0;
   /// Null if the entry knows the function by its type.
   virtual AnyFunction function() const = 0;
-  /// In a forked child, which has its copy of this object: uses it up.
+  /// Called in a forked child, which has its copy of this object: uses it up.
   virtual std::unique_ptr<PreparedCall> prepare_inherited() = 0;
   virtual bool returns_value() const = 0;
 };

@@ -11,9 +11,9 @@ struct CpuSet {
   /// Bit c % 64 of word c / 64: CPU c, as sched_setaffinity wants it.
   std::vector<unsigned long> words;
 
-  /// Those that the calling thread may run on.
+  /// The CPUs that the calling thread may run on.
   static CpuSet of_this_thread();
-  /// Of the kernel's notation "0-3,8,10-11"; throws std::invalid_argument for anything else.
+  /// Parses the kernel's notation "0-3,8,10-11"; throws std::invalid_argument for anything else.
   static CpuSet parse(const std::string& list);
 
   void add(int cpu);
@@ -21,7 +21,7 @@ struct CpuSet {
   int count() const;
   bool empty() const { return count() == 0; }
   std::vector<int> list() const;
-  /// In the kernel's notation.
+  /// Writes the kernel's notation.
   std::string text() const;
   CpuSet operator&(const CpuSet& other) const;
   bool operator==(const CpuSet& other) const { return list() == other.list(); }

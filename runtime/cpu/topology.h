@@ -9,21 +9,20 @@
 namespace shoal {
 
 /// Plain value. Each list is in the order of place: neighbours in it share more than others do. CPUs that may not be
-/// used are left out, and so are places where none may be.
+/// used are left out, and so are cores, caches and nodes without any.
 struct Topology {
   std::vector<CpuSet> cores;   // with all hardware threads of each
   std::vector<CpuSet> caches;  // what shares a last-level cache
   std::vector<CpuSet> nodes;   // what is next to the same memory
 
-  /// Of this machine, without the CPUs that the calling thread may not run on. Asks hwloc, which is loaded at that
-  /// moment and takes a few milliseconds; nothing is kept. Throws Error if the library is not installed or knows
-  /// nothing.
+  /// This machine's, without the CPUs that the calling thread may not run on. Loads hwloc, which takes a few
+  /// milliseconds; keeps nothing. Throws Error if the library is not installed or knows nothing.
   static Topology of_this_machine();
-  /// Of a machine in hwloc's notation, "package:2 numa:4 l3:1 core:50 pu:1" say; for tests. Throws Error for what is
-  /// none.
+  /// A machine's in hwloc's notation, "package:2 numa:4 l3:1 core:50 pu:1" say; for tests. Throws Error for any other
+  /// text.
   static Topology synthetic(const std::string& description);
 
-  /// Only what is in `allowed`.
+  /// The part of it that is in `allowed`.
   Topology restricted_to(const CpuSet& allowed) const;
 };
 

@@ -1,4 +1,4 @@
-// Writes down how this process dies, where it still can.
+// The crash handler: a dying process writes down how it dies.
 #pragma once
 
 #include <shoal/internal/runtime/crash/record.h>
@@ -7,23 +7,23 @@
 
 namespace shoal {
 
-/// In a started process, from the thread that will run the user's function: from now on SIGSEGV, SIGBUS, SIGILL,
+/// Called in a started process, by the thread that will run the user's function. From now on SIGSEGV, SIGBUS, SIGILL,
 /// SIGFPE, SIGABRT, SIGSYS, SIGTRAP and std::terminate are written into the record before they take their course.
-/// Handlers that were there before are called afterwards, as if this one did not exist; handlers set later replace
-/// it. The calling thread gets an alternate stack, if it has none, so that its stack may overflow (a thread that the
-/// user starts has none: there the end of an overflow is told, but not its place). In a process that is forked off
-/// behind shoal's back nothing is written.
+/// Handlers that were there before are called afterwards, as if this one did not exist; handlers set later replace it.
+/// The calling thread gets an alternate stack, if it has none, so that its stack may overflow. (A thread that the user
+/// starts has none: the parent learns of an overflow there, but not its place.) A process that the program forks by
+/// itself writes nothing.
 void install_crash_handler(CrashRecord& record);
 
-/// Does beforehand what install_crash_handler would do slowly in every forked child: to be called by those that fork
-/// them. Threads: any.
+/// Does in advance what install_crash_handler would do slowly in every forked child: processes that fork call it.
+/// Threads: any.
 void prepare_crash_handler();
 
-/// The record of this process, null in one that was not started by shoal.
+/// The record of this process; null if shoal did not start it.
 CrashRecord* own_crash_record() noexcept;
 
-/// What the function threw, for the case that the report does not get through. The stack is there already, if
-/// the exception has passed traced_call().
+/// Notes what the function threw, in case the report does not get through. The stack is there already if the exception
+/// has passed traced_call().
 void note_exception(const std::string& type, const std::string& message) noexcept;
 
 }  // namespace shoal

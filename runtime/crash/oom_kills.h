@@ -9,18 +9,18 @@
 
 namespace shoal {
 
-/// A counter of the kernel's that grows when its OOM killer ends a process of this process's cgroup (v2:
-/// memory.events, v1: memory.oom_control), or of the machine where the cgroup has none (/proc/vmstat).
+/// The kernel's counter of OOM kills in this process's cgroup (v2: memory.events, v1: memory.oom_control) or, if the
+/// cgroup has none, on the machine (/proc/vmstat).
 class OomKills {
  public:
   /// Finds the counter of this process's cgroup. The kernel's files are those below `root`, as with cgroup_folders().
   static OomKills of_this_cgroup(const std::string& root = "");
-  /// A given file with a line "oom_kill N".
+  /// Uses a given file with a line "oom_kill N".
   explicit OomKills(std::string file) : file_(std::move(file)) { (void)explain_one(); }
 
-  /// Whether there is a kill that no call has answered for: it has grown since the last one, or had grown by more than
-  /// one a moment ago. What it grew by for processes of others is soon forgotten. False if it cannot be read. One
-  /// thread at a time.
+  /// Whether there is a kill that no earlier call has reported: the counter has grown since the last call, or had grown
+  /// by more than one a moment ago. Growth for other programs' processes is soon forgotten. False if it cannot be read.
+  /// One thread at a time.
   bool explain_one();
   const std::string& file() const { return file_; }
 
@@ -31,9 +31,9 @@ class OomKills {
   Deadline forgotten_ = Deadline::now();
 };
 
-/// Noted before this process starts its first child.
+/// Called before this process starts its first child: notes the counter.
 void watch_oom_kills();
-/// Of a child that was killed by a SIGKILL which this process did not send: whether the counter has grown for it.
+/// For a child that was killed by a SIGKILL which this process did not send: whether the counter has grown for it.
 /// Threads: any.
 bool oom_killer_was_here();
 

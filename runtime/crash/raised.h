@@ -16,13 +16,13 @@ struct RaisedException {
   std::int64_t time = 0;                // of the steady clock
 };
 
-/// The exception that is being handled, and those nested in it (std::throw_with_nested), outermost first.
+/// Describes the exception that is being handled, and those nested in it (std::throw_with_nested), outermost first.
 std::vector<ExceptionSummary> describe_current_exception();
 
-/// The same with its stack, where it has passed traced_call(): for a process that goes on after it.
+/// Like the above, with the stack if the exception has passed traced_call(): for a process that goes on after it.
 RaisedException take_current_exception();
 
-/// What the process that asked for the call throws: a ProcessRaised, as if that one call had been the process's
+/// Makes what the process that asked for the call throws: a ProcessRaised, as if that one call had been the process's
 /// function.
 std::shared_ptr<const ProcessFailed> make_failure(const ProcessIdentity& who, const RaisedException& raised);
 

@@ -17,7 +17,7 @@ enum class ChildPhase : std::uint32_t {
   kStarting = 1,    // it is part of the session and reads its arguments
   kInFunction = 2,  // the user's function runs
   kReturned = 3,    // that has returned or thrown
-  kProgram = 4,     // it is a program of its own, of which nobody but itself knows how far it is
+  kProgram = 4,     // it is a program of its own: only that knows how far it has come
 };
 
 enum class CrashKind : std::uint32_t { kNone = 0, kException = 1, kTerminate = 2, kSignal = 3 };
@@ -68,14 +68,14 @@ struct CrashRecord {
 static_assert(sizeof(CrashRecord::Image) == 256 && sizeof(CrashRecord::Frame) == 16);
 static_assert(offsetof(CrashRecord, type) == 64 && sizeof(CrashRecord) == 64 + 192 + 1024 + 1024 + 4096 + 4096);
 
-/// The place of one call, as it can be looked up in any process: offset (as the linker counts) in an image.
+/// The place of one call, which any process can look up: an offset (as the linker counts) in an image.
 struct CodePlace {
   std::string image;                   // path; empty: in none
   std::vector<std::uint8_t> build_id;  // empty: it has none
   std::uint64_t offset = 0;            // the address itself if there is no image
 };
 
-/// A record as its reader has it.
+/// A record's contents, as its reader has them.
 struct CrashReport {
   ChildPhase phase = ChildPhase::kMade;
   CrashKind kind = CrashKind::kNone;
@@ -102,7 +102,7 @@ class CrashRecordBlock {
   Hold hold_;
 };
 
-/// In the child: the record that its parent lent. It is held until the process ends. Throws as adopt_lent.
+/// In the child: takes the record that its parent lent, and holds it until the process ends. Throws like adopt_lent.
 CrashRecord& adopt_crash_record(const HoldRef& lent, ProcessTag parent);
 
 }  // namespace shoal

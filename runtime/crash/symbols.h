@@ -19,9 +19,9 @@ struct StackFrame {
   std::string text() const;
 };
 
-/// Looks the places up in the symbol tables of their images: those of the file at the image's path or of this
-/// process's own program, if the build id says that it is the same one; else those of its separate debug file.
-/// Takes milliseconds an image. Never throws for what the files contain: they may be any.
+/// Looks the places up in the symbol tables of their images: in the file at the image's path, or in this process's own
+/// program, if the build id says that it is the same; otherwise in its separate debug file. Takes milliseconds an
+/// image. Never throws for what the files contain: they may be any.
 std::vector<StackFrame> symbolize(const std::vector<CodePlace>& places);
 
 }  // namespace shoal

@@ -3,8 +3,8 @@
 
 namespace shoal {
 
-/// From now on a ProcessFailed that ends this process in std::terminate is printed with its whole report() to stderr,
-/// before the handler that was there takes its course; a handler that is set later replaces this one. By shoal::init.
+/// Makes std::terminate print the whole report() of a ProcessFailed that ends this process to stderr, before the
+/// handler that was there takes its course. A handler that is set later replaces this one. Called by shoal::init.
 void report_uncaught_failures();
 
 }  // namespace shoal

@@ -9,11 +9,11 @@
 
 namespace shoal {
 
-/// What environment() does, on variables that come from `lookup`.
+/// Does what environment() does, with variables from `lookup`.
 Environment read_environment(const Variables::Lookup& lookup);
 
-/// Each: whether this launcher's variables are there, and what they say. Those that say all of a rank but not where
-/// rank 0 is leave master_addr empty.
+/// For each launcher: whether its variables are there, and what they say. Launchers that do not tell where rank 0 is
+/// leave master_addr empty.
 bool has_torch_variables(const Variables::Lookup& lookup);
 Environment read_torch_variables(const Variables::Lookup& lookup);
 bool has_open_mpi_variables(const Variables::Lookup& lookup);

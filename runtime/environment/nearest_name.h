@@ -1,4 +1,4 @@
-// What somebody may have meant who wrote something else.
+// Suggests the name that a misspelled one may have meant.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace shoal {
 
-/// The name that is the fewest slips away from what was written (a letter too many, too few, another one, two that
-/// changed places): at most two, and fewer than it has letters. Empty if none is near.
+/// The name with the fewest slips from what was written (a letter too many, too few, another one, two exchanged): at
+/// most two, and fewer than it has letters. Empty if none is near.
 std::string nearest_name(const std::string& written, const std::vector<std::string>& names);
 
 }  // namespace shoal

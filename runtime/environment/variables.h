@@ -1,4 +1,4 @@
-// Environment variables as a launcher sets them: read, checked, and named where they are wrong.
+// Reads and checks the environment variables of a launcher; errors name the variable.
 #pragma once
 
 #include <functional>
@@ -7,14 +7,14 @@
 
 namespace shoal {
 
-/// More than anyone starts: what is above it is no number of processes.
+/// More than anyone starts: a larger number is no number of processes.
 constexpr int kMostRanks = 1 << 24;
 
 /// Plain value, used within one call of environment(). An empty variable counts as one that is not set. Errors are
 /// std::invalid_argument with variable, value, and what to do.
 class Variables {
  public:
-  /// What getenv does; tests bring another.
+  /// Looks a variable up, like getenv; tests bring another one.
   using Lookup = std::function<const char*(const char* name)>;
   /// `launcher`: who should have set them, for messages.
   Variables(Lookup lookup, std::string launcher) : lookup_(std::move(lookup)), launcher_(std::move(launcher)) {}
@@ -23,7 +23,7 @@ class Variables {
   std::optional<std::string> text(const char* name) const;
   std::string text_or(const char* name, const std::string& otherwise) const { return text(name).value_or(otherwise); }
 
-  /// From `least` to `most`; nothing if it is not set.
+  /// A number from `least` to `most`; nothing if it is not set.
   std::optional<int> number(const char* name, int least, int most) const;
   int number_or(const char* name, int least, int most, int otherwise) const;
   int required(const char* name, int least, int most) const;

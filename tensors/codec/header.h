@@ -1,4 +1,4 @@
-// What is in front of every tensor in a message. Not for users.
+// The header of every tensor in a message. Not for users.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,8 +30,8 @@ enum Flags : std::uint8_t {
   kCoalesced = 16,
 };
 
-/// Followed by the sizes and, unless the tensor is contiguous, the strides (int64 each), and then by what
-/// the kind has more.
+/// The header. The sizes follow, the strides unless the tensor is contiguous (int64 each), and then what the kind needs
+/// besides.
 struct Header {
   std::uint32_t handle;  // of the storage, for kinds that have one
   std::uint8_t dtype;    // c10::ScalarType
@@ -45,19 +45,19 @@ static_assert(sizeof(Header) == 16);
 
 constexpr std::int64_t kMostDimensions = 64;
 
-[[noreturn]] void bad(const std::string& what);      ///< DecodeError
-[[noreturn]] void refuse(const std::string& what);   ///< std::invalid_argument
-c10::ScalarType checked_type(const Header& header);  ///< DecodeError if there is no such type
+[[noreturn]] void bad(const std::string& what);      ///< throws DecodeError
+[[noreturn]] void refuse(const std::string& what);   ///< throws std::invalid_argument
+c10::ScalarType checked_type(const Header& header);  ///< throws DecodeError if there is no such type
 
 void write_words(Encoder& encoder, at::IntArrayRef words);
 /// Sizes that are not negative and whose product does not overflow.
 std::vector<std::int64_t> read_sizes(Decoder& decoder, const Header& header);
 
-// Strided and quantized tensors: what has one storage.
+// Strided and quantized tensors: those with one storage.
 void encode_strided(Encoder& encoder, const at::Tensor& tensor, Header header);
 at::Tensor decode_strided(Decoder& decoder, const Header& header);
 
-// Tensors made of others.
+// Tensors that consist of others.
 void encode_composed(Encoder& encoder, const at::Tensor& tensor, Header header);
 at::Tensor decode_composed(Decoder& decoder, const Header& header);
 

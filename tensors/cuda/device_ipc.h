@@ -36,7 +36,7 @@ class DeviceIpc {
     std::vector<std::uint32_t> offers;
   };
   Handles encode(Encoder& message, const c10::Storage& storage);
-  /// The calling thread's current stream waits for what the sender's had queued.
+  /// Makes the calling thread's current stream wait for what the sender's had queued.
   c10::Storage decode(Decoder& message, const Handles& handles);
 
   Exports& exports() { return exports_; }
@@ -46,7 +46,7 @@ class DeviceIpc {
 
   /// Gives up all that nobody needs any more.
   void collect();
-  /// There is something for the collector.
+  /// Says that there is something for the collector.
   void wake() noexcept;
 
  private:

@@ -17,19 +17,19 @@
 namespace shoal {
 
 /// The interprocess events that this process records when it sends, at most kMostEvents a device, each with a block
-/// that travels with the message. One that only the pool holds is free to be recorded again. Where none is, and no more
-/// may be made, the latest one of the same stream is: who waits for it waits for more than it needs. One pool a
-/// process, owned by DeviceIpc. Threads: any. When this process dies, its events are done as far as the driver is
-/// concerned; a receiver that dies gives its hold up as any.
+/// that travels with the message. An event that only the pool holds is free to be recorded again. If none is free, and
+/// no more may be made, the latest one of the same stream is recorded again: its receivers then wait for more than they
+/// need. One pool a process, owned by DeviceIpc. Threads: any. When this process dies, the driver counts its events as
+/// done; a receiver that dies gives its hold up like any other.
 class SentEvents {
  public:
   static constexpr std::size_t kMostEvents = 64;
 
-  /// Records an event on the calling thread's current stream of the device and lets it travel with the message; the
-  /// handle's index. Nothing if the stream was synchronized instead. std::invalid_argument if the stream is being
-  /// captured into a graph.
+  /// Records an event on the calling thread's current stream of the device, lets it travel with the message and returns
+  /// the handle's index. Returns nothing if it synchronized the stream instead. Throws std::invalid_argument if the
+  /// stream is being captured into a graph.
   std::optional<std::uint32_t> record(Encoder& message, c10::Device device);
-  /// One of this process's own that came back to it, or null.
+  /// An event of this process that came back to it, or null.
   void* find(std::uint64_t number) const;
   /// Destroys those that nobody waits for.
   void collect();
@@ -55,8 +55,8 @@ class SentEvents {
 /// again. Owned by DeviceIpc. Threads: any.
 class ReceivedEvents {
  public:
-  /// Makes the calling thread's current stream of the device wait for the event in this block. DecodeError if it is
-  /// none, std::invalid_argument if the stream is being captured into a graph.
+  /// Makes the calling thread's current stream of the device wait for the event in this block. Throws DecodeError if it
+  /// is none, std::invalid_argument if the stream is being captured into a graph.
   void wait(const Hold& block, c10::Device device, const SentEvents& own);
   /// Closes all.
   void collect();

@@ -17,26 +17,26 @@
 
 namespace shoal {
 
-/// What a message carries of a storage on a device: its export, and where that is shared by descriptors, an offer of
-/// each piece's (ipc/descriptor/offers).
+/// What a message carries of a storage on a device: its export and, if it is shared by descriptors, an offer of each
+/// piece's (ipc/descriptor/offers).
 struct DeviceHolds {
   Hold block;
   std::vector<Hold> offers;
 };
 
-/// The storages of this process that others have, or have been sent: each is kept until nobody but this process holds
-/// its export block. Looked through by the collector. One a process, owned by DeviceIpc. Threads: any. When this
-/// process dies the memory is gone, and the blocks say so by naming it; a holder that dies is noticed by collect().
+/// This process's storages that others have, or have been sent: each is kept until only this process holds its export
+/// block. The collector looks through them. One a process, owned by DeviceIpc. Threads: any. When this process dies,
+/// the memory is gone, and the blocks say so by naming it; collect() notices a holder that dies.
 class Exports {
  public:
-  /// The storage's export, made if there is none yet: holds of the caller's own, for a message. From then on the
-  /// storage is not resizable: that would free what others use.
+  /// The storage's export, made if there is none yet, with holds of the caller's own, for a message. From then on the
+  /// storage cannot be resized: that would free what others use.
   DeviceHolds share(const c10::Storage& storage);
   /// The storage of an export that came back to its maker; null if it is none (any more).
   c10::Storage find(BlockOffset block) const;
 
-  /// Lets go of those that nobody holds any more; looks at the holders of the others. True if some are left. On
-  /// return the memory of all others is free, whichever thread found them.
+  /// Lets go of exports that nobody else holds any more, and looks at the holders of the others. Returns true if some
+  /// are left. On return the memory of those let go of is free, whichever thread found them.
   bool collect(HolderCheck& holders);
 
   struct Counts {

@@ -9,16 +9,16 @@
 
 namespace shoal {
 
-/// Whether `hold` is the only one on its block, messages included. Then nobody can come to have another unless the
-/// caller gives it to them. Exact, as the last look of BlockHeader's invariants is.
+/// Whether `hold` is the only one on its block, messages included. Then nobody can get another one unless the caller
+/// gives it to them. Exact, as the last look of BlockHeader's invariants is.
 bool is_only_hold(const Hold& hold);
 
 /// One look at the holders of many blocks: each process is asked for once. One thread.
 class HolderCheck {
  public:
-  /// At a block that may be free by now, or become so: then what is seen may be anything, and does no harm.
+  /// Looks at a block that may be free by now, or become so: what it sees may then be anything, and does no harm.
   void look_at(BlockOffset block);
-  /// Gives back what those seen had that are dead.
+  /// Gives back what the dead ones among those seen had.
   void reclaim_dead();
 
  private:

@@ -21,24 +21,25 @@
 namespace shoal {
 
 /// Storages over other processes' memory. Each keeps a hold on its export and the opened base it lies in; a base is
-/// opened once, however many lie in it. Letting go of a storage takes effect when what the current stream had queued is
-/// done; a base is closed before the last hold on what lies in it goes. One a process, owned by DeviceIpc. Threads:
-/// any. When this process dies the driver closes what it opened, and its holds are given up by whoever notices.
+/// opened once, however many storages lie in it. Letting go of a storage takes effect when the work that the current
+/// stream had queued is done. A base is closed before the last hold on what lies in it goes. One a process, owned by
+/// DeviceIpc. Threads: any. When this process dies, the driver closes what it opened, and whoever notices gives up its
+/// holds.
 class Imports {
  public:
   Imports();
   ~Imports();
-  /// The storage of an export of another process: the same object as long as one is there. Throws PeerDied if the
-  /// producer is dead, DecodeError if the block is no export, DeviceError if the device is not seen here.
+  /// The storage of another process's export: the same object as long as one exists. Throws PeerDied if the producer is
+  /// dead, DecodeError if the block is no export, DeviceError if the device is not seen here.
   c10::Storage open(DeviceHolds holds);
-  /// What to send a storage on by; nothing if it is not one of these.
+  /// The export by which a storage is sent on; nothing if it is not one of these.
   static bool share(const c10::Storage& storage, DeviceHolds& holds);
   /// Throws PeerDied if the memory's producer is dead. Does nothing for other storages.
   static void check_alive(const c10::Storage& storage);
 
   enum class Unused { kKeepAWhile, kClose };
-  /// Gives up what is let go of and done with, and closes bases that nobody used since the last but one call, or all of
-  /// those unused. True if some of it is left for later.
+  /// Gives up what is let go of and done with, and closes bases that nobody used since the last but one call, or all
+  /// unused ones. Returns true if some of it is left for later.
   bool collect(Unused unused);
 
   struct Counts {

@@ -7,9 +7,9 @@
 
 namespace shoal {
 
-/// A storage on a device that a process has exported: what a tensor on a device is in a message. In a block of its own,
-/// whose holds say who has the tensor; the exporting process holds it as long as it keeps the storage. Written once,
-/// before the block is shown to anyone. Behind it, where it is shared by descriptors, the bytes of each piece (uint64).
+/// An exported storage: what a message has of a tensor on a device. It lies in a block of its own, whose holds say who
+/// has the tensor; the exporting process holds it as long as it keeps the storage. Written once, before anyone else
+/// sees the block. If it is shared by descriptors, the bytes of each piece (uint64) follow it.
 struct DeviceExportLayout {
   static constexpr std::uint32_t kMagic = 0x78766564;  // "devx"
   static constexpr std::uint32_t kVersion = 1;
@@ -31,7 +31,7 @@ struct DeviceExportLayout {
 
 static_assert(sizeof(DeviceExportLayout) == 136);
 
-/// An event of a process, for others to wait on. In a block of its own: one that anyone else holds is not recorded
+/// An event of a process that others wait on, in a block of its own. While anyone else holds it, it is not recorded
 /// again.
 struct DeviceEventLayout {
   static constexpr std::uint32_t kMagic = 0x65766564;  // "deve"

@@ -16,28 +16,29 @@
 namespace shoal {
 
 /// Whole extents of the heap are registered with the device's driver, each once, however many pinned blocks lie in it.
-/// As long as they are, they must not be given back to the system: the driver would go on reading and writing pages
-/// that are nobody's. So they are marked (pinned_extents.h) and stay while their blocks come and go: a block that is
-/// freed, used again and pinned again finds itself registered. A range none of whose pinned blocks is in use any more
-/// *rests*, and is unregistered after kRest. Where another process has the mark, the pinned blocks are held instead,
-/// and the range is unregistered once nobody else holds them.
+/// While they are, they must not be given back to the system: the driver would go on reading and writing pages that are
+/// nobody's. So they are marked (pinned_extents.h) and stay while their blocks come and go: a block that is freed, used
+/// again and pinned again is registered already. A range without a pinned block in use *rests*, and is unregistered
+/// after kRest. If another process has the mark, this one holds the pinned blocks instead, and unregisters the range
+/// once nobody else holds them.
 ///
 /// One a process, owned by DeviceIpc. Threads: any. Registrations end with the process, and its marks when it is
 /// reclaimed.
 class PinnedRanges {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Registering takes milliseconds, so that what comes back after seconds costs a thousandth to register anew. Until
-  /// then the memory is kept from the system, and from other processes that want to pin it.
+  /// Registering takes milliseconds, so a block that comes back after seconds costs a thousandth to register anew.
+  /// Until then the memory is kept from the system, and from other processes that want to pin it.
   static constexpr std::chrono::seconds kRest{5};
 
   /// Does nothing if the block is pinned already. DeviceError if the driver refuses.
   void pin(const Hold& block, c10::DeviceType type);
-  /// False if it was not pinned. At once, if no other pinned block lies in the same range.
+  /// Unpins the block; false if it was not pinned. Takes effect at once if no other pinned block lies in the same
+  /// range.
   bool unpin(const Hold& block);
   bool contains(const Hold& block) const;
-  /// Looks which blocks are still in use, and unregisters what has been resting for kRest by `now`; Clock's max: what
-  /// rests. True if some are left.
+  /// Looks which blocks are still in use, and unregisters ranges that have rested for kRest by `now` (Clock's max: all
+  /// that rest). Returns true if some are left.
   bool collect(HolderCheck& holders, Clock::time_point now);
 
   struct Counts {
@@ -50,7 +51,7 @@ class PinnedRanges {
     ExtentRange extents;
     c10::Device device;
     bool is_marked;
-    /// By the offset of a block in use. A hold only where the range is not marked.
+    /// By the offset of a block in use. With a hold only if the range is not marked.
     std::map<std::uint64_t, Hold> blocks;
     std::optional<Clock::time_point> resting_since;
   };

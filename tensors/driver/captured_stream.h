@@ -5,9 +5,9 @@
 
 namespace shoal {
 
-/// What is queued on such a stream does not happen now, and what the capture cannot hold breaks it: waiting for an
-/// event from outside, for one. So shoal refuses before it does that. libtorches before 2.13 cannot tell: false, and
-/// there the driver's own error breaks the capture. Threads: any.
+/// Work queued on such a stream does not happen now, and what the capture cannot hold breaks it: waiting for an event
+/// from outside, for one. So shoal refuses before it does that. libtorch before 2.13 cannot tell: this returns false,
+/// and the driver's own error breaks the capture. Threads: any.
 bool is_captured(c10::Stream stream);
 
 }  // namespace shoal

@@ -8,7 +8,7 @@
 
 namespace shoal {
 
-// Each by the name that the toolkit's header gives it, which says the version (cuIpcOpenMemHandle_v2).
+// Each has the name from the toolkit's header, which says the version (cuIpcOpenMemHandle_v2).
 #define SHOAL_CUDA_FUNCTIONS(each)      \
   each(cuInit);                         \
   each(cuGetErrorName);                 \
@@ -41,10 +41,10 @@ namespace shoal {
   each(cuMemRelease);                   \
   each(cuThreadExchangeStreamCaptureMode)
 
-/// libcuda.so.1, which comes with the driver and not with the toolkit: loaded when first needed, so that a program
-/// built with a toolkit runs on machines without a driver. The driver alone, not libcudart: it is one library for all
-/// versions of the toolkit, and its contexts, events and streams are those of the libcudart that libtorch brought.
-/// Threads: any.
+/// libcuda.so.1, which comes with the driver and not with the toolkit. It is loaded when first needed, so a program
+/// built with a toolkit runs on machines without a driver. Only the driver is used, not libcudart: it is one library
+/// for all versions of the toolkit, and its contexts, events and streams are those of the libcudart that libtorch
+/// brought. Threads: any.
 struct CudaDriver {
   /// Null if the machine has none, and `missing` says why.
   static const CudaDriver* load(std::string& missing);

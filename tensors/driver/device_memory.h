@@ -1,4 +1,4 @@
-// What sharing memory of a device between processes needs of the device's driver.
+// The interface to a device's driver that sharing its memory between processes needs.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,7 +13,7 @@
 
 namespace shoal {
 
-/// The device's driver refused, or a device is not there.
+/// The device's driver refused, or there is no such device.
 class DeviceError : public Error {
  public:
   using Error::Error;
@@ -26,7 +26,7 @@ struct DeviceUuid {
   std::string str() const;  ///< as nvidia-smi writes it
 };
 
-/// What another process opens an allocation or an event by. Opaque; any process of the machine may have it.
+/// What another process needs to open an allocation or an event. Opaque; any process of the machine may have it.
 struct MemoryHandle {
   std::array<std::byte, 64> bytes{};
 };
@@ -34,11 +34,10 @@ struct EventHandle {
   std::array<std::byte, 64> bytes{};
 };
 
-/// One kind of device: CUDA, or the host double of the tests. Streams, the recording and awaiting of events, and
-/// allocation are libtorch's business, through its device-generic interfaces: here is only what those do not have.
-/// Events are what libtorch's guard takes as `void*` (for CUDA a cudaEvent_t). Owned by the registry, never destroyed.
-/// Threads: any. All throw DeviceError if the driver refuses; what concerns a device takes its index in this
-/// process.
+/// One kind of device: CUDA, or the host double of the tests. libtorch's device-generic interfaces do streams, the
+/// recording and awaiting of events, and allocation; here is only what those do not have. Events are what libtorch's
+/// guard takes as `void*` (for CUDA a cudaEvent_t). Owned by the registry, never destroyed. Threads: any. All throw
+/// DeviceError if the driver refuses; a device is named by its index in this process.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -53,24 +52,24 @@ class DeviceMemory {
     std::size_t bytes = 0;
     bool by_descriptor = false;  ///< shared as a file descriptor; only then may a tensor reach into the next one
   };
-  /// The one that `address` lies in. Throws if it cannot be shared, saying why.
+  /// The piece that `address` lies in. Throws if it cannot be shared, and says why.
   virtual Base base_of(const void* address, int device) = 0;
   virtual MemoryHandle handle_of(const Base& base, int device) = 0;
   virtual Fd descriptor_of(const Base& base, int device) = 0;
 
-  /// Makes an allocation of another process readable and writable here. A process opens one at most once at a time, and
-  /// never one of its own. `bytes` is what it must have. close() must come before its owner frees it.
+  /// Makes another process's allocation readable and writable here. A process opens one at most once at a time, and
+  /// never its own. `bytes` is what it must have. close() must come before its owner frees it.
   virtual std::byte* open(const MemoryHandle& handle, std::size_t bytes, int device) = 0;
   virtual void close(std::byte* opened, int device) noexcept = 0;
   struct Piece {
     int descriptor;
     std::size_t bytes;
   };
-  /// The same for pieces that are shared as descriptors, one behind the other.
+  /// Like the above, for pieces that are shared as descriptors: maps them side by side.
   virtual std::byte* map(std::span<const Piece> pieces, int device) = 0;
   virtual void unmap(std::byte* mapped, std::size_t bytes, int device) noexcept = 0;
 
-  /// An event that other processes can open. An opened one must not be used after its maker destroyed it.
+  /// Makes an event that other processes can open. An opened one must not be used after its maker destroyed it.
   virtual void* create_event(int device) = 0;
   virtual EventHandle handle_of_event(void* event, int device) = 0;
   virtual void* open_event(const EventHandle& handle, int device) = 0;
@@ -81,8 +80,8 @@ class DeviceMemory {
   virtual void register_host(std::byte* start, std::size_t bytes, int device) = 0;
   virtual void unregister_host(std::byte* start, int device) noexcept = 0;
 
-  /// Said by a thread that shoal keeps for itself, before it asks about events and frees memory: what it does must not
-  /// disturb a graph that another thread captures.
+  /// A thread of shoal's own calls it before it asks about events and frees memory: what it does must not disturb a
+  /// graph that another thread captures.
   virtual void enter_own_thread() noexcept {}
 
   /// Whether the driver is in use in this process, so that a fork would break it. Never starts it.
@@ -94,10 +93,10 @@ class DeviceMemory {
 
 /// The device memory of this type, or null if this build, this libtorch or this machine has none.
 DeviceMemory* find_device_memory(c10::DeviceType type);
-/// The same; DeviceError says what is missing.
+/// Like the above; throws DeviceError, which says what is missing.
 DeviceMemory& device_memory(c10::DeviceType type);
-/// For other kinds of devices than CUDA. Never destroyed; by a static initializer, so that started processes have it
-/// too.
+/// Registers other kinds of devices than CUDA. Never destroyed; call it in a static initializer, so that started
+/// processes have it, too.
 void register_device_memory(c10::DeviceType type, DeviceMemory* memory);
 
 /// Why this process cannot be forked on account of its devices (a static text), or null. For runtime/hooks.h.

@@ -13,20 +13,20 @@ struct Module;
 
 namespace shoal {
 
-/// `archive` is a file in the format that torch.package uses for modules that share storages, but without the storages:
-/// those are `storages`, each as a tensor of all its bytes, which the archive calls by `keys`. Plain and encodable.
+/// `archive` is a file in the format that torch.package uses for modules that share storages, but without the storages.
+/// These are `storages`, each as a tensor of all its bytes; the archive refers to them by `keys`. Plain and encodable.
 struct ScriptArchive {
   at::Tensor archive;
   std::vector<std::string> keys;
   std::vector<at::Tensor> storages;
 };
 
-/// Takes the module apart. Its tensors' storages become read-only where they are, in the shared heap, and so the module
-/// itself; `name` is in front of their own names in errors. Throws std::invalid_argument for a tensor that is not on
-/// the CPU, Error for what libtorch cannot write.
+/// Takes the module apart. Its tensors' storages become read-only in place, in the shared heap, and so does the module
+/// itself. `name` comes before their own names in errors. Throws std::invalid_argument for a tensor that is not on the
+/// CPU, Error for what libtorch cannot write.
 ScriptArchive take_apart(const torch::jit::Module& module, std::string_view name, bool allow_data_ptr);
 
-/// A module over the archive's storages, which are not copied. Throws Error.
+/// Makes a module over the archive's storages, which are not copied. Throws Error.
 torch::jit::Module put_together(const ScriptArchive& parts);
 
 }  // namespace shoal

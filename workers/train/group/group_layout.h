@@ -30,7 +30,7 @@ struct Announcement {
   static constexpr std::uint32_t kPrivate = ~0u;  // in `buffer`: the data is not in the heap
 
   Collective what;
-  std::uint32_t type;  // c10::ScalarType of the elements: Undefined, or all ones, where only bytes matter
+  std::uint32_t type;  // c10::ScalarType of the elements: Undefined, or all ones, if only bytes matter
   std::uint32_t op;    // ReduceOp; all ones for none
   std::int32_t root;   // -1 for none
   std::uint64_t bytes;

@@ -41,7 +41,7 @@ class PeerBuffers {
     std::uint32_t slot;
     bool once;
   };
-  /// Sends letters where the block is in no slot.
+  /// Sends letters if the block is in no slot.
   Place show(const Hold& hold);
   /// Looks at this many slots for blocks that this process has let go of, in turn; sends letters if there are some.
   /// Instead of show(): either sends one letter at most.

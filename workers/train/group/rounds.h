@@ -29,12 +29,12 @@ class Rounds {
   int world_size() const { return int(layout_.world_size); }
   void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
 
-  /// Throws where the group is broken, or this process is a forked copy of the rank. To be called before anything of
-  /// the next round is written: a slower rank may still be reading what the round before the last left there.
+  /// Throws if the group is broken, or this process is a forked copy of the rank. To be called before anything of the
+  /// next round is written: a slower rank may still be reading what the round before the last left there.
   void check_usable() const;
   /// To be filled in before signal().
   Announcement& own_announcement() { return mine().announcements[(round_ + 1) & 1]; }
-  /// Of the round that was last waited for.
+  /// A rank's announcement of the round that was last waited for.
   const Announcement& announcement(int rank) const { return layout_.rank(rank).announcements[round_ & 1]; }
 
   /// Which of the stages belongs to the round that the next signal() ends. The other two belong to the
