@@ -27,7 +27,7 @@ struct Progress {
   bool over = false;
 };
 
-// In every process the same memory, with the condition that all changes are told by.
+// The same memory in every process, and the condition that announces all changes.
 struct Replay {
   at::Tensor transitions;  // float [kCapacity, 3]: state, action, reward; the oldest is overwritten
   at::Tensor values;       // float [kStates, kActions]: the policy, what the learner expects of an action
@@ -35,7 +35,7 @@ struct Replay {
   shoal::Condition changed;
 };
 
-// The world: in state s, action s + 1 is the one that pays.
+// The world: in state s only action s + 1 pays.
 float reward_of(std::int64_t state, std::int64_t action) { return action == (state + 1) % kActions ? 1.0F : 0.0F; }
 
 void act(int rank, Replay replay) {
@@ -49,7 +49,7 @@ void act(int rank, Replay replay) {
     const float reward = reward_of(state, action);
 
     std::unique_lock guard(replay.changed);
-    // No further ahead of the learner than that: else it would learn what the first policy saw, and nothing else.
+    // No further ahead of the learner than that: otherwise it would learn only what the first policy saw.
     replay.changed.wait_for([&] {
       const Progress now = replay.progress.load();
       return now.over || now.written < (now.learned + 4) * kWrittenAStep + kBatch;

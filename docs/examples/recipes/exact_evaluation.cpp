@@ -1,5 +1,5 @@
 // Evaluation by several ranks that counts every sample once: the sum of their results is what one process would get,
-// also where the samples do not divide by ranks and batch size.
+// even if the samples do not divide by ranks and batch size.
 //
 //     exact_evaluation [SAMPLES]      10007 unless said otherwise
 #include <ATen/Functions.h>
@@ -38,7 +38,7 @@ at::Tensor count(const Data& data, const shoal::EvaluationSampler& sampler) {
 std::vector<std::int64_t> evaluate(int rank, shoal::ShmGroup group, Data data) {
   shoal::Communicator ranks = group.join(rank);
   at::Tensor counts = count(data, {{.num_replicas = ranks.world_size(), .rank = rank}, data.size()});
-  // Once, after the loop: a rank may have a batch less than the others, and would not come to a collective in it.
+  // Once, after the loop: a rank may have a batch less than the others, and would miss a collective in the loop.
   shoal::all_reduce(ranks, counts);
   return {counts[0].item<std::int64_t>(), counts[1].item<std::int64_t>()};
 }

@@ -28,7 +28,7 @@ struct Item {
 };
 using Items = shoal::Queue<Item>;
 
-// First stage. Returns how far it was ahead of the last one at most.
+// First stage. Returns how far it was ahead of the last stage, at most.
 std::int64_t produce(Items raw, shoal::Value<std::int64_t> written, int items) {
   std::int64_t ahead = 0;
   for (int number = 0; number < items; ++number) {
@@ -40,7 +40,7 @@ std::int64_t produce(Items raw, shoal::Value<std::int64_t> written, int items) {
   return ahead;
 }
 
-// Second stage, several processes. Who is last ends the third one's input.
+// Second stage, several processes. The last of them ends the third stage's input.
 void transform(int /*rank*/, Items raw, Items done, shoal::Value<int> at_work) {
   try {
     for (;;) {

@@ -39,7 +39,7 @@ struct State {
   std::string loader;
 };
 
-// Written beside its place and moved there: who reads it finds the old one or the new one, never half of it.
+// Written beside its place and moved there: a reader finds the old one or the new one, never half of it.
 void save(const fs::path& path, const State& state) {
   const std::vector<char> bytes = torch::jit::pickle_save(c10::ivalue::Tuple::create(state.weights, state.loader));
   const fs::path beside = path.string() + ".part";

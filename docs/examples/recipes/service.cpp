@@ -18,7 +18,7 @@
 
 struct Request {
   int number;
-  bool is_fatal;  // its worker is killed the first time that it is at it
+  bool is_fatal;  // the first worker that begins it is killed
   at::Tensor values;
 };
 
@@ -27,7 +27,7 @@ struct Answer {
   double sum;
 };
 
-at::Tensor the_attempts;  // of each worker, the same memory: how often each request was begun
+at::Tensor the_attempts;  // in each worker, the same memory: how often each request was begun
 
 void count_attempts_in(at::Tensor attempts) { the_attempts = attempts; }
 

@@ -1,5 +1,5 @@
-// A sweep: many configurations tried by as many processes as there are CPUs, on one copy of the data, the best one known
-// while they come. One of them crashes, which costs that one.
+// A sweep: as many processes as there are CPUs try many configurations on one copy of the data. The best one is known
+// while results come. One configuration crashes, which costs only that one.
 //
 //     sweep [CONFIGURATIONS]      24 unless said otherwise
 #include <ATen/Functions.h>

@@ -43,7 +43,7 @@ Answer classify(fs::path path) {
   }
 }
 
-// Ten classes by brightness: score k is highest where the mean is nearest to 20 k.
+// Ten classes by brightness: score k is highest if the mean is nearest to 20 k.
 void save_model(const fs::path& path) {
   torch::jit::Module model("__torch__.Brightness");
   model.register_parameter("centres", at::arange(10).mul(20).to(at::kFloat), /*is_buffer=*/false);

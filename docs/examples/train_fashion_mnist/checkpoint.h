@@ -11,7 +11,7 @@
 
 #include "train_fashion_mnist/network.h"
 
-/// Everything that going on needs. Crosses from rank 0 to the parent, which writes it.
+/// All that a run needs to go on. Crosses from rank 0 to the parent, which writes it.
 struct Checkpoint {
   std::int64_t epoch = 0;  // epochs done
   std::vector<at::Tensor> parameters;
@@ -25,8 +25,8 @@ class CheckpointError : public std::runtime_error {
 };
 
 /// Writes beside the file and renames, so that there is always the old one or the new one, whole. Nothing is
-/// left beside it where writing fails.
+/// left beside it if writing fails.
 void save_checkpoint(const std::string& file, const Checkpoint& checkpoint, const Network& network);
 
-/// Nothing where there is no such file. Throws CheckpointError that says what does not fit.
+/// Nothing if there is no such file. Throws CheckpointError, which says what does not fit.
 std::optional<Checkpoint> load_checkpoint(const std::string& file, const Network& network);

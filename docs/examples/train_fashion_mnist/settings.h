@@ -20,12 +20,11 @@ struct Settings {
   std::string trace;         // of rank 0, with profile: a file for Perfetto; empty: none
 };
 
-/// Parses and checks the command line. Prints and exits where that is all there is to do: 0 after --help,
-/// 2 after one line that says what is wrong.
+/// Parses and checks the command line. Exits with 0 after --help, and with 2 after one line that says what is wrong.
 Settings parse_settings(int argc, char** argv);
 
 /// The runs that the mode stands for.
 std::vector<std::string> modes_of(const Settings& settings);
 
-/// A run's own file where there are several runs: FILE.MODE. Empty stays empty.
+/// A run's own file if there are several runs: FILE.MODE. Empty stays empty.
 std::string file_of_run(const std::string& file, const Settings& settings, const std::string& mode);
