@@ -1,5 +1,6 @@
 """The pages: links lead somewhere, README links every page, docs/architecture.md names every folder and no file that is not
-there, snippets are those of the programs that they name, and every file says in its first line what it is."""
+there, snippets are those of the programs that they name, commands and CMake's targets are there, and every file says in its first
+line what it is. C++ in pages: tests/pages."""
 
 import re
 
@@ -53,6 +54,36 @@ for page in pages:
         checked += 1
         if not (root / name).exists() or unindented(code) not in unindented((root / name).read_text()):
             faults.append(f"{page}: {name} does not have '{code.strip().splitlines()[0]}' and what follows it")
+
+# Commands of `./dev` and `shoal`, with their options up to a "--"; benchmarks by name; libraries to link.
+text_of = {name: (root / name).read_text() for name in tracked("dev", "runtime/command/*.cpp")}
+has = {"./dev": set(re.findall(r"^  (\w+)[^()\n]*\) ", text_of.get("dev", "").partition("case $command in")[2], re.MULTILINE)),
+       "shoal": {name for text in text_of.values() for name in re.findall(r'add_subcommand\("(\w+)"', text)}}
+options = {"-h", "--help", "--version"} | {name for text in text_of.values() for name in re.findall(r'[",](--?\w[\w-]*)(?=[",])', text)}
+benchmarks = {name.rpartition("/")[2].removesuffix(".cpp") for name in tracked("bench/*.cpp")}
+for page in pages:
+    text = (root / page).read_text()
+    shown = re.findall(r"`([^`\n]+)`", fence.sub("", text)) + re.findall(r"^    (.*)", text, re.MULTILINE) \
+        + "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)).split("\n")
+    for line in shown:
+        found = re.match(r"(\./dev|shoal) (\w+)((?: [^#|]*)?)", line.strip())
+        if found is None:
+            continue
+        program, command, rest = found.groups()
+        checked += 1
+        if command not in has[program]:
+            faults.append(f"{page}: there is no command {program} {command}")
+        elif program == "shoal":
+            faults += [f"{page}: {program} {command} has no option {name}"
+                       for name in re.findall(r"(?<![\w-])--?\w[\w-]*", rest.split(" -- ")[0].split(" ./")[0])
+                       if name not in options and name.replace("_", "-") not in options]
+        elif command == "bench":
+            faults += [f"{page}: there is no benchmark {name}" for name in re.findall(r"(?<= )[a-z]\w*", rest) if name not in benchmarks]
+    for code in re.findall(r"^```cmake\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for name in re.findall(r"\bshoal::(\w+)", code):
+            checked += 1
+            if not (root / name / "CMakeLists.txt").exists():
+                faults.append(f"{page}: there is no library shoal::{name}")
 
 # Who starts at the README finds every page.
 linked = {target.partition("#")[0] for target in link.findall(fence.sub("", (root / "README.md").read_text()))} \

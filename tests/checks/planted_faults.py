@@ -18,7 +18,10 @@ clean = {
                  "| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | 0.95 us | torch 271 us | 285 x |\n",
     "docs/benchmarks.md": "# Benchmarks\n\n| case | shoal | peer |\n|---|---|---|\n"
                           "| there and back | 0.95 us | torch 271 us |\n| one way | 20.5 M/s | Boost 6.7 M/s |\n",
-    "docs/architecture.md": "# The house\n\n`ipc/` has the queue, `ipc/heap/` blocks, `ipc/ring/` rings, `workers/` all.\n",
+    "docs/architecture.md": "# The house\n\n`ipc/` has the queue, `ipc/heap/` blocks, `ipc/ring/` rings, `workers/` all, `runtime/command/` the "
+                            "program: `./dev check`, `shoal top NAME --all`.\n",
+    "dev": "case $command in\n  check) check ;;\n  bench) bench ;;\nesac\n",
+    "runtime/command/top.cpp": '// The program.\nauto x = shoal.add_subcommand("top", "");\nauto y = x.add_flag("-a,--all", all);\n',
 }
 measured = "## Measured\n\n| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | {} | torch {} | {} |\n"
 # check, file planted, its content, what the check has to say
@@ -61,6 +64,11 @@ faults = [
      "ipc/ring/ has no gone.h to read"),
     ("docs", "docs/architecture.md", "`ipc/` `ipc/heap/` `ipc/ring/` `workers/`\n\n# The house\n\n"
      "<!-- from ipc/queue.h -->\n```cpp\n#include <list>\n```\n", "ipc/queue.h does not have '#include <list>'"),
+    ("docs", "README.md", "    ./dev chek   # all\n", "README.md: there is no command ./dev chek"),
+    ("docs", "README.md", "    ./dev bench queue\n", "README.md: there is no benchmark queue"),
+    ("docs", "README.md", "`shoal look NAME`\n", "README.md: there is no command shoal look"),
+    ("docs", "README.md", "```sh\nshoal top --al -- ./program --none\n```\n", "README.md: shoal top has no option --al"),
+    ("docs", "README.md", "```cmake\ntarget_link_libraries(x PRIVATE shoal::ipcc)\n```\n", "README.md: there is no library shoal::ipcc"),
     ("docs", "docs/lonely.md", "# A page\n", "README.md: does not link docs/lonely.md"),
     ("docs", "ipc/other.cpp", "int x;\n", "ipc/other.cpp: the first line has to be a comment"),
     ("figures", "README.md", measured.format("0.90 us", "271 us", "301 x"), "no row or paragraph with 0.90 beside 271"),
