@@ -85,6 +85,8 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   /// How long the workers' work is to last that is in front of them.
   enum class Until { kNextAnswer, kNextRound };
   using Lock = std::unique_lock<std::mutex>;
+  /// Between SIGTERM and SIGKILL, when the pool is terminated: for a task that asks stop_requested().
+  static constexpr std::chrono::milliseconds kGracePeriod{2000};
 
   void check_owner() const;
   void start_worker();
