@@ -13,7 +13,7 @@ namespace shoal {
 
 /// In shared memory, in a block of type kEvent. Pictured in docs/sync.md.
 struct EventLayout {
-  static constexpr std::uint32_t kMagic = 0x746e7665;  // "evnt"
+  static constexpr std::uint32_t kMagic = 0x746e7665;  ///< "evnt"
   static constexpr std::uint32_t kVersion = 1;
   static constexpr const char* kName = "event";
   static constexpr std::uint64_t kSet = 1;
@@ -21,9 +21,9 @@ struct EventLayout {
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died otherwise than by leaving
+  std::atomic<std::uint32_t> crashes{0};  ///< processes that had a handle and died otherwise than by leaving
   EventWord changed;
-  std::atomic<std::uint64_t> state{0};  // bit 0: it is set. Bits 1..63: how often it was set
+  std::atomic<std::uint64_t> state{0};  ///< bit 0: it is set. Bits 1..63: how often it was set
 };
 
 static_assert(sizeof(EventLayout) == 24);

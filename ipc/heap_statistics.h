@@ -19,12 +19,12 @@ struct HeapStatistics {
     std::int32_t pid = 0;
     std::int32_t rank = -1;
     std::string name;
-    std::uint64_t extents = 0;       // that it owns
-    std::uint64_t blocks = 0;        // in use in them
-    std::uint64_t bytes = 0;         // of these blocks, as asked for
-    std::uint64_t held_blocks = 0;   // that it holds at least once
-    std::uint64_t held_bytes = 0;    // of these
-    std::uint64_t idle_extents = 0;  // of its own: of large blocks that are free, kept for reuse
+    std::uint64_t extents = 0;       ///< that it owns
+    std::uint64_t blocks = 0;        ///< in use in them
+    std::uint64_t bytes = 0;         ///< of these blocks, as asked for
+    std::uint64_t held_blocks = 0;   ///< that it holds at least once
+    std::uint64_t held_bytes = 0;    ///< of these
+    std::uint64_t idle_extents = 0;  ///< of its own: of large blocks that are free, kept for reuse
   };
 
   /// Each process of the table that lives, or is dead and not reclaimed yet; by slot.
@@ -32,18 +32,18 @@ struct HeapStatistics {
   /// What dead processes left and others still hold: extents, blocks and bytes as above.
   Process orphans;
 
-  std::uint64_t blocks = 0;             // in use, in all
-  std::uint64_t bytes = 0;              // of these, as asked for
-  std::uint64_t message_bytes = 0;      // of blocks that some message under way holds
-  std::uint64_t committed_bytes = 0;    // of extents that may have pages, with the headers of small blocks
-  std::uint64_t idle_bytes = 0;         // of these: in no use
-  std::uint64_t idle_pinned_bytes = 0;  // of these: registered with a device's driver, so they keep their pages
-  std::uint64_t idle_mark_bytes = 0;    // other idle above this goes back to the system
-  std::uint64_t peak_bytes = 0;         // of extents: most that were ever committed
-  std::uint64_t resident_bytes = 0;     // pages of the heap's file, tables and headers included
-  std::uint64_t address_bytes = 0;      // reserved for data
-  std::uint64_t allowed_bytes = 0;      // the budget: what may be committed in all
-  std::string limit;                    // which limit that is
+  std::uint64_t blocks = 0;             ///< in use, in all
+  std::uint64_t bytes = 0;              ///< of these, as asked for
+  std::uint64_t message_bytes = 0;      ///< of blocks that some message under way holds
+  std::uint64_t committed_bytes = 0;    ///< of extents that may have pages, with the headers of small blocks
+  std::uint64_t idle_bytes = 0;         ///< of these: in no use
+  std::uint64_t idle_pinned_bytes = 0;  ///< of these: registered with a device's driver, so they keep their pages
+  std::uint64_t idle_mark_bytes = 0;    ///< other idle above this goes back to the system
+  std::uint64_t peak_bytes = 0;         ///< of extents: most that were ever committed
+  std::uint64_t resident_bytes = 0;     ///< pages of the heap's file, tables and headers included
+  std::uint64_t address_bytes = 0;      ///< reserved for data
+  std::uint64_t allowed_bytes = 0;      ///< the budget: what may be committed in all
+  std::string limit;                    ///< which limit that is
 
   /// Part of what is committed that no block in use asked for: 0.2 is a fifth.
   double fragmentation() const { return committed_bytes == 0 ? 0 : 1 - double(bytes) / double(committed_bytes); }

@@ -13,7 +13,7 @@ namespace shoal {
 
 /// In shared memory, in a block of its own. Pictured in docs/sync.md.
 struct LockLayout {
-  static constexpr std::uint32_t kMagic = 0x6b636f6c;  // "lock"
+  static constexpr std::uint32_t kMagic = 0x6b636f6c;  ///< "lock"
   static constexpr std::uint32_t kVersion = 2;
   static constexpr const char* kName = "lock";
 

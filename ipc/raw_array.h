@@ -19,13 +19,13 @@ namespace shoal {
 
 /// In shared memory, at the start of a block of its own; the elements follow. Pictured in docs/sync.md.
 struct alignas(64) ArrayLayout {
-  static constexpr std::uint32_t kMagic = 0x79617261;  // "aray"
+  static constexpr std::uint32_t kMagic = 0x79617261;  ///< "aray"
   static constexpr std::uint32_t kVersion = 1;
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::uint64_t type = 0;  // shared_type::hash of the elements
-  std::uint64_t size = 0;  // elements
+  std::uint64_t type = 0;  ///< shared_type::hash of the elements
+  std::uint64_t size = 0;  ///< elements
 };
 
 static_assert(sizeof(ArrayLayout) == 64);

@@ -13,14 +13,14 @@ namespace shoal {
 
 /// In shared memory, in a block of its own. Pictured in docs/sync.md.
 struct RLockLayout {
-  static constexpr std::uint32_t kMagic = 0x6b636c72;  // "rlck"
+  static constexpr std::uint32_t kMagic = 0x6b636c72;  ///< "rlck"
   static constexpr std::uint32_t kVersion = 1;
   static constexpr const char* kName = "recursive lock";
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
   LockWord lock;
-  std::uint32_t depth = 0;  // how often its holder has it; the holder's to touch
+  std::uint32_t depth = 0;  ///< how often its holder has it; the holder's to touch
   /// bits 0..31 the holder's thread number, bits 32..63 its tag. Says something only to a thread that finds itself in
   /// it: only that thread writes its own name here, and it takes the name out before it unlocks.
   std::atomic<std::uint64_t> owner{0};

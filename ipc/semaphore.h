@@ -14,18 +14,18 @@ namespace shoal {
 
 /// In shared memory, in a block of type kSemaphore. Pictured in docs/sync.md.
 struct SemaphoreLayout {
-  static constexpr std::uint32_t kMagic = 0x616d6573;  // "sema"
+  static constexpr std::uint32_t kMagic = 0x616d6573;  ///< "sema"
   static constexpr std::uint32_t kVersion = 2;
   static constexpr const char* kName = "semaphore";
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::uint32_t bound = 0;                // the most permits that may be left; PermitState::kMost: not bounded
-  std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died otherwise than by leaving
-  std::atomic<std::uint64_t> state{0};    // PermitState
-  std::atomic<std::uint32_t> used{0};     // cells of the ledger ever used
-  EventWord event;                        // permits came
-  std::atomic<std::uint64_t> ledger[ProcessTag::kSlotCount] = {};  // LedgerCell of each slot
+  std::uint32_t bound = 0;                ///< the most permits that may be left; PermitState::kMost: not bounded
+  std::atomic<std::uint32_t> crashes{0};  ///< processes that had a handle and died otherwise than by leaving
+  std::atomic<std::uint64_t> state{0};    ///< PermitState
+  std::atomic<std::uint32_t> used{0};     ///< cells of the ledger ever used
+  EventWord event;                        ///< permits came
+  std::atomic<std::uint64_t> ledger[ProcessTag::kSlotCount] = {};  ///< LedgerCell of each slot
 
   PermitCore<std::atomic> core() { return {state, used, ledger}; }
   /// Takes back what a dead process had.

@@ -18,7 +18,7 @@ namespace shoal {
 /// one counts, so that a writer killed half-way leaves the old value whole.
 template <class T>
 struct ValueLayout {
-  static constexpr std::uint32_t kMagic = 0x756c6176;  // "valu"
+  static constexpr std::uint32_t kMagic = 0x756c6176;  ///< "valu"
   static constexpr std::uint32_t kVersion = 1;
   static constexpr const char* kName = "value";
 

@@ -48,7 +48,7 @@ class ContextHandle {
     std::vector<std::unique_ptr<ChildProcess>> children;
     OrderlyWait orderly;
     std::atomic<std::chrono::nanoseconds> grace_period;
-    std::mutex mutex;  // of failure, and of ending the others
+    std::mutex mutex;  ///< of failure, and of ending the others
     std::shared_ptr<const ProcessFailed> failure;
 
     State(std::vector<std::unique_ptr<ChildProcess>> started, std::chrono::nanoseconds grace)

@@ -11,9 +11,9 @@ namespace shoal {
 
 struct CurrentProcess {
   std::string name = "root";
-  int rank = -1;        // among those started together; -1: none
-  int nprocs = 1;       // how many were started together
-  int num_threads = 0;  // for computations, as set by who started this process; 0: not set
+  int rank = -1;        ///< among those started together; -1: none
+  int nprocs = 1;       ///< how many were started together
+  int num_threads = 0;  ///< for computations, as set by who started this process; 0: not set
 
   /// Of the calling process, also of one that was forked behind shoal's back.
   static pid_t pid() noexcept;

@@ -7,13 +7,13 @@ namespace shoal {
 
 /// Who started this process as one of several.
 enum class Launcher {
-  none,      // nobody: it is one process
-  shoal,     // `shoal run`
-  torchrun,  // or anyone who sets its variables: RANK, WORLD_SIZE, ...
-  open_mpi,  // mpirun of Open MPI
-  mvapich,   // mpirun_rsh of MVAPICH2
-  pmi,       // mpiexec of MPICH, Intel MPI, HPE's PALS and others, and Flux
-  slurm,     // a step (srun), not the batch script itself
+  none,      ///< nobody: it is one process
+  shoal,     ///< `shoal run`
+  torchrun,  ///< or anyone who sets its variables: RANK, WORLD_SIZE, ...
+  open_mpi,  ///< mpirun of Open MPI
+  mvapich,   ///< mpirun_rsh of MVAPICH2
+  pmi,       ///< mpiexec of MPICH, Intel MPI, HPE's PALS and others, and Flux
+  slurm,     ///< a step (srun), not the batch script itself
 };
 
 const char* launcher_name(Launcher launcher);
@@ -21,16 +21,16 @@ const char* launcher_name(Launcher launcher);
 /// A process's place among those that were launched with it.
 struct Environment {
   Launcher launcher = Launcher::none;
-  int rank = 0;              // among all
-  int world_size = 1;        // all
-  int local_rank = 0;        // among those on this host
-  int local_world_size = 1;  // those on this host
-  int node_rank = 0;         // this host among the hosts (torchrun: GROUP_RANK); -1: the launcher does not tell
-  int node_count = 1;        // hosts; -1: the launcher does not tell
-  std::string master_addr;   // of rank 0's host, for a rendezvous by TCP; empty: the launcher does not tell
-  int master_port = 0;       // 0: the launcher does not tell
-  std::string run_id;        // the same for all ranks, and no other run's at that time as far as the launcher knows
-  int restart_count = 0;     // how often all ranks have been started again
+  int rank = 0;              ///< among all
+  int world_size = 1;        ///< all
+  int local_rank = 0;        ///< among those on this host
+  int local_world_size = 1;  ///< those on this host
+  int node_rank = 0;         ///< this host among the hosts (torchrun: GROUP_RANK); -1: the launcher does not tell
+  int node_count = 1;        ///< hosts; -1: the launcher does not tell
+  std::string master_addr;   ///< of rank 0's host, for a rendezvous by TCP; empty: the launcher does not tell
+  int master_port = 0;       ///< 0: the launcher does not tell
+  std::string run_id;        ///< the same for all ranks, and no other run's at that time as far as the launcher knows
+  int restart_count = 0;     ///< how often all ranks have been started again
   int max_restarts = 0;
 
   /// All ranks are on this host.

@@ -12,8 +12,8 @@ namespace shoal {
 /// the process that asked for the child.
 struct ExitStatus {
   int code = 0;
-  int signal = 0;   // 0: it exited by itself
-  int unknown = 0;  // 1: somebody else in the program took the status, or the fork server died
+  int signal = 0;   ///< 0: it exited by itself
+  int unknown = 0;  ///< 1: somebody else in the program took the status, or the fork server died
 
   bool succeeded() const { return code == 0 && signal == 0 && unknown == 0; }
   /// As Python's `exitcode`: the code, or minus the number of the signal; 255 where it is not known.

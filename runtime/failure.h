@@ -18,7 +18,7 @@ namespace shoal {
 /// Which process an error is about.
 struct ProcessIdentity {
   std::string name;
-  int rank = -1;  // -1: none
+  int rank = -1;  ///< -1: none
   pid_t pid = 0;
   StartMethod start_method = StartMethod::forkserver;
 };

@@ -12,9 +12,9 @@
 namespace shoal {
 
 enum class StartMethod {
-  spawn,       // a fresh start of the program: inherits nothing, works from anywhere, takes as long as loading it
-  forkserver,  // forked from a fresh process that has everything loaded: milliseconds
-  fork,        // a copy of the calling process: for callables with captures
+  spawn,       ///< a fresh start of the program: inherits nothing, works from anywhere, takes as long as loading it
+  forkserver,  ///< forked from a fresh process that has everything loaded: milliseconds
+  fork,        ///< a copy of the calling process: for callables with captures
 };
 
 const char* method_name(StartMethod method);

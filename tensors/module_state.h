@@ -29,10 +29,10 @@ namespace shoal {
 /// modules handles cross, of private ones copies. The tensors are the module's own, detached; nothing is copied here.
 struct ModuleState {
   struct Entry {
-    std::string key;  // as torch's state_dict has it: "encoder.0.weight"
+    std::string key;  ///< as torch's state_dict has it: "encoder.0.weight"
     bool buffer;
     bool requires_grad;
-    std::uint32_t tensor;  // index; two keys of one tensor are tied
+    std::uint32_t tensor;  ///< index; two keys of one tensor are tied
   };
   std::vector<at::Tensor> tensors;
   std::vector<Entry> entries;

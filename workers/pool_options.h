@@ -10,8 +10,8 @@ namespace shoal {
 
 /// What becomes of a task whose worker died before it had a result.
 enum class OnWorkerDeath {
-  raise,  // it fails with WorkerDied
-  retry,  // another worker runs it, from its beginning; WorkerDied after max_retries. For tasks that may run twice
+  raise,  ///< it fails with WorkerDied
+  retry,  ///< another worker runs it, from its beginning; WorkerDied after max_retries. For tasks that may run twice
 };
 
 struct PoolOptions {

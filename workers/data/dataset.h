@@ -17,19 +17,19 @@
 
 namespace shoal {
 
-// What a data loader reads. A map-style data set has `size()` and `get(index)`, the sample of an index from 0 to
-// size() - 1. libtorch's own data sets (whose size is an optional) are map-style too. A data set crosses to loader
-// workers as an argument, so there it has to be encodable: a plain aggregate of tensors, strings and containers is.
-// Each worker has its own copy of the object; the elements of its tensors are the same memory in all of them.
+/// What a data loader reads. A map-style data set has `size()` and `get(index)`, the sample of an index from 0 to
+/// size() - 1. libtorch's own data sets (whose size is an optional) are map-style too. A data set crosses to loader
+/// workers as an argument, so there it has to be encodable: a plain aggregate of tensors, strings and containers is.
+/// Each worker has its own copy of the object; the elements of its tensors are the same memory in all of them.
 template <class D>
 concept MapDataset = requires(D& dataset, std::int64_t index) {
   dataset.size();
   dataset.get(index);
 };
 
-// A map-style data set that also reads many samples at once, already as the batch: faster than a get and a collate.
-// Tensors that it returns have to be allocated by the call (at::index_select does), not be views of the data set: a
-// loader worker calls it where new tensors are born in the memory the batch is sent in.
+/// A map-style data set that also reads many samples at once, already as the batch: faster than a get and a collate.
+/// Tensors that it returns have to be allocated by the call (at::index_select does), not be views of the data set: a
+/// loader worker calls it where new tensors are born in the memory the batch is sent in.
 template <class D>
 concept BatchedDataset =
     MapDataset<D> && requires(D& dataset, std::span<const std::int64_t> indices) { dataset.get_batch(indices); };
@@ -37,7 +37,7 @@ concept BatchedDataset =
 template <MapDataset D>
 using SampleOf = std::remove_cvref_t<decltype(std::declval<D&>().get(std::int64_t{}))>;
 
-// One sample or one batch of it: an input and what is asked of it.
+/// One sample or one batch of it: an input and what is asked of it.
 struct Example {
   at::Tensor data;
   at::Tensor target;
@@ -57,13 +57,13 @@ std::int64_t dataset_size(D& dataset) {
   }
 }
 
-// Throws std::out_of_range that names the index unless 0 <= index < size.
+/// Throws std::out_of_range that names the index unless 0 <= index < size.
 void check_dataset_index(std::int64_t index, std::int64_t size);
 
-// The rows of `tensor` (along dimension 0) with these indices, as a new contiguous tensor.
+/// The rows of `tensor` (along dimension 0) with these indices, as a new contiguous tensor.
 at::Tensor select_rows(const at::Tensor& tensor, std::span<const std::int64_t> indices);
 
-// Tensors of equally many rows; sample i is row i of each. For `auto [x, y] : loader`. Made by tensor_dataset(x, y).
+/// Tensors of equally many rows; sample i is row i of each. For `auto [x, y] : loader`. Made by tensor_dataset(x, y).
 template <std::size_t N>
 struct TensorDataset {
   std::array<at::Tensor, N> tensors;
@@ -88,7 +88,7 @@ struct TensorDataset {
   }
 };
 
-// Throws std::invalid_argument that shows the sizes unless all tensors have the same number of rows.
+/// Throws std::invalid_argument that shows the sizes unless all tensors have the same number of rows.
 void check_equal_rows(std::span<const at::Tensor> tensors);
 
 template <std::same_as<at::Tensor>... Tensors>

@@ -11,15 +11,15 @@ namespace shoal {
 struct LoaderProfile {
   std::int64_t batches = 0;
   int workers = 0;
-  double dataset = 0;             // reading samples, in a worker
-  double collate = 0;             // making a batch of them, in a worker
-  double wait = 0;                // the loop, for a batch
-  double copy = 0;                // to the device, beside the loop, as the device's clock says
-  double step = 0;                // the loop, between two batches
-  double total = 0;               // the loop, all of it
-  double batches_of_workers = 0;  // a second, at most: if the loop never kept them waiting
-  double batches_of_loop = 0;     // a second, at most: if every batch lay ready
-  double batches_of_copies = 0;   // a second, at most; 0: nothing is copied
+  double dataset = 0;             ///< reading samples, in a worker
+  double collate = 0;             ///< making a batch of them, in a worker
+  double wait = 0;                ///< the loop, for a batch
+  double copy = 0;                ///< to the device, beside the loop, as the device's clock says
+  double step = 0;                ///< the loop, between two batches
+  double total = 0;               ///< the loop, all of it
+  double batches_of_workers = 0;  ///< a second, at most: if the loop never kept them waiting
+  double batches_of_loop = 0;     ///< a second, at most: if every batch lay ready
+  double batches_of_copies = 0;   ///< a second, at most; 0: nothing is copied
 
   /// "workers", "loop" or "copies": what would have to become faster.
   [[nodiscard]] std::string bottleneck() const;
@@ -40,7 +40,7 @@ struct WorkerSuggestion {
     double batches_per_second = 0;
   };
   std::vector<Measured> measured;
-  int recommended = 0;  // the fewest that come within a tenth of the best
+  int recommended = 0;  ///< the fewest that come within a tenth of the best
 
   [[nodiscard]] std::string to_string() const;
 };

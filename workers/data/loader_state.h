@@ -15,7 +15,7 @@ struct LoaderState {
   std::int64_t epoch = 0;
   /// Samples of that epoch that all ranks together have seen; batches where a batch sampler cuts them.
   std::int64_t place = 0;
-  std::int64_t dataset_size = 0;  // 0: an iterable data set that does not say
+  std::int64_t dataset_size = 0;  ///< 0: an iterable data set that does not say
   /// Within an epoch of an iterable data set: the streams that it began as, and the batch size.
   std::int64_t shards = 0, batch_size = 0;
   /// The epoch that the sampler is at: `epoch`, or the one that set_epoch() said last where it waits for that

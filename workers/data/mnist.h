@@ -21,8 +21,8 @@ inline constexpr const char* kFashionMnistDirectory = "/usr/share/datasets/fashi
 /// more in front. The pixels stay bytes until they are where they are computed on. Plain data: share its tensors before
 /// it is given to other processes, and all of them read the same memory.
 struct MnistDataset {
-  at::Tensor images;  // uint8 [n, 28, 28]
-  at::Tensor labels;  // int64 [n]
+  at::Tensor images;  ///< uint8 [n, 28, 28]
+  at::Tensor labels;  ///< int64 [n]
 
   [[nodiscard]] std::int64_t size() const { return labels.size(0); }
   /// Views of the data set's memory.

@@ -11,13 +11,13 @@
 namespace shoal {
 
 struct ProgressBarOptions {
-  std::int64_t total = 0;                          // what makes 100 %; 0 where it is not known
-  std::string label = "";                          // in front of the bar
-  std::string unit = "samples";                    // of the rate: "samples/s"
-  std::int64_t per_unit = 1;                       // of what is counted: 1 << 20 bytes for "MiB"
-  int fd = STDERR_FILENO;                          // kept, not owned
-  std::chrono::milliseconds redraw_every{100};     // on a terminal
-  std::chrono::milliseconds new_line_every{5000};  // elsewhere
+  std::int64_t total = 0;                          ///< what makes 100 %; 0 where it is not known
+  std::string label = "";                          ///< in front of the bar
+  std::string unit = "samples";                    ///< of the rate: "samples/s"
+  std::int64_t per_unit = 1;                       ///< of what is counted: 1 << 20 bytes for "MiB"
+  int fd = STDERR_FILENO;                          ///< kept, not owned
+  std::chrono::milliseconds redraw_every{100};     ///< on a terminal
+  std::chrono::milliseconds new_line_every{5000};  ///< elsewhere
 };
 
 /// Shows how far something is. One thread of one process draws; where several processes work, they count into shared

@@ -14,14 +14,14 @@
 
 namespace shoal {
 
-// A sampler says which samples an epoch visits, and in which order. `size()` is the number of indices, known before
-// the epoch; `indices()` are those of the epoch chosen by `set_epoch`, the same ones however often it is asked.
-// Samplers are small values that depend on nothing but their options, the data set's size and the epoch, so that every
-// process that builds one from the same three gets the same order. One process's loader owns its sampler; none is
-// shared. A loader counts its loops and tells its sampler of each, as torch's samplers go on with their generator; one
-// with replicas() shares the epoch with those of other ranks, and stays at the epoch that it was told, as torch's
-// DistributedSampler does. A sampler may have a description() of what its order follows from besides the epoch: a
-// loader goes on from a state of the same description. Without one it is known by its type.
+/// A sampler says which samples an epoch visits, and in which order. `size()` is the number of indices, known before
+/// the epoch; `indices()` are those of the epoch chosen by `set_epoch`, the same ones however often it is asked.
+/// Samplers are small values that depend on nothing but their options, the data set's size and the epoch, so that every
+/// process that builds one from the same three gets the same order. One process's loader owns its sampler; none is
+/// shared. A loader counts its loops and tells its sampler of each, as torch's samplers go on with their generator; one
+/// with replicas() shares the epoch with those of other ranks, and stays at the epoch that it was told, as torch's
+/// DistributedSampler does. A sampler may have a description() of what its order follows from besides the epoch: a
+/// loader goes on from a state of the same description. Without one it is known by its type.
 template <class S>
 concept Sampler = requires(const S& sampler, S& mutable_sampler, std::int64_t epoch) {
   { sampler.size() } -> std::convertible_to<std::int64_t>;
@@ -65,7 +65,7 @@ std::int64_t replicas_of([[maybe_unused]] const S& sampler) {
 }
 }  // namespace detail
 
-// 0, 1, 2, ... in every epoch.
+/// 0, 1, 2, ... in every epoch.
 class SequentialSampler {
  public:
   explicit SequentialSampler(std::int64_t dataset_size);
@@ -81,13 +81,13 @@ class SequentialSampler {
 
 struct RandomSamplerOptions {
   std::uint64_t seed = 0;
-  bool replacement = false;      // samples may come several times
-  std::int64_t num_samples = 0;  // 0: as many as the data set has
+  bool replacement = false;      ///< samples may come several times
+  std::int64_t num_samples = 0;  ///< 0: as many as the data set has
 };
 
-// In the order of torch.randperm, or torch.randint with replacement, with a generator seeded with seed + epoch: equal
-// to torch's RandomSampler with such a generator. Without replacement every sample comes once (once a round, where
-// num_samples is more than the data set has); the same as a DistributedSampler of one replica.
+/// In the order of torch.randperm, or torch.randint with replacement, with a generator seeded with seed + epoch: equal
+/// to torch's RandomSampler with such a generator. Without replacement every sample comes once (once a round, where
+/// num_samples is more than the data set has); the same as a DistributedSampler of one replica.
 class RandomSampler {
  public:
   RandomSampler(RandomSamplerOptions options, std::int64_t dataset_size);
@@ -103,7 +103,7 @@ class RandomSampler {
   std::int64_t epoch_ = 0;
 };
 
-// Some samples only, in a new order every epoch: torch's SubsetRandomSampler.
+/// Some samples only, in a new order every epoch: torch's SubsetRandomSampler.
 class SubsetRandomSampler {
  public:
   SubsetRandomSampler(RandomSamplerOptions options, std::vector<std::int64_t> subset);
@@ -121,15 +121,15 @@ class SubsetRandomSampler {
 
 struct WeightedRandomSamplerOptions {
   std::uint64_t seed = 0;
-  std::int64_t num_samples = 0;  // 0: as many as there are weights
+  std::int64_t num_samples = 0;  ///< 0: as many as there are weights
   bool replacement = true;
 };
 
-// Samples drawn with a probability proportional to their weights, as torch.multinomial draws them: torch's
-// WeightedRandomSampler.
+/// Samples drawn with a probability proportional to their weights, as torch.multinomial draws them: torch's
+/// WeightedRandomSampler.
 class WeightedRandomSampler {
  public:
-  // std::invalid_argument for weights that are negative, not finite, or too few of them above 0.
+  /// std::invalid_argument for weights that are negative, not finite, or too few of them above 0.
   WeightedRandomSampler(WeightedRandomSamplerOptions options, std::vector<double> weights);
 
   void set_epoch(std::int64_t epoch);
@@ -144,17 +144,18 @@ class WeightedRandomSampler {
 };
 
 struct DistributedSamplerOptions {
-  std::int64_t num_replicas = 0;  // ranks that share the data set. Has to be given,
-  std::int64_t rank = -1;         // and this one's number: a forgotten rank would train every rank on the same shard.
+  std::int64_t num_replicas = 0;  ///< ranks that share the data set; has to be given
+  std::int64_t rank = -1;  ///< this one's number; has to be given: a forgotten rank would train all ranks on one shard
   bool shuffle = true;
-  std::uint64_t seed = 0;  // the same in all ranks
-  bool drop_last = false;  // drop the tail that does not divide by num_replicas, instead of repeating the first samples
+  std::uint64_t seed = 0;  ///< the same in all ranks
+  /// Drop the tail that does not divide by num_replicas, instead of repeating the first samples.
+  bool drop_last = false;
 };
 
-// One rank's share of a data set, with the indices of torch.utils.data.DistributedSampler, number for number: a
-// permutation seeded with seed + epoch, padded from its own start (several times over if need be) to a multiple of
-// num_replicas, every num_replicas-th index from rank on. All ranks get equally many, so that none waits for
-// gradients of a batch that another does not have.
+/// One rank's share of a data set, with the indices of torch.utils.data.DistributedSampler, number for number: a
+/// permutation seeded with seed + epoch, padded from its own start (several times over if need be) to a multiple of
+/// num_replicas, every num_replicas-th index from rank on. All ranks get equally many, so that none waits for
+/// gradients of a batch that another does not have.
 class DistributedSampler {
  public:
   DistributedSampler(DistributedSamplerOptions options, std::int64_t dataset_size);
@@ -163,11 +164,11 @@ class DistributedSampler {
   [[nodiscard]] std::int64_t size() const { return samples_per_rank_; }
   [[nodiscard]] std::int64_t total_size() const { return samples_per_rank_ * options_.num_replicas; }
   [[nodiscard]] std::vector<std::int64_t> indices() const { return indices_from(0); }
-  // Of the samples that all ranks, however many they were, have not seen after the first `position` of the epoch.
+  /// Of the samples that all ranks, however many they were, have not seen after the first `position` of the epoch.
   [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const;
   [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
-  // The same for any number of ranks: a state of some goes on with others.
+  /// The same for any number of ranks: a state of some goes on with others.
   [[nodiscard]] std::string description() const;
   [[nodiscard]] const DistributedSamplerOptions& options() const { return options_; }
 
@@ -179,13 +180,13 @@ class DistributedSampler {
 };
 
 struct EvaluationSamplerOptions {
-  std::int64_t num_replicas = 0;  // as DistributedSampler's: both have to be given
+  std::int64_t num_replicas = 0;  ///< as DistributedSampler's: both have to be given
   std::int64_t rank = -1;
 };
 
-// One rank's share of a data set of which every sample counts once: in order, every num_replicas-th from rank on, and
-// none twice or left out. So ranks may get one sample more than others, or none at all: sum up in each rank, and reduce
-// once after the loop, since a collective call in it would wait for ranks that have no more batches.
+/// One rank's share of a data set of which every sample counts once: in order, every num_replicas-th from rank on, and
+/// none twice or left out. So ranks may get one sample more than others, or none at all: sum up in each rank, and reduce
+/// once after the loop, since a collective call in it would wait for ranks that have no more batches.
 class EvaluationSampler {
  public:
   EvaluationSampler(EvaluationSamplerOptions options, std::int64_t dataset_size);
@@ -193,7 +194,7 @@ class EvaluationSampler {
   void set_epoch(std::int64_t epoch);
   [[nodiscard]] std::int64_t size() const;
   [[nodiscard]] std::vector<std::int64_t> indices() const { return indices_from(0); }
-  // Of the samples that all ranks, however many they were, have not seen after the first `position`.
+  /// Of the samples that all ranks, however many they were, have not seen after the first `position`.
   [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const;
   [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }
   [[nodiscard]] std::string description() const;
@@ -203,8 +204,8 @@ class EvaluationSampler {
   std::int64_t dataset_size_;
 };
 
-// Says which samples make up which batch, in place of sampler, batch size and drop_last. As a sampler, it is a value
-// that depends on nothing but its options and the epoch.
+/// Says which samples make up which batch, in place of sampler, batch size and drop_last. As a sampler, it is a value
+/// that depends on nothing but its options and the epoch.
 template <class S>
 concept BatchSamplerLike = requires(const S& sampler, S& mutable_sampler, std::int64_t epoch) {
   { sampler.batches() } -> std::convertible_to<std::vector<std::vector<std::int64_t>>>;
@@ -216,7 +217,7 @@ struct BatchSamplerOptions {
   bool drop_last = false;
 };
 
-// A sampler's indices, cut into batches: torch's BatchSampler.
+/// A sampler's indices, cut into batches: torch's BatchSampler.
 template <Sampler S>
 class BatchSampler {
  public:
@@ -256,7 +257,7 @@ class BatchSampler {
   S sampler_;
 };
 
-// Any sampler, by value: what a DataLoader keeps.
+/// Any sampler, by value: what a DataLoader keeps.
 class AnySampler {
  public:
   template <Sampler S>
@@ -275,11 +276,11 @@ class AnySampler {
   void set_epoch(std::int64_t epoch) { held_->set_epoch(epoch); }
   [[nodiscard]] std::int64_t size() const { return held_->size(); }
   [[nodiscard]] std::vector<std::int64_t> indices() const { return held_->indices_from(0); }
-  // Those that are left of the epoch after `position` samples, those of all replicas together.
+  /// Those that are left of the epoch after `position` samples, those of all replicas together.
   [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const {
     return held_->indices_from(position);
   }
-  // How many samplers share an epoch. A sampler without replicas() has it for itself.
+  /// How many samplers share an epoch. A sampler without replicas() has it for itself.
   [[nodiscard]] std::int64_t replicas() const { return held_->replicas(); }
   [[nodiscard]] bool waits_for_epoch() const { return held_->waits_for_epoch(); }
   [[nodiscard]] std::int64_t epoch() const { return held_->epoch(); }

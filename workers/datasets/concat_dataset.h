@@ -73,7 +73,7 @@ struct ConcatDataset {
       "shoal: ConcatDataset is not made by its name: write concat_datasets(a, b), or concat_datasets(sets) with "
       "a std::vector of data sets of one type");
   Datasets datasets;
-  std::vector<std::int64_t> ends;  // ends[i]: samples of the data sets 0 to i
+  std::vector<std::int64_t> ends;  ///< ends[i]: samples of the data sets 0 to i
 
   using Sample = typename detail::SamplesOf<Datasets>::Sample;
 

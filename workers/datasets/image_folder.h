@@ -20,7 +20,7 @@ namespace shoal {
 /// with workers. Made by image_folder(). Threads and processes: any.
 struct ImageFolder {
   StringTable paths;
-  at::Tensor targets;  // int64 [n]
+  at::Tensor targets;  ///< int64 [n]
   std::vector<std::string> classes;
   DecodeOptions decode;
 
@@ -32,7 +32,7 @@ struct ImageFolder {
 /// A file of an image folder, as found.
 struct ImageFile {
   std::filesystem::path path;
-  std::int64_t target;  // number of its class
+  std::int64_t target;  ///< number of its class
 };
 struct ImageFiles {
   std::vector<std::string> classes;

@@ -28,7 +28,7 @@ struct RamDatasetOptions {
 /// any.
 struct RamDataset {
   RamFiles files;
-  at::Tensor targets;  // int64 [n]
+  at::Tensor targets;  ///< int64 [n]
   std::vector<std::string> classes;
   DecodeOptions decode;
   std::optional<DecodedCache> cache;

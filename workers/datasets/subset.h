@@ -19,7 +19,7 @@ namespace shoal {
 template <MapDataset D>
 struct Subset {
   D dataset;
-  at::Tensor indices;  // int64 [n]
+  at::Tensor indices;  ///< int64 [n]
 
   [[nodiscard]] std::int64_t size() const { return indices.size(0); }
 

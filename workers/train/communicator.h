@@ -28,9 +28,9 @@ enum class Collective : std::uint32_t;  // group_layout.h
 /// A collective whose data are values of any type; what object_collectives.h makes it of.
 struct ObjectExchange {
   Collective what;
-  int root;  // -1 for none
+  int root;  ///< -1 for none
   std::uint64_t schema;
-  std::string type;  // the values', as people write it
+  std::string type;  ///< the values', as people write it
   std::function<void(Encoder&, int to)> encode;
   std::function<void(Decoder&, int from)> decode;
 };

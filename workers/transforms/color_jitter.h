@@ -23,7 +23,7 @@ struct ColorJitter {
   Jitter contrast = {};
   Jitter saturation = {};
   Jitter hue = {};
-  static constexpr bool kKeepsPlaces = true;  // masks have no colours
+  static constexpr bool kKeepsPlaces = true;  ///< masks have no colours
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,

@@ -54,7 +54,7 @@ struct Cutout {
   std::int64_t n_holes = 1;
   std::int64_t length = 16;
   std::uint8_t fill = 0;
-  static constexpr bool kKeepsPlaces = true;  // a mask stays as it is, as with torchvision's RandomErasing
+  static constexpr bool kKeepsPlaces = true;  ///< a mask stays as it is, as with torchvision's RandomErasing
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
