@@ -26,7 +26,7 @@ class BrokenBarrier : public Error {
 /// end with BrokenBarrier until reset().
 class Barrier {
  public:
-  static constexpr std::chrono::nanoseconds kNever = std::chrono::nanoseconds::max();
+  static constexpr std::chrono::nanoseconds kNever = std::chrono::nanoseconds::max();  ///< no timeout
 
   /// 1 to 4095 parties; std::invalid_argument otherwise. `timeout` is that of each wait that names none.
   explicit Barrier(int parties, std::chrono::nanoseconds timeout = kNever);
@@ -34,19 +34,21 @@ class Barrier {
   /// Waits for the others. Returns 0 to parties-1: the order of arrival. Throws BrokenBarrier, also after the
   /// barrier's timeout.
   int wait() { return wait_until({}, default_deadline()); }
+  /// The same, with a timeout of its own, after which the barrier breaks.
   int wait(std::chrono::nanoseconds timeout) { return wait_until({}, Deadline::after(timeout)); }
   /// The same; the last one to arrive runs its `action` before any of them goes on. What the action throws is
   /// thrown to that one, and breaks the barrier. All parties of a round should bring the same action.
   int wait(const std::function<void()>& action) { return wait_until(action, default_deadline()); }
+  /// The same, with a timeout of its own, after which the barrier breaks.
   int wait(const std::function<void()>& action, std::chrono::nanoseconds timeout) {
     return wait_until(action, Deadline::after(timeout));
   }
 
-  void abort();  ///< breaks it
-  void reset();  ///< makes it whole, for a new round; those waiting get BrokenBarrier
-  bool broken() const;
-  int parties() const { return int(part_->parties); }
-  int n_waiting() const;
+  void abort();         ///< breaks it
+  void reset();         ///< makes it whole, for a new round; those waiting get BrokenBarrier
+  bool broken() const;  ///< whether waits end with BrokenBarrier, until reset()
+  int parties() const { return int(part_->parties); }  ///< how many wait for each other
+  int n_waiting() const;                               ///< how many wait at some moment during the call
 
  private:
   friend struct Codec<Barrier>;

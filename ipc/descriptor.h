@@ -26,7 +26,7 @@ class Descriptor {
 
   /// -1 where there is none. Owned by this object and its copies.
   int get() const noexcept { return descriptor_ ? descriptor_->get() : -1; }
-  explicit operator bool() const noexcept { return get() >= 0; }
+  explicit operator bool() const noexcept { return get() >= 0; }  ///< whether there is one
 
  private:
   std::shared_ptr<Fd> descriptor_;

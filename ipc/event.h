@@ -36,15 +36,17 @@ class Event {
  public:
   Event() : part_(SharedPart<EventLayout>::create(BlockType::kEvent)) {}
 
-  bool is_set() const { return part_->state.load() & EventLayout::kSet; }
+  bool is_set() const { return part_->state.load() & EventLayout::kSet; }  ///< at some moment during the call
   /// Sets it. All that wait at this moment go on, even if it is cleared at once.
   void set();
+  /// Takes it back: who waits from now on waits for the next set().
   void clear();
 
   /// Waits until it is set. Returns true.
   bool wait() { return wait_until(Deadline::never()); }
   /// The same; false where it was not set in time.
   bool wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
+  /// The same until a deadline.
   bool wait_until(Deadline deadline);
 
  private:

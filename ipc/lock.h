@@ -36,7 +36,8 @@ class Lock {
 
   /// Waits for the lock. Returns true where the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }
-  bool try_lock() { return lock_until(Deadline::now()).has_value(); }
+  bool try_lock() { return lock_until(Deadline::now()).has_value(); }  ///< false where another has it
+  /// False where it was not to be had within the timeout.
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return lock_until(Deadline::after(timeout)).has_value();
@@ -48,9 +49,9 @@ class Lock {
   std::optional<bool> lock_until(Deadline deadline) { return part_->lock.lock_until(deadline); }
 
   // Python's names.
-  bool acquire() { return lock(), true; }
+  bool acquire() { return lock(), true; }                                           ///< waits; returns true
   bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< false: not in time
-  void release() { unlock(); }
+  void release() { unlock(); }                                                      ///< unlock()
 
   /// Holders that ever died with it.
   std::uint32_t owner_deaths() const { return part_->lock.deaths.load(); }

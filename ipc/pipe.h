@@ -68,6 +68,7 @@ struct Pipe {
   Connection<T> first;   ///< where options.duplex is false: only receives
   Connection<T> second;  ///< where options.duplex is false: only sends
 
+  /// Throws std::invalid_argument for a capacity of 0 or too many, and OutOfSharedMemory.
   explicit Pipe(const PipeOptions& options = {}) : Pipe(AnyConnection::make(options, schema_of<T>())) {}
 
  private:

@@ -16,6 +16,7 @@
 
 namespace shoal {
 
+/// How much fits into a queue, and what it is called.
 struct QueueOptions {
   std::size_t capacity = 1024;    ///< messages, 1 to 16,777,215
   std::size_t byte_capacity = 0;  ///< bytes of messages and of the blocks that travel with them; 0: no limit
@@ -44,6 +45,7 @@ class Queue {
   /// Throws std::invalid_argument for a capacity of 0 or too many.
   explicit Queue(const QueueOptions& options = {})
       : ring_(std::make_shared<Ring>(detail::make_ring(options, schema_of<T>()))) {}
+  /// `capacity` in messages.
   explicit Queue(std::size_t capacity) : Queue(QueueOptions{.capacity = capacity}) {}
 
   /// Waits for room. Throws QueueClosed, PeerDied, OutOfSharedMemory, and what encoding throws.
@@ -69,14 +71,14 @@ class Queue {
 
   /// No value can be put from now on; getters get those that are in it and then QueueClosed.
   void close() { ring_->close(); }
-  bool is_closed() const { return ring_->is_closed(); }
-  std::size_t capacity() const { return ring_->capacity(); }
-  std::size_t byte_capacity() const { return ring_->byte_capacity(); }
-  std::string name() const { return ring_->name(); }
+  bool is_closed() const { return ring_->is_closed(); }       ///< whether close() was called, by whatever process
+  std::size_t capacity() const { return ring_->capacity(); }  ///< messages that fit
+  std::size_t byte_capacity() const { return ring_->byte_capacity(); }  ///< bytes that fit; 0: no limit
+  std::string name() const { return ring_->name(); }                    ///< as given to the constructor
   /// Values in it at some moment during the call; as all three, out of date on return.
   std::size_t qsize() const { return ring_->size(); }
-  bool empty() const { return qsize() == 0; }
-  bool full() const { return qsize() >= capacity(); }
+  bool empty() const { return qsize() == 0; }          ///< whether there is no value in it
+  bool full() const { return qsize() >= capacity(); }  ///< whether there is no room for another message
   /// Bytes in it, for a queue with a byte capacity; otherwise 0.
   std::size_t bytes() const { return ring_->bytes(); }
 
@@ -90,6 +92,7 @@ class Queue {
   template <class... Arguments>
     requires requires(std::initializer_list<std::int64_t> sizes, Arguments&&... arguments) {
       Codec<T>::loan(sizes, std::forward<Arguments>(arguments)...);
+      /// The same with sizes in braces.
     }
   T loan(std::initializer_list<std::int64_t> sizes, Arguments&&... arguments) const {
     return Codec<T>::loan(sizes, std::forward<Arguments>(arguments)...);

@@ -38,7 +38,8 @@ class RLock {
 
   /// Waits for the lock. Returns true where the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }
-  bool try_lock() { return lock_until(Deadline::now()).has_value(); }
+  bool try_lock() { return lock_until(Deadline::now()).has_value(); }  ///< false where another thread has it
+  /// False where it was not to be had within the timeout.
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return lock_until(Deadline::after(timeout)).has_value();
@@ -50,9 +51,9 @@ class RLock {
   std::optional<bool> lock_until(Deadline deadline);
 
   // Python's names.
-  bool acquire() { return lock(), true; }
+  bool acquire() { return lock(), true; }                                           ///< waits; returns true
   bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< false: not in time
-  void release() { unlock(); }
+  void release() { unlock(); }                                                      ///< unlock()
 
   /// Holders that ever died with it.
   std::uint32_t owner_deaths() const { return part_->lock.deaths.load(); }

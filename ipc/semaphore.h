@@ -52,8 +52,9 @@ class Semaphore {
   bool acquire() { return acquire_until(Deadline::never()); }
   /// The same; false where none came in time.
   bool acquire(std::chrono::nanoseconds timeout) { return acquire_until(Deadline::after(timeout)); }
+  /// The same until a deadline.
   bool acquire_until(Deadline deadline);
-  bool try_acquire() { return acquire_until(Deadline::now()); }
+  bool try_acquire() { return acquire_until(Deadline::now()); }  ///< false where no permit is left
   /// Brings a permit back, or makes one more where none is out. std::logic_error at 16,777,215.
   void release();
   /// Permits left at some moment during the call.
@@ -61,13 +62,14 @@ class Semaphore {
   std::size_t get_value() const;
 
   // As a std lockable.
-  void lock() { acquire(); }
-  bool try_lock() { return try_acquire(); }
+  void lock() { acquire(); }                 ///< acquire()
+  bool try_lock() { return try_acquire(); }  ///< try_acquire()
+  /// As acquire(timeout).
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return acquire(timeout);
   }
-  void unlock() { release(); }
+  void unlock() { release(); }  ///< release()
 
  protected:
   friend struct Codec<Semaphore>;
@@ -84,6 +86,7 @@ class Semaphore {
 /// multiprocessing.BoundedSemaphore. Of 0 permits: none can be had, and none be brought back.
 class BoundedSemaphore : public Semaphore {
  public:
+  /// As Semaphore's; `permits` is also the most that can be left.
   explicit BoundedSemaphore(std::size_t permits = 1) : Semaphore(permits, true) {}
   // release() throws std::logic_error where all permits are there.
 

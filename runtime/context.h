@@ -34,7 +34,7 @@ class ContextHandle {
 
   /// SIGTERM and SIGKILL for all that still run. That they end by it is a failure to join(), as if another had sent it.
   void terminate();
-  void kill();
+  void kill();  ///< SIGKILL
 
   /// In rank order.
   std::vector<pid_t> pids() const;
@@ -70,11 +70,13 @@ class ContextHandle {
 template <class R>
 class ProcessContext : public ContextHandle {
  public:
+  /// Starts them all, or throws and leaves none.
   ProcessContext(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period)
       : ContextHandle(std::make_shared<StateWithResults>(std::move(children), grace_period)) {}
 
   /// What the ranks have returned, in rank order; joins them first. The second moves them out, once for all handles.
   const std::vector<R>& results() & { return take(); }
+  /// Moves them out.
   std::vector<R> results() && { return std::move(take()); }
 
  private:
@@ -101,6 +103,7 @@ class ProcessContext : public ContextHandle {
 template <>
 class ProcessContext<void> : public ContextHandle {
  public:
+  /// As ContextHandle's.
   using ContextHandle::ContextHandle;
 };
 

@@ -9,11 +9,12 @@
 
 namespace shoal {
 
+/// What a process is to those that were started with it.
 struct CurrentProcess {
-  std::string name = "root";
-  int rank = -1;        ///< among those started together; -1: none
-  int nprocs = 1;       ///< how many were started together
-  int num_threads = 0;  ///< for computations, as set by who started this process; 0: not set
+  std::string name = "root";  ///< as given in the options that it was started with
+  int rank = -1;              ///< among those started together; -1: none
+  int nprocs = 1;             ///< how many were started together
+  int num_threads = 0;        ///< for computations, as set by who started this process; 0: not set
 
   /// Of the calling process, also of one that was forked behind shoal's back.
   static pid_t pid() noexcept;
@@ -24,9 +25,9 @@ const CurrentProcess& current_process();
 
 /// Another process of the session, as the process table has it.
 struct RelatedProcess {
-  std::string name;
-  int rank = -1;
-  pid_t pid = 0;
+  std::string name;  ///< as tables show it
+  int rank = -1;     ///< among those started together; -1: none
+  pid_t pid = 0;     ///< 0: none
 };
 
 /// Who started this process: nobody for a root; under `shoal run` the launcher. Where that has died this process is

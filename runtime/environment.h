@@ -16,22 +16,23 @@ enum class Launcher {
   slurm,     ///< a step (srun), not the batch script itself
 };
 
+/// The launcher's name as people write it: "torchrun", "Slurm". Static text.
 const char* launcher_name(Launcher launcher);
 
 /// A process's place among those that were launched with it.
 struct Environment {
-  Launcher launcher = Launcher::none;
-  int rank = 0;              ///< among all
-  int world_size = 1;        ///< all
-  int local_rank = 0;        ///< among those on this host
-  int local_world_size = 1;  ///< those on this host
-  int node_rank = 0;         ///< this host among the hosts (torchrun: GROUP_RANK); -1: the launcher does not tell
-  int node_count = 1;        ///< hosts; -1: the launcher does not tell
-  std::string master_addr;   ///< of rank 0's host, for a rendezvous by TCP; empty: the launcher does not tell
-  int master_port = 0;       ///< 0: the launcher does not tell
-  std::string run_id;        ///< the same for all ranks, and no other run's at that time as far as the launcher knows
-  int restart_count = 0;     ///< how often all ranks have been started again
-  int max_restarts = 0;
+  Launcher launcher = Launcher::none;  ///< who has started this process
+  int rank = 0;                        ///< among all
+  int world_size = 1;                  ///< all
+  int local_rank = 0;                  ///< among those on this host
+  int local_world_size = 1;            ///< those on this host
+  int node_rank = 0;        ///< this host among the hosts (torchrun: GROUP_RANK); -1: the launcher does not tell
+  int node_count = 1;       ///< hosts; -1: the launcher does not tell
+  std::string master_addr;  ///< of rank 0's host, for a rendezvous by TCP; empty: the launcher does not tell
+  int master_port = 0;      ///< 0: the launcher does not tell
+  std::string run_id;       ///< the same for all ranks, and no other run's at that time as far as the launcher knows
+  int restart_count = 0;    ///< how often all ranks have been started again
+  int max_restarts = 0;     ///< how often all ranks may be started again
 
   /// All ranks are on this host.
   bool is_on_one_host() const { return local_world_size == world_size; }

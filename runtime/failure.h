@@ -17,43 +17,43 @@ namespace shoal {
 
 /// Which process an error is about.
 struct ProcessIdentity {
-  std::string name;
-  int rank = -1;  ///< -1: none
-  pid_t pid = 0;
-  StartMethod start_method = StartMethod::forkserver;
+  std::string name;                                    ///< as given in the options that it was started with
+  int rank = -1;                                       ///< -1: none
+  pid_t pid = 0;                                       ///< 0: not known
+  StartMethod start_method = StartMethod::forkserver;  ///< how it was started
 };
 
 /// Type and text of an exception in another process.
 struct ExceptionSummary {
-  std::string type, message;
+  std::string type, message;  ///< the type's name as people write it, and what() of the exception
 };
 
 /// All that the parent of a failed process knows.
 struct FailureFacts {
-  ProcessIdentity who;
-  ExitStatus status;
+  ProcessIdentity who;  ///< the process that failed
+  ExitStatus status;    ///< how it ended
   /// What its function threw: the outermost one, then those nested in it (std::throw_with_nested).
   std::vector<ExceptionSummary> raised;
-  CrashReport crash;
-  bool oom_killed = false;
+  CrashReport crash;        ///< what it left behind: stack, signal, the end of stderr
+  bool oom_killed = false;  ///< ended by SIGKILL while the kernel counted an OOM kill in this cgroup
 };
 
 /// A started process did not do what it was started for. what() is one line: which process, and why; report() is
 /// everything. A copy is the same failure. Threads: any.
 class ProcessFailed : public Error {
  public:
-  const std::string& name() const noexcept;
-  int rank() const noexcept;  ///< -1: it had none
-  pid_t pid() const noexcept;
-  StartMethod start_method() const noexcept;
+  const std::string& name() const noexcept;   ///< as given in the options that it was started with
+  int rank() const noexcept;                  ///< -1: it had none
+  pid_t pid() const noexcept;                 ///< no longer of a living process
+  StartMethod start_method() const noexcept;  ///< how it was started
 
   /// The signal that ended it, 0 and "" for none.
   int signal() const noexcept;
-  std::string signal_name() const;
+  std::string signal_name() const;  ///< such as "SIGSEGV"
   /// Of an exception that it threw, or that ended it in std::terminate; "shoal::WriteToReadOnlyTensor" where such a
   /// write ended it; empty where there was none.
   const std::string& exception_type() const noexcept;
-  const std::string& exception_message() const noexcept;
+  const std::string& exception_message() const noexcept;  ///< what() of that exception
   /// What that exception was thrown because of (std::throw_with_nested), outermost first.
   const std::vector<ExceptionSummary>& nested() const noexcept { return nested_; }
   /// Where it threw or crashed, innermost call first. Empty where it could not tell (SIGKILL, exit). The names
@@ -88,17 +88,20 @@ class ProcessFailed : public Error {
   std::vector<std::shared_ptr<const ProcessFailed>> later_;
 };
 
+/// Failures of other processes, seen after the one that is the root cause.
 using LaterFailures = std::vector<std::shared_ptr<const ProcessFailed>>;
 
 /// Its function threw.
 class ProcessRaised : public ProcessFailed {
  public:
+  /// Of these facts, and the failures that followed.
   explicit ProcessRaised(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
 };
 
 /// It was ended by a signal, or exited otherwise than by returning from its function.
 class ProcessExited : public ProcessFailed {
  public:
+  /// Of these facts, and the failures that followed.
   explicit ProcessExited(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
   /// Nothing where a signal ended it.
   std::optional<int> exit_code() const noexcept;
@@ -108,6 +111,7 @@ class ProcessExited : public ProcessFailed {
 std::shared_ptr<const ProcessFailed> make_failure(std::shared_ptr<const FailureFacts> facts);
 /// The same failure as the cause of others.
 std::shared_ptr<const ProcessFailed> make_root_cause(const ProcessFailed& failure, LaterFailures later);
+/// Throws it as what it is: ProcessRaised or ProcessExited.
 [[noreturn]] void throw_failure(const ProcessFailed& failure);
 
 }  // namespace shoal

@@ -5,6 +5,7 @@
 
 namespace shoal {
 
+/// What the fork server keeps ready.
 struct ForkServerOptions {
   /// Children that the server keeps forked in advance, refilled while nobody asks for any. A start that finds
   /// one saves the fork, which takes milliseconds where libtorch is loaded. Each costs the memory that a fork does:

@@ -11,18 +11,20 @@
 
 namespace shoal {
 
+/// How a process comes into being. docs/launching.md compares the three.
 enum class StartMethod {
   spawn,       ///< a fresh start of the program: inherits nothing, works from anywhere, takes as long as loading it
   forkserver,  ///< forked from a fresh process that has everything loaded: milliseconds
   fork,        ///< a copy of the calling process: for callables with captures
 };
 
+/// "spawn", "forkserver" or "fork", as torch.multiprocessing names them. Static text.
 const char* method_name(StartMethod method);
 
 /// The method where options say none: forkserver until it is set. As torch.multiprocessing's, but it may be set as
 /// often as one likes. Started processes have that of their parent. Threads: any.
 void set_start_method(StartMethod method) noexcept;
-StartMethod get_start_method() noexcept;
+StartMethod get_start_method() noexcept;  ///< as set, here or in the parent; forkserver otherwise
 /// The default one first, as Python's.
 std::vector<StartMethod> get_all_start_methods();
 
@@ -33,6 +35,7 @@ std::vector<StartMethod> get_all_start_methods();
 /// so any method but fork is an error, at compile time where the method is written out.
 class ForkOnly {
  public:
+  /// Of a method that is written out: does not compile for another one than fork.
   consteval ForkOnly(StartMethod method) {  // NOLINT: implicit, so that options read the same
     if (method != StartMethod::fork) a_callable_with_captures_works_with_StartMethod_fork_only();
   }
@@ -41,13 +44,14 @@ class ForkOnly {
     if (method != StartMethod::fork) refuse_captures(method);
     return ForkOnly();
   }
-  operator StartMethod() const { return StartMethod::fork; }
+  operator StartMethod() const { return StartMethod::fork; }  ///< fork
 
  private:
   constexpr ForkOnly() = default;
   static void a_callable_with_captures_works_with_StartMethod_fork_only();
 };
 
+/// What options without a start method mean: get_start_method(). Does not compile for callables with captures.
 template <class Method>
 Method default_start_method() {
   static_assert(
@@ -60,8 +64,8 @@ Method default_start_method() {
 /// Options of spawn and start_processes.
 template <class Method>
 struct BasicSpawnOptions {
-  int nprocs = 1;
-  Method start_method = default_start_method<Method>();
+  int nprocs = 1;                                        ///< how many are started; ranks are 0 to nprocs - 1
+  Method start_method = default_start_method<Method>();  ///< how they are started
   /// What tables and process lists call them.
   std::string name = "rank";
   /// After one has failed: how long the others get between SIGTERM and SIGKILL.
@@ -77,6 +81,7 @@ struct BasicSpawnOptions {
   /// when they are loaded (MKL_*, KMP_*, MALLOC_*, LD_*). OMP_NUM_THREADS is taken for num_threads.
   std::vector<std::pair<std::string, std::string>> environment = {};
 
+  /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
   operator BasicSpawnOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>
   {
@@ -84,13 +89,14 @@ struct BasicSpawnOptions {
             environment};
   }
 };
+/// Options of spawn and start_processes for functions without captures.
 using SpawnOptions = BasicSpawnOptions<StartMethod>;
 
 /// Options of Process.
 template <class Method>
 struct BasicProcessOptions {
-  std::string name = "process";
-  Method start_method = default_start_method<Method>();
+  std::string name = "process";                          ///< what tables and process lists call it
+  Method start_method = default_start_method<Method>();  ///< how it is started
   /// Of the last handle that goes while the process runs: true ends it, false waits until it has returned. (In Python:
   /// of the program's end, and false unless said. In shoal no process outlives its parent in any case.)
   bool daemon = true;
@@ -102,10 +108,11 @@ struct BasicProcessOptions {
   bool fork_despite_threads = false;
   /// Which of this process's CPUs it gets: as the process number `part` of `parts` of that binding.
   Binding binding = Binding::none;
-  int part = 0, parts = 1;
+  int part = 0, parts = 1;  ///< see binding
   /// As in SpawnOptions.
   std::vector<std::pair<std::string, std::string>> environment = {};
 
+  /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
   operator BasicProcessOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>
   {
@@ -116,6 +123,7 @@ struct BasicProcessOptions {
             parts,       environment};
   }
 };
+/// Options of Process for functions without captures.
 using ProcessOptions = BasicProcessOptions<StartMethod>;
 
 }  // namespace shoal

@@ -49,15 +49,15 @@ class ProcessHandle {
   bool is_alive() const;
   /// Nothing before its end; minus the signal's number where one ended it.
   std::optional<int> exitcode() const;
-  pid_t pid() const { return child().pid(); }
-  const std::string& name() const { return child().settings().name; }
-  bool daemon() const { return state().ending.daemon; }
+  pid_t pid() const { return child().pid(); }                          ///< throws std::logic_error before the start
+  const std::string& name() const { return child().settings().name; }  ///< as given in the options
+  bool daemon() const { return state().ending.daemon; }                ///< as given in the options
   /// A descriptor to poll: readable when the process has ended. Belongs to the handles.
   int sentinel() const { return child().sentinel(); }
 
   /// SIGTERM and SIGKILL. Nothing happens where it has ended already.
   void terminate();
-  void kill();
+  void kill();  ///< SIGKILL
   /// Any other signal. Nothing happens where it has ended already.
   void send_signal(int number);
 
@@ -99,6 +99,7 @@ class ProcessHandle {
 template <class R>
 class Process : public ProcessHandle {
  public:
+  /// Starts nothing yet: start() does. Function and arguments are kept until then.
   template <class F, class... Args>
   Process(const ProcessOptionsFor<F>& options, F&& function, Args&&... arguments)
       : ProcessHandle(std::make_shared<StateWithResult>(

@@ -32,6 +32,7 @@ class HeldStop {
 /// object lives; after it SIGTERM is only noted. Handlers of the program's own stay as they are. One in a process.
 class StopWhenTold {
  public:
+  /// `end` has to outlive the object.
   explicit StopWhenTold(const std::atomic<std::uint64_t>& end);
   StopWhenTold(const StopWhenTold&) = delete;
   ~StopWhenTold();

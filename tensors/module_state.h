@@ -28,19 +28,21 @@ namespace shoal {
 /// A module's state_dict: its tensors, each once, and under which names they are found. Plain and encodable: of shared
 /// modules handles cross, of private ones copies. The tensors are the module's own, detached; nothing is copied here.
 struct ModuleState {
+  /// One name of the state_dict.
   struct Entry {
-    std::string key;  ///< as torch's state_dict has it: "encoder.0.weight"
-    bool buffer;
-    bool requires_grad;
+    std::string key;       ///< as torch's state_dict has it: "encoder.0.weight"
+    bool buffer;           ///< a buffer, and not a parameter
+    bool requires_grad;    ///< as the parameter does
     std::uint32_t tensor;  ///< index; two keys of one tensor are tied
   };
-  std::vector<at::Tensor> tensors;
-  std::vector<Entry> entries;
+  std::vector<at::Tensor> tensors;  ///< each once, detached
+  std::vector<Entry> entries;       ///< parameters, then buffers, in the module's order
 
   /// The tensor of this key; std::invalid_argument where there is none.
   const at::Tensor& at(const std::string& key) const;
 };
 
+/// The module's state as it is now: its own tensors, of which nothing is copied.
 ModuleState module_state(const torch::nn::Module& module);
 
 /// Copies the values into the module's own parameters and buffers, as torch's load_state_dict does. Throws
@@ -52,15 +54,18 @@ void load_module_state(torch::nn::Module& module, const ModuleState& state);
 /// same memory as its sender's. Optimizers that have the parameters go on working. Throws as load_module_state.
 void use_module_state(torch::nn::Module& module, const ModuleState& state);
 
+/// For torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 ModuleState module_state(const Holder& holder) {
   return module_state(static_cast<const torch::nn::Module&>(*holder));
+  /// For torch's holders and shared pointers to modules.
 }
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void load_module_state(Holder& holder, const ModuleState& state) {
   load_module_state(static_cast<torch::nn::Module&>(*holder), state);
+  /// For torch's holders and shared pointers to modules.
 }
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }

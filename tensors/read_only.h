@@ -22,6 +22,7 @@ class WriteToReadOnlyTensor : public Error {
   using Error::Error;
 };
 
+/// What a read-only tensor is called, and what else may be done with it.
 struct ReadOnlyOptions {
   /// What errors call the tensor, with its shape and type. Of a module's tensors: in front of their own names.
   std::string name = {};
@@ -39,9 +40,10 @@ struct ReadOnlyOptions {
 /// OutOfSharedMemory. What it cannot prevent: writing to the heap by computed addresses, since its other mapping is
 /// writable in all processes.
 at::Tensor& read_only(const ReadOnlyOptions& options, at::Tensor& tensor);
+/// For a tensor that is not a variable of one's own.
 inline at::Tensor read_only(const ReadOnlyOptions& options, at::Tensor&& tensor) { return read_only(options, tensor); }
-inline at::Tensor& read_only(at::Tensor& tensor) { return read_only(ReadOnlyOptions{}, tensor); }
-inline at::Tensor read_only(at::Tensor&& tensor) { return read_only(tensor); }
+inline at::Tensor& read_only(at::Tensor& tensor) { return read_only(ReadOnlyOptions{}, tensor); }  ///< without a name
+inline at::Tensor read_only(at::Tensor&& tensor) { return read_only(tensor); }                     ///< without a name
 
 /// All parameters and buffers of the module, as an inference server publishes it. Gradients stay what they are. Layers
 /// that write to their buffers (BatchNorm while training) are refused by name.
@@ -51,6 +53,7 @@ template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void read_only(const ReadOnlyOptions& options, Holder& holder) {
   read_only(options, static_cast<torch::nn::Module&>(*holder));
+  /// All parameters and buffers of the module, without a name.
 }
 template <class Module>
   requires requires(Module& module) { read_only(ReadOnlyOptions{}, module); } && (!std::is_same_v<Module, at::Tensor>)
@@ -58,6 +61,7 @@ void read_only(Module& module) {
   read_only(ReadOnlyOptions{}, module);
 }
 
+/// Whether the tensor's storage was published by read_only, here or by whoever sent it.
 bool is_read_only(const at::Tensor& tensor);
 
 /// In the block, for whoever receives it. Not for users.

@@ -18,6 +18,7 @@ namespace shoal {
 at::Tensor& share_memory_(at::Tensor& tensor);
 /// The same for a tensor that is not a variable of one's own: `share_memory_(module.weight)` keeps working.
 inline at::Tensor share_memory_(at::Tensor&& tensor) { return share_memory_(tensor); }
+/// Each of the tensors.
 void share_memory_(std::vector<at::Tensor>& tensors);
 
 /// The opposite, in place: the storage becomes private memory with the same elements, for all views of it in this
@@ -25,7 +26,9 @@ void share_memory_(std::vector<at::Tensor>& tensors);
 /// tensor a writable copy. Does nothing where the tensor is private, or on a device. The gradient, if any, too. Not to
 /// be called while another thread uses the storage.
 at::Tensor& unshare(at::Tensor& tensor);
+/// The same for a tensor that is not a variable of one's own.
 inline at::Tensor unshare(at::Tensor&& tensor) { return unshare(tensor); }
+/// Each of the tensors.
 void unshare(std::vector<at::Tensor>& tensors);
 
 /// Whether the tensor's elements lie in the shared heap. An undefined tensor does not.

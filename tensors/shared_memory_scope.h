@@ -7,6 +7,7 @@ struct Allocator;
 
 namespace shoal {
 
+/// Whose tensors are born shared.
 struct SharedMemoryScopeOptions {
   /// Also what other threads of this process make meanwhile: libtorch's own (its intra-op pool, autograd's) that work
   /// for this one, and the program's.
@@ -19,6 +20,7 @@ struct SharedMemoryScopeOptions {
 /// forked inside a scope of all threads is inside it too, if it has the thread that is.
 class SharedMemoryScope {
  public:
+  /// Begins; the end is the object's.
   explicit SharedMemoryScope(SharedMemoryScopeOptions options = {});
   SharedMemoryScope(const SharedMemoryScope&) = delete;
   SharedMemoryScope& operator=(const SharedMemoryScope&) = delete;

@@ -40,7 +40,7 @@ class AsyncResult {
   }
   /// False where there is no result, nor an error, within the timeout.
   bool wait(std::chrono::nanoseconds timeout) { return wait(Deadline::after(timeout)); }
-  bool ready() { return wait(Deadline::now()); }
+  bool ready() { return wait(Deadline::now()); }  ///< whether there is a result or an error now
   /// Whether it is a result, and not an error. Throws std::logic_error where it is not ready.
   bool successful() {
     if (!ready()) throw std::logic_error("AsyncResult::successful: it is not ready: call wait() first");

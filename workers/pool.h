@@ -50,6 +50,7 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
             std::make_shared<detail::PoolCore>(options, [](const ProcessOptions& how, const detail::WorkerEnds& ends) {
               return Process<void>(how, serve, detail::share(ends));
             })) {}
+  /// `processes` workers.
   explicit Pool(int processes) : Pool(PoolOptions{.processes = processes}) {}
 
   /// The same; each worker calls initializer(arguments...) before its first task. Where that throws the pool is

@@ -15,6 +15,7 @@ namespace shoal {
 /// worker goes on.) Threads: any.
 class WorkerDied : public Error {
  public:
+  /// Which task a worker died of.
   struct Task {
     std::size_t number = 0, of = 1;          ///< which it is of those that were asked for together, from 0
     std::chrono::nanoseconds time_limit{0};  ///< that it was ended for; 0: it was not
@@ -26,7 +27,7 @@ class WorkerDied : public Error {
   [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
   /// How the last of them ended: its pid, signal, stack, the end of its stderr.
   [[nodiscard]] const ProcessFailed& failure() const noexcept { return *failure_; }
-  [[nodiscard]] int attempts() const noexcept { return attempts_; }
+  [[nodiscard]] int attempts() const noexcept { return attempts_; }  ///< how many workers died of the task
 
  private:
   std::shared_ptr<const ProcessFailed> failure_;

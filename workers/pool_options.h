@@ -14,15 +14,16 @@ enum class OnWorkerDeath {
   retry,  ///< another worker runs it, from its beginning; WorkerDied after max_retries. For tasks that may run twice
 };
 
+/// As torch's and Python's Pool, by the same names, and some more.
 struct PoolOptions {
   /// Workers. 0: one for each CPU that this process may use.
   int processes = 0;
-  StartMethod start_method = get_start_method();
+  StartMethod start_method = get_start_method();  ///< how workers are started
   /// Tasks after which a worker is replaced by a fresh one, for functions that leak; a chunk of a map is one task.
   /// 0: none.
   int max_tasks_per_child = 0;
-  OnWorkerDeath on_worker_death = OnWorkerDeath::raise;
-  int max_retries = 3;
+  OnWorkerDeath on_worker_death = OnWorkerDeath::raise;  ///< what becomes of the task that a dead worker ran
+  int max_retries = 3;                                   ///< with OnWorkerDeath::retry: how often a task is run again
   /// A task that takes longer has its worker ended: by SIGABRT, so that WorkerDied tells the stack, where it was stuck,
   /// and by SIGKILL where that does not help. 0: never. Seen to within 100 ms.
   std::chrono::nanoseconds task_timeout{0};

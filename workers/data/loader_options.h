@@ -34,7 +34,7 @@ struct DataLoaderOptions {
   /// The same for a worker's start, with its worker_init_fn and the data set that it gets; when three in a row take
   /// longer, the epoch fails with PoolStopped. 0: they may take as long as they want.
   std::chrono::nanoseconds start_timeout{0};
-  StartMethod start_method = get_start_method();
+  StartMethod start_method = get_start_method();  ///< how workers are started
   /// As in ProcessOptions.
   bool fork_despite_threads = false;
   /// Workers stay for the next epoch. False: each epoch starts its own.
@@ -63,7 +63,7 @@ struct DataLoaderOptions {
   int max_replacements = 100;
   /// Of an iterable data set, the part that this loader reads: batches go to the ranks in turn. A map-style one has a
   /// DistributedSampler for that.
-  std::int64_t rank = 0, num_replicas = 1;
+  std::int64_t rank = 0, num_replicas = 1;  ///< the number of ranks
   /// Streams that an iterable data set with a stream(Shard) is read as, by all ranks together. 0: one for each worker
   /// of all ranks, so the batches depend on their number.
   std::int64_t num_shards = 0;

@@ -20,8 +20,8 @@ struct PaddedSequences {
 
 /// Names and defaults of torch.nn.utils.rnn.pad_sequence, but batch_first, which is true here.
 struct PadOptions {
-  bool batch_first = true;
-  double padding_value = 0;
+  bool batch_first = true;             ///< [sequences, longest, ...], and not [longest, sequences, ...]
+  double padding_value = 0;            ///< what stands where a sequence has ended
   std::string padding_side = "right";  ///< or "left"
   std::int64_t multiple_of = 1;        ///< lengths are rounded up to it: fewer different shapes for a GPU
 };
@@ -34,8 +34,8 @@ PaddedSequences pad_sequence(std::span<const at::Tensor> sequences, const PadOpt
 /// padded with the first sample's `padding_value`. For other options, a collate function of one's own that calls
 /// pad_sequence.
 struct Sequence {
-  at::Tensor values;
-  double padding_value = 0;
+  at::Tensor values;         ///< [length, ...]
+  double padding_value = 0;  ///< what stands where it has ended
 };
 
 template <>

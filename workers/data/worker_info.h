@@ -10,7 +10,7 @@ namespace shoal {
 struct WorkerInfo {
   /// 0 to num_workers - 1; one that takes a dead one's place has its number.
   int id = 0;
-  int num_workers = 0;
+  int num_workers = 0;  ///< workers of the loader
   /// The loader's. What is random goes by sample and not by worker: see sample_random.h.
   std::uint64_t seed = 0;
 

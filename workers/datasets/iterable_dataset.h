@@ -16,9 +16,9 @@ namespace shoal {
 /// count. So the data set is read once by all shards together, and where one block is one batch, the batches do not
 /// depend on how many readers there are. A value.
 struct Shard {
-  std::int64_t index = 0;
-  std::int64_t count = 1;
-  std::int64_t block = 1;
+  std::int64_t index = 0;  ///< which of them, from 0
+  std::int64_t count = 1;  ///< shards in all
+  std::int64_t block = 1;  ///< samples in a row that one shard gets
 
   /// Rank r of `world` gets blocks r, r + world, ...; of these its worker w gets the w-th, (w + workers)-th, ...
   /// Throws std::invalid_argument for a number that is out of range.

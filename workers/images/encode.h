@@ -22,6 +22,7 @@ std::vector<std::uint8_t> encode_png(const at::Tensor& image, int compression_le
 /// takes for a picture, and renamed: at any time there is the whole file there, or what was there before, also when
 /// this process is killed or the disk is full. The folder has to be there. Throws DatasetError that names the file.
 void write_jpeg(const at::Tensor& image, const std::filesystem::path& path, int quality = 75);
+/// The same with encode_png.
 void write_png(const at::Tensor& image, const std::filesystem::path& path, int compression_level = 6);
 
 /// Any bytes, in the same way.

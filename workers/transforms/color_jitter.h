@@ -11,18 +11,18 @@ namespace shoal {
 /// How much something may change: {0.4} is torchvision's number (factors from 0.6 to 1.4; shifts from -0.4 to 0.4 for
 /// the hue), .range its pair.
 struct Jitter {
-  double amount = 0;
-  std::optional<std::array<double, 2>> range = std::nullopt;
+  double amount = 0;  ///< factors from 1 - amount to 1 + amount; for the hue shifts from -amount to amount
+  std::optional<std::array<double, 2>> range = std::nullopt;  ///< least and largest, in place of amount
 };
 
 /// torchvision's ColorJitter of RGB pictures: brightness, contrast, saturation and hue, in a random order, each by a
 /// random factor. After each the pixels are bytes again, cut and not rounded, as torchvision's are. Pictures of one
 /// channel: brightness and contrast alone.
 struct ColorJitter {
-  Jitter brightness = {};
-  Jitter contrast = {};
-  Jitter saturation = {};
-  Jitter hue = {};
+  Jitter brightness = {};                     ///< factor
+  Jitter contrast = {};                       ///< factor
+  Jitter saturation = {};                     ///< factor
+  Jitter hue = {};                            ///< shift, from -0.5 to 0.5, of the colour circle
   static constexpr bool kKeepsPlaces = true;  ///< masks have no colours
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
@@ -32,8 +32,11 @@ struct ColorJitter {
 
 /// torchvision.transforms.v2.functional's, in place.
 void adjust_brightness(std::uint8_t* image, const ImageShape& shape, double factor);
+/// Blends with the picture's mean grey.
 void adjust_contrast(std::uint8_t* image, const ImageShape& shape, double factor, TransformScratch& scratch);
+/// Blends with each pixel's grey. A grey picture stays as it is.
 void adjust_saturation(std::uint8_t* image, const ImageShape& shape, double factor, TransformScratch& scratch);
+/// Turns the colour circle by `shift`, from -0.5 to 0.5. A grey picture stays as it is.
 void adjust_hue(std::uint8_t* image, const ImageShape& shape, double shift);
 
 }  // namespace shoal

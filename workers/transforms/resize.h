@@ -13,9 +13,9 @@ namespace shoal {
 /// scale); without it two by two, whatever the scale. Equal to torch's interpolate of floats, rounded to the nearest,
 /// to the last unit: torch's own uint8 path rounds its weights too.
 struct Resize {
-  ImageSize size;
-  std::int64_t max_size = 0;
-  bool antialias = true;
+  ImageSize size;             ///< {h, w}, or {n} for the shorter side
+  std::int64_t max_size = 0;  ///< of the longer side; 0: any
+  bool antialias = true;      ///< see above
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
@@ -26,10 +26,10 @@ struct Resize {
 /// torchvision's RandomResizedCrop: a part of a random share `scale` of the picture's area with a random `ratio` of
 /// width to height, made `size` ({n}: a square). Where ten tries find none that fits, the middle, as torchvision does.
 struct RandomResizedCrop {
-  ImageSize size;
-  std::array<double, 2> scale = {0.08, 1.0};
-  std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};
-  bool antialias = true;
+  ImageSize size;                                        ///< of what comes out; {n}: a square
+  std::array<double, 2> scale = {0.08, 1.0};             ///< least and largest share of the area
+  std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};  ///< least and largest ratio of width to height
+  bool antialias = true;                                 ///< as Resize's
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
@@ -39,10 +39,10 @@ struct RandomResizedCrop {
 
 /// A part of a picture: rows top to top + height, columns left to left + width.
 struct ImagePart {
-  std::int64_t top = 0;
-  std::int64_t left = 0;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
+  std::int64_t top = 0;     ///< first row
+  std::int64_t left = 0;    ///< first column
+  std::int64_t height = 0;  ///< rows
+  std::int64_t width = 0;   ///< columns
 };
 
 /// The part that RandomResizedCrop takes of a picture of this size.
