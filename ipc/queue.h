@@ -89,10 +89,10 @@ class Queue {
   T loan(Arguments&&... arguments) const {
     return Codec<T>::loan(std::forward<Arguments>(arguments)...);
   }
+  /// The same with sizes in braces.
   template <class... Arguments>
     requires requires(std::initializer_list<std::int64_t> sizes, Arguments&&... arguments) {
       Codec<T>::loan(sizes, std::forward<Arguments>(arguments)...);
-      /// The same with sizes in braces.
     }
   T loan(std::initializer_list<std::int64_t> sizes, Arguments&&... arguments) const {
     return Codec<T>::loan(sizes, std::forward<Arguments>(arguments)...);

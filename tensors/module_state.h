@@ -59,14 +59,14 @@ template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 ModuleState module_state(const Holder& holder) {
   return module_state(static_cast<const torch::nn::Module&>(*holder));
-  /// For torch's holders and shared pointers to modules.
 }
+/// For torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void load_module_state(Holder& holder, const ModuleState& state) {
   load_module_state(static_cast<torch::nn::Module&>(*holder), state);
-  /// For torch's holders and shared pointers to modules.
 }
+/// For torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void use_module_state(Holder& holder, const ModuleState& state) {

@@ -53,8 +53,8 @@ template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void read_only(const ReadOnlyOptions& options, Holder& holder) {
   read_only(options, static_cast<torch::nn::Module&>(*holder));
-  /// All parameters and buffers of the module, without a name.
 }
+/// All parameters and buffers of the module, without a name.
 template <class Module>
   requires requires(Module& module) { read_only(ReadOnlyOptions{}, module); } && (!std::is_same_v<Module, at::Tensor>)
 void read_only(Module& module) {

@@ -279,10 +279,10 @@ class BatchSampler {
 /// Any sampler, by value: what a DataLoader keeps.
 class AnySampler {
  public:
+  /// A copy of the sampler.
   template <Sampler S>
     requires(!std::same_as<S, AnySampler>)
   // NOLINTNEXTLINE(google-explicit-constructor): any sampler is meant to pass where one is asked for.
-  /// A copy of the sampler.
   AnySampler(S sampler) : held_(std::make_unique<Held<S>>(std::move(sampler))) {}
   AnySampler(const AnySampler& other) : held_(other.held_->clone()) {}
   AnySampler& operator=(const AnySampler& other) {
