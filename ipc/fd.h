@@ -37,7 +37,8 @@ class Fd {
 
 /// The two ends of a pipe.
 struct PipeEnds {
-  Fd reading, writing;  ///< each owned by this object
+  /// The end to read from, owned by this object.
+  Fd reading, writing;  ///< the end to write to, owned by this object
 };
 /// pipe2(2) with O_CLOEXEC and both ends lifted. Throws SystemError.
 PipeEnds make_pipe();

@@ -25,7 +25,8 @@ struct ProcessIdentity {
 
 /// Type and text of an exception in another process.
 struct ExceptionSummary {
-  std::string type, message;  ///< the type's name as people write it, and what() of the exception
+  /// The type's name, demangled.
+  std::string type, message;  ///< its what()
 };
 
 /// All that the parent of a failed process knows.

@@ -108,7 +108,8 @@ struct BasicProcessOptions {
   bool fork_despite_threads = false;
   /// Which of this process's CPUs it gets: as the process number `part` of `parts` of that binding.
   Binding binding = Binding::none;
-  int part = 0, parts = 1;  ///< see binding
+  /// See binding: 0 to parts - 1.
+  int part = 0, parts = 1;  ///< as many as share the CPUs
   /// As in SpawnOptions.
   std::vector<std::pair<std::string, std::string>> environment = {};
 

@@ -17,7 +17,8 @@ class WorkerDied : public Error {
  public:
   /// Which task a worker died of.
   struct Task {
-    std::size_t number = 0, of = 1;          ///< which it is of those that were asked for together, from 0
+    /// Which it is of those that were asked for together, from 0.
+    std::size_t number = 0, of = 1;          ///< how many were asked for together
     std::chrono::nanoseconds time_limit{0};  ///< that it was ended for; 0: it was not
   };
   /// `attempts`: how many workers died of the task.

@@ -23,7 +23,7 @@ namespace shoal {
 /// came from (a tree's children) is `template <class... Outer> schema()` and asks schema_of<Element, Outer...>().
 template <class T>
 struct Codec {
-  static constexpr bool kMissing = true;
+  static constexpr bool kMissing = true;  ///< not there in specializations: what Encodable asks
 };
 
 template <class T>

@@ -26,6 +26,7 @@ class BrokenPipe : public Error {
   using Error::Error;
 };
 
+/// How much fits into a pipe, and which way.
 struct PipeOptions {
   bool duplex = true;             ///< false: `first` only receives, `second` only sends
   std::size_t capacity = 64;      ///< messages in each direction, 1 to 16,777,215
@@ -45,7 +46,7 @@ class AnyConnection {
   /// This process gives up this end, for all copies of this handle. When all processes that had it did, or
   /// died, the other end is told.
   void close() noexcept;
-  bool closed() const noexcept;
+  bool closed() const noexcept;  ///< whether this process gave up this end
 
   /// A descriptor that is readable while recv() would not wait, for poll(), epoll and event loops. It is
   /// an eventfd of this process, owned by the connection: do not read it, do not close it. The first call

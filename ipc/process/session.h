@@ -67,11 +67,11 @@ class Session {
   /// The heap's file, as this process opened it.
   const OwnFile& memory_file() const noexcept { return *memory_; }
 
-  std::byte* base() const noexcept { return base_; }
-  SessionLayout& layout() const noexcept { return *reinterpret_cast<SessionLayout*>(base_); }
-  ProcessRecord& record(std::uint32_t slot) const;
-  ActivityRecord& activity(std::uint32_t slot) const;
-  Heap& heap() noexcept { return *heap_; }
+  std::byte* base() const noexcept { return base_; }  ///< where this process has mapped the session's memory
+  SessionLayout& layout() const noexcept { return *reinterpret_cast<SessionLayout*>(base_); }  ///< its first page
+  ProcessRecord& record(std::uint32_t slot) const;                                             ///< of the process table
+  ActivityRecord& activity(std::uint32_t slot) const;  ///< what the process of the slot does
+  Heap& heap() noexcept { return *heap_; }             ///< this process's allocator
 
   /// This process's tag. The first call (in a process, and again after a fork) takes a slot of the
   /// process table. Throws Error where all slots are taken.
@@ -91,7 +91,7 @@ class Session {
   /// for it. Called last, with nothing of shoal used afterwards.
   void leave() noexcept;
 
-  bool is_alive(ProcessTag tag);
+  bool is_alive(ProcessTag tag);  ///< false for one that is dead, reclaimed or not
   /// The tag of the living or dead but not yet reclaimed process of this pid, or nobody.
   ProcessTag find(std::int32_t pid);
   /// Slots that no process has.
@@ -109,7 +109,7 @@ class Session {
   T lookup(const std::string& key, std::chrono::nanoseconds timeout = {});
   /// Takes back what this process has published; false where there is nothing.
   bool unpublish(const std::string& key);
-  std::vector<std::string> published_keys();
+  std::vector<std::string> published_keys();  ///< of all living processes
 
   /// Gives back all that a dead process had. Does nothing where it lives or is done already; false where
   /// another process is at it, or some of it is left: a cell of a ring that it had no hold on, a name

@@ -10,21 +10,22 @@ namespace shoal {
 
 /// What a started process is bound to: it, and all its threads, run there only.
 enum class Binding {
-  none,   // nothing: the kernel moves it as it likes
-  core,   // whole cores of its own, neighbours of each other; one core, shared, where there are fewer cores than
-          // processes
-  cache,  // whole last-level caches; where there are fewer of them than processes, those at one cache share its cores
-  numa,   // the same with the memory's nodes: what it touches first lies in memory next to it
+  none,   ///< nothing: the kernel moves it as it likes
+  core,   ///< whole cores of its own, neighbours of each other; one core, shared, where there are fewer cores than
+          ///< processes
+  cache,  ///< whole last-level caches; where there are fewer of them than processes, those at one cache share its cores
+  numa,   ///< the same with the memory's nodes: what it touches first lies in memory next to it
 };
 
+/// "none", "core", "cache" or "numa". Static text.
 const char* binding_name(Binding binding);
 /// "none", "core", "cache" or "numa"; throws std::invalid_argument for another name.
 Binding parse_binding(const std::string& name);
 
 /// One process's part.
 struct CpuPart {
-  CpuSet cpus;      // empty: any
-  int threads = 1;  // that compute without getting into each other's way: one a core
+  CpuSet cpus;      ///< empty: any
+  int threads = 1;  ///< that compute without getting into each other's way: one a core
 };
 
 /// Divides the machine among `count` processes; part i is for the i-th. With `none` there are only the threads.

@@ -12,28 +12,29 @@ namespace shoal {
 
 /// What becomes of a sample whose reading throws.
 enum class OnError {
-  raise,    // the loop throws LoaderWorkerRaised at its batch
-  skip,     // its batch has one sample less
-  retry,    // it is read again, max_retries times, before it is raised
-  replace,  // another sample, chosen by seed, epoch and index alone, takes its place
+  raise,    ///< the loop throws LoaderWorkerRaised at its batch
+  skip,     ///< its batch has one sample less
+  retry,    ///< it is read again, max_retries times, before it is raised
+  replace,  ///< another sample, chosen by seed, epoch and index alone, takes its place
 };
 
 /// A sample that was skipped, read again or replaced.
 struct SampleFault {
-  std::int64_t batch = 0;  // of the epoch
-  std::int64_t index = 0;
-  OnError action = OnError::raise;
-  std::int64_t replacement = -1;  // its index
-  std::string type, message;      // of the exception
+  std::int64_t batch = 0;           ///< of the epoch
+  std::int64_t index = 0;           ///< of the sample in the data set
+  OnError action = OnError::raise;  ///< what was done about it
+  std::int64_t replacement = -1;    ///< its index
+  /// Of the exception: its type, demangled.
+  std::string type, message;  ///< its what()
 
   bool operator==(const SampleFault&) const = default;
 };
 
 /// A sample that was read, and that its data set warned of: a damaged picture.
 struct SampleWarning {
-  std::int64_t batch = 0;   // of the epoch
-  std::int64_t index = -1;  // -1: of a batch that was read at once
-  std::string text;
+  std::int64_t batch = 0;   ///< of the epoch
+  std::int64_t index = -1;  ///< -1: of a batch that was read at once
+  std::string text;         ///< what the data set said
 
   bool operator==(const SampleWarning&) const = default;
 };

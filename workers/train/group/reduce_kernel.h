@@ -11,6 +11,7 @@ namespace shoal {
 /// How elements of several ranks become one; as c10d::ReduceOp has them.
 enum class ReduceOp { sum, avg, product, min, max, bit_and, bit_or, bit_xor };
 
+/// The operation's name as people write it: "sum". Static text.
 const char* name_of(ReduceOp op);
 
 /// Reduces arrays of one element type by one operation. A plain value; any thread may call it.
