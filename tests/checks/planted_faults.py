@@ -1,6 +1,7 @@
 """Plants one fault for each rule in a repository made for it, and expects the check to name it; and no fault in a clean one."""
 
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ clean = {
     ".clang-format": (here.parents[1] / ".clang-format").read_text(),
     ".cmake/IncludeTree.cmake": "set(SHOAL_DOORS ipc runtime tensors workers)\n",
     "ipc/queue.h": "// A queue.\n#pragma once\n#include <vector>\n",
+    "ipc/base/deadline.h": "// A deadline.\n#pragma once\nvoid never();\n",
     "ipc/heap/block.h": "// A block.\n#pragma once\n",
     "ipc/ring/ring.h": "// A ring.\n#pragma once\n#include <shoal/internal/ipc/heap/block.h>\n",
     "ipc/ring/queue.cpp": "#include <shoal/ipc/queue.h>\n\n#include <shoal/internal/ipc/ring/ring.h>\n",
@@ -18,7 +20,7 @@ clean = {
                  "| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | 0.95 us | torch 271 us | 285 x |\n",
     "docs/benchmarks.md": "# Benchmarks\n\n| case | shoal | peer |\n|---|---|---|\n"
                           "| there and back | 0.95 us | torch 271 us |\n| one way | 20.5 M/s | Boost 6.7 M/s |\n",
-    "docs/architecture.md": "# The house\n\n`ipc/` has the queue, `ipc/heap/` blocks, `ipc/ring/` rings, `workers/` all.\n",
+    "docs/architecture.md": "# The house\n\n`ipc/` has the queue, `ipc/base/` deadlines, `ipc/heap/` blocks, `ipc/ring/` rings, `workers/` all.\n",
 }
 measured = "## Measured\n\n| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | {} | torch {} | {} |\n"
 # check, file planted, its content, what the check has to say
@@ -56,7 +58,7 @@ faults = [
     ("docs", "README.md", "[x](docs/nothing.md)\n", "docs/nothing.md: no such file"),
     ("docs", "README.md", "[x](docs/architecture.md#nowhere)\n", "docs/architecture.md#nowhere: no such heading"),
     ("docs", "README.md", "`ipc/gone.h`\n", "names ipc/gone.h, which does not exist"),
-    ("docs", "docs/architecture.md", "`ipc/` `ipc/heap/` `ipc/ring/` `workers/`\n\n# The house\n\n"
+    ("docs", "docs/architecture.md", "`ipc/` `ipc/base/` `ipc/heap/` `ipc/ring/` `workers/`\n\n# The house\n\n"
      "<!-- from ipc/queue.h -->\n```cpp\n#include <list>\n```\n", "ipc/queue.h does not have '#include <list>'"),
     ("docs", "docs/lonely.md", "# A page\n", "README.md: does not link docs/lonely.md"),
     ("docs", "ipc/other.cpp", "int x;\n", "ipc/other.cpp: the first line has to be a comment"),
@@ -65,7 +67,18 @@ faults = [
     ("figures", "README.md", measured.format("0.95 us", "271 us", "385 x"), "no two of its figures have the ratio 385"),
     ("figures", "README.md", "## Measured\n\nThe demo: 9,310 samples.\n", "'The demo: 9,310 samples.': docs/benchmarks.md has no"),
     ("docs", "runtime/spawn.h", "// Starts.\n", "does not name the folder `runtime/`"),
+    ("reference", "ipc/queue.h", "// A queue.\n#pragma once\n/// Puts.\nvoid put();\nvoid get();\n",
+     "ipc/queue.h:5: Member get() (function) of file queue.h is not documented."),
+    ("reference", "ipc/queue.h", "// A queue.\n#pragma once\n/// Q.\nstruct Queue {\n  int size;\n};\n",
+     "ipc/queue.h:5: Member size (variable) of struct Queue is not documented."),
+    ("reference", "ipc/queue.h", "// A queue.\n#pragma once\n/// Puts.\n/// @param nothing a value\nvoid put(int value);\n",
+     "argument 'nothing' of command @param is not found"),
+    ("reference", "ipc/wait.h", "// Waits.\n#pragma once\n#include <shoal/internal/ipc/base/deadline.h>\n",   # a header that it brings
+     "ipc/base/deadline.h:3: Member never() (function) of file wait.h is not documented."),
 ]
+if shutil.which("doxygen") is None:
+    print("doxygen is not installed: check_reference.py is not tried")
+    faults = [fault for fault in faults if fault[0] != "reference"]
 
 
 def run_check(check, files):
