@@ -3,7 +3,7 @@
 A copy differs from its header where the project's form is not Doxygen's:
 * the first line, which says what the file is, becomes the file's documentation;
 * what is protected is private: users derive from nothing of shoal's, so it is shoal's own;
-* a `<` in a comment is one, and not the beginning of HTML;
+* a `<` in a comment is one, and not the beginning of HTML; what is set further in there is code;
 * of the headers that it includes from shoal/internal/, those that declare what users name stand in place of the #include.
 """
 
@@ -63,7 +63,10 @@ def converted(root, header, is_door=True):
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     in_front = True
     for number, line in enumerate(text.splitlines(), 1):
-        in_front = in_front and line.startswith("//")
+        if in_front and not line.startswith("//"):
+            in_front = False
+            if is_door:
+                yield from (("///", header, number), (f"///     #include <{included_as(header)}>", header, number))
         include = internal.match(line)
         if in_front and number == 1 and is_door:
             line = f"/// \\file {included_as(header)} \\brief {escaped(line[2:].strip())}"
@@ -81,13 +84,31 @@ def converted(root, header, is_door=True):
         yield line, header, number
 
 
+def with_examples(lines):
+    """What is set further in, behind an empty line of a comment, is code; Doxygen has to be told so."""
+    in_code, before = False, ""
+    for line, header, number in lines:
+        here = re.match(r"^( *///)(?: ( {2,})(\S.*)|( .*)?)$", line)
+        is_code = here and here[2] is not None and (in_code or (before.strip() == "///" and not re.match(r"[*-] ", here[3])))
+        if is_code and not in_code:
+            yield f"{here[1]} ```{{.cpp}}", header, number
+        if in_code and not is_code:
+            yield f"{margin} ```", header, number
+            in_code = False
+        if is_code:
+            in_code, margin = True, here[1]
+            line = line.replace("\\<", "<")
+        yield line, header, number
+        before = line
+
+
 def stage(root, target):
     """Writes the copies below `target`. Returns for each copy's path what its lines are of."""
     origins = {}
     for header in public_headers(root):
         copy = target / included_as(header)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        lines = list(converted(root, header))
+        lines = list(with_examples(converted(root, header)))
         copy.write_text("\n".join(line for line, _, _ in lines) + "\n")
         origins[str(copy)] = [(source, number) for _, source, number in lines]
     return origins

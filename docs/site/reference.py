@@ -14,6 +14,7 @@ unsaid = [
     r"(using )?(iterator_concept|iterator|value_type|difference_type|result_type)$",   # what the standard asks of ranges, iterators,
     r"(begin|end|min|max)\(\)",                                                        # and random engines
     r"(output|apply|move)\(const (ImageShape &shape|std::uint8_t \*in)\b",             # what ImageTransform asks of each transform
+    r"(using )?Core$",                             # what pools are made of
     r"\w+\(.*\) ?-> ",                             # deduction guides
 ]
 unsaid = re.compile("|".join(f"(?:{pattern})" for pattern in unsaid))
@@ -22,7 +23,9 @@ unsaid = re.compile("|".join(f"(?:{pattern})" for pattern in unsaid))
 # types take part (their page is docs/codec.md; Collator says it of itself), and what layers of shoal say to each other.
 hidden = ["*::detail", "*::detail::*", "*Layout", "*::State", "shoal::ChainDataset<*", "shoal::Codec<*", "shoal::Collator<*",
           "*::Level", "*::Descriptors", "shoal::Kept", "shoal::ReduceKernel", "shoal::GradientReducer", "shoal::RamFiles",
-          "shoal::module_codec", "shoal::module_codec::*", "shoal::hooks", "shoal::hooks::*"]
+          "shoal::NotEncodable*", "shoal::NotCollatable*",
+          "shoal::module_codec", "shoal::module_codec::*", "shoal::hooks", "shoal::hooks::*", "shoal::trace",
+          "shoal::trace::*", "shoal::object_collectives", "shoal::object_collectives::*"]
 
 
 def is_copy_or_move(name, owner):

@@ -30,7 +30,7 @@ namespace detail {
 template <class Jobs>
 class PoolCalls {
  public:
-  using Core = typename Jobs::Core;  ///< what keeps the workers
+  using Core = typename Jobs::Core;
 
   /// Workers.
   [[nodiscard]] int size() const { return core_->size(); }
