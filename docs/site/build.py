@@ -92,6 +92,16 @@ def header(target):
     target.write_text(text.replace("</head>", "\n".join(tags) + "\n</head>"))
 
 
+def dead_links(site, guide):
+    """Links of guides and of the lists of the reference that lead nowhere in the site."""
+    anchors = {path.name: set(re.findall(r'(?:id|name)="([^"]+)"', path.read_text())) for path in site.glob("*.html")}
+    for page in [*(f"{one}.html" for path, one in guide.ids.items() if path in guide.titles), "annotated.html", "concepts.html"]:
+        for target in re.findall(r'href="([^":]+\.html[^":]*)"', (site / page).read_text()):
+            file, _, anchor = target.partition("#")
+            if file not in anchors or (anchor and anchor not in anchors[file]):
+                yield f"{page}: leads to {target}, which is not there"
+
+
 def fail(faults):
     for fault in faults:
         print(f"docs: {fault}")
@@ -115,7 +125,7 @@ def main(output):
                               "GENERATE_TAGFILE": name + "/tags"})
         said += reference.run({**common, "INPUT": code, "OUTPUT_DIRECTORY": name, "GENERATE_XML": "YES",
                                "XML_OUTPUT": "xml", "XML_PROGRAMLISTING": "NO"})
-        if faults := reference.faults(said, origins):
+        if faults := reference.faults(said, origins) + list(reference.silent_concepts(folder / "xml", origins)):
             fail(faults)
 
         guide = pages.Pages(root, pages.Symbols(folder / "tags"))
@@ -146,7 +156,7 @@ def main(output):
                               "HTML_EXTRA_FILES": extra, "LAYOUT_FILE": [str(folder / "layout.xml")],
                               "USE_MDFILE_AS_MAINPAGE": [name + "/pages/index.md"], "HIDE_UNDOC_MEMBERS": "YES",
                               "WARN_IF_UNDOCUMENTED": "NO"})
-        if faults := reference.faults(said, origins):
+        if faults := reference.faults(said, origins) + list(dead_links(result, guide)):
             fail(faults)
         shutil.rmtree(output, ignore_errors=True)
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 A copy differs from its header where the project's form is not Doxygen's:
 * the first line, which says what the file is, becomes the file's documentation;
-* what is protected is private: users derive from nothing of shoal's, so it is shoal's own;
+* what is protected is private: users derive from nothing of shoal's, so it is shoal's own; friends are not there;
 * a `<` in a comment is one, and not the beginning of HTML; what is set further in there is code;
 * of the headers that it includes from shoal/internal/, those that declare what users name stand in place of the #include.
 """
@@ -61,7 +61,7 @@ def converted(root, header, is_door=True):
     text = (root / header).read_text()
     for pattern, replacement in renamed.get(header, []):
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
-    in_front = True
+    in_front, in_friend = True, False
     for number, line in enumerate(text.splitlines(), 1):
         if in_front and not line.startswith("//"):
             in_front = False
@@ -72,6 +72,8 @@ def converted(root, header, is_door=True):
             line = f"/// \\file {included_as(header)} \\brief {escaped(line[2:].strip())}"
         elif in_front:
             line = f"/// {escaped(line[2:].strip())}" if is_door else ""
+        elif in_friend or line.strip().startswith("friend "):   # or Doxygen leads to the friend, which has no place there
+            in_friend, line = not line.rstrip().endswith(";"), ""
         elif line.strip() == "protected:":
             line = line.replace("protected", "private")
         elif not is_door and line.startswith("#"):

@@ -193,8 +193,8 @@ def escaped(text):
 
 
 def plain(title):
-    """A heading is no place for links."""
-    return "".join(part if part.startswith("`") else escaped(part) for part in re.split(r"(`[^`]*`)", title))
+    """A heading is no place for links, nor, for Doxygen, for code."""
+    return escaped(title.replace("`", ""))
 
 
 def svg(path, caption):

@@ -1,7 +1,9 @@
 """Runs Doxygen, and says what it has to say of the public headers: a member without a word, a comment that it cannot read."""
 
+import pathlib
 import re
 import subprocess
+import xml.etree.ElementTree as ElementTree
 
 here = __file__.rpartition("/")[0]
 warning = re.compile(r"^(/[^:]+):(\d+): (?:warning|error): (.*)$")
@@ -66,3 +68,15 @@ def faults(said, origins):
         place = "{}:{}".format(*lines[int(number) - 1]) if lines else f"{path}:{number}"
         found.append(f"{place}: {text}")
     return sorted(set(found))   # a template is said once an instance
+
+
+def silent_concepts(xml, origins):
+    """Concepts without a word, of which Doxygen says nothing. `xml`: the folder that it wrote."""
+    for path in sorted(pathlib.Path(xml).glob("concept*.xml")):
+        concept = ElementTree.parse(path).find("compounddef")
+        said = [text for part in ("briefdescription", "detaileddescription") for text in concept.find(part).itertext() if text.strip()]
+        place = concept.find("location")
+        if not said:
+            lines = next(lines for copy, lines in origins.items() if copy.endswith("/" + place.get("file")))
+            header, line = lines[int(place.get("line")) - 1]
+            yield f"{header}:{line}: Concept {concept.findtext('compoundname')} is not documented."

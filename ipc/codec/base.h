@@ -26,6 +26,7 @@ struct Codec {
   static constexpr bool kMissing = true;  ///< not there in specializations: what Encodable asks
 };
 
+/// A type that has a Codec: its values can cross between processes.
 template <class T>
 concept Encodable = !requires { Codec<std::remove_cv_t<T>>::kMissing; };
 

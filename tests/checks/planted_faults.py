@@ -73,6 +73,8 @@ faults = [
      "ipc/queue.h:5: Member size (variable) of struct Queue is not documented."),
     ("reference", "ipc/queue.h", "// A queue.\n#pragma once\n/// Puts.\n/// @param nothing a value\nvoid put(int value);\n",
      "argument 'nothing' of command @param is not found"),
+    ("reference", "ipc/queue.h", "// A queue.\n#pragma once\ntemplate <class T>\nconcept Value = true;\n",
+     "ipc/queue.h:4: Concept Value is not documented."),
     ("reference", "ipc/wait.h", "// Waits.\n#pragma once\n#include <shoal/internal/ipc/base/deadline.h>\n",   # a header that it brings
      "ipc/base/deadline.h:3: Member never() (function) of file wait.h is not documented."),
 ]

@@ -42,6 +42,7 @@ struct Collator {
   static constexpr bool kMissing = true;  ///< not there in specializations: what Collatable asks
 };
 
+/// A type that has a Collator: many values of it become a batch.
 template <class T>
 concept Collatable = !requires { Collator<T>::kMissing; };
 

@@ -59,10 +59,12 @@ template <class D>
 concept SelfShardedDataset = requires(D& dataset, const Shard& shard) {
   { dataset.stream(shard) } -> SampleStream;
 };
+/// An iterable data set with a stream of all samples.
 template <class D>
 concept StreamedDataset = requires(D& dataset) {
   { dataset.stream() } -> SampleStream;
 };
+/// A data set that is read from its beginning: one with a stream, or a range of samples.
 template <class D>
 concept IterableDataset =
     !MapDataset<D> && (SelfShardedDataset<D> || StreamedDataset<D> || std::ranges::input_range<D>);
