@@ -7,6 +7,12 @@ import sys
 import tempfile
 
 here = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(here.parents[1] / "bench"))
+import plot  # noqa: E402  (its folder comes first)
+
+kept = ('{"machine": "a machine", "date": "2026-11-22", "load": 0}\n'
+        '{"impl": "shoal", "case": "lock and unlock, uncontended", "metric": "median", "value": 14, "unit": "ns", "min": 13, "max": 20}\n'
+        '{"impl": "std::mutex", "case": "lock and unlock, uncontended", "metric": "median", "value": 2.7, "unit": "ns", "min": 2, "max": 3}\n')
 clean = {
     ".clang-format": (here.parents[1] / ".clang-format").read_text(),
     ".cmake/IncludeTree.cmake": "set(SHOAL_DOORS ipc runtime tensors workers)\n",
@@ -22,6 +28,11 @@ clean = {
                           "| there and back | 0.95 us | torch 271 us |\n| one way | 20.5 M/s | Boost 6.7 M/s |\n",
     "docs/architecture.md": "# The house\n\n`ipc/` has the queue, `ipc/base/` deadlines, `ipc/heap/` blocks, `ipc/ring/` rings, `workers/` all.\n",
 }
+with tempfile.TemporaryDirectory() as folder:
+    (pathlib.Path(folder) / "lock.jsonl").write_text(kept)
+    name, picture = next(plot.pictures(pathlib.Path(folder)))
+clean.update({"docs/plots/lock.jsonl": kept, f"docs/plots/{name}": picture, "docs/plots.md": f"# Pictures\n\n![x](plots/{name})\n"})
+clean["README.md"] = clean["README.md"].replace("[figures]", "[pictures](docs/plots.md), [figures]")
 measured = "## Measured\n\n| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | {} | torch {} | {} |\n"
 # check, file planted, its content, what the check has to say
 faults = [
@@ -67,6 +78,10 @@ faults = [
     ("figures", "README.md", measured.format("0.95 us", "271 us", "385 x"), "no two of its figures have the ratio 385"),
     ("figures", "README.md", "## Measured\n\nThe demo: 9,310 samples.\n", "'The demo: 9,310 samples.': docs/benchmarks.md has no"),
     ("docs", "runtime/spawn.h", "// Starts.\n", "does not name the folder `runtime/`"),
+    ("plots", "docs/plots/lock.jsonl", kept.replace("14", "13"), "docs/plots/lock_uncontended.svg: not what bench/plot.py draws"),
+    ("plots", "docs/plots/lock.jsonl", "", "docs/plots/lock_uncontended.svg: bench/plot.py draws none of that name"),
+    ("plots", "docs/plots.md", "# Pictures\n", "docs/plots/lock_uncontended.svg: docs/plots.md does not show it"),
+    ("plots", "docs/plots.md", "![x](plots/other.svg)\n", "docs/plots.md: shows other.svg, which is not there"),
     ("reference", "ipc/queue.h", "// A queue.\n#pragma once\n/// Puts.\nvoid put();\nvoid get();\n",
      "ipc/queue.h:5: Member get() (function) of file queue.h is not documented."),
     ("reference", "ipc/queue.h", "// A queue.\n#pragma once\n/// Q.\nstruct Queue {\n  int size;\n};\n",
