@@ -22,10 +22,12 @@ class Array : public RawArray<T> {
  public:
   /// Like RawArray's constructors.
   explicit Array(std::size_t size, RLock lock = RLock()) : RawArray<T>(size), lock_(std::move(lock)) {}
+  /// A copy of `elements`.
   explicit Array(std::span<const T> elements, RLock lock = RLock()) : RawArray<T>(elements), lock_(std::move(lock)) {}
+  /// A copy of `elements`.
   Array(std::initializer_list<T> elements, RLock lock = RLock()) : RawArray<T>(elements), lock_(std::move(lock)) {}
 
-  RLock get_lock() const { return lock_; }
+  RLock get_lock() const { return lock_; }  ///< the array's lock: a handle to the same one
 
  private:
   friend struct Codec<Array>;

@@ -31,7 +31,7 @@ class BrokenBarrier : public Error {
 /// From then on all waits, those under way included, end with BrokenBarrier until somebody calls reset().
 class Barrier {
  public:
-  static constexpr std::chrono::nanoseconds kNever = std::chrono::nanoseconds::max();
+  static constexpr std::chrono::nanoseconds kNever = std::chrono::nanoseconds::max();  ///< no timeout
 
   /// `parties` is 1 to 4095, otherwise std::invalid_argument. `timeout` applies to each wait that names none.
   explicit Barrier(int parties, std::chrono::nanoseconds timeout = kNever);
@@ -39,19 +39,21 @@ class Barrier {
   /// Waits for the others. Returns the order of arrival, 0 to parties-1. Throws BrokenBarrier, also when the barrier's
   /// timeout passes.
   int wait() { return wait_until({}, default_deadline()); }
+  /// The same, with a timeout of its own, after which the barrier breaks.
   int wait(std::chrono::nanoseconds timeout) { return wait_until({}, Deadline::after(timeout)); }
   /// Like wait(); the last party to arrive runs its `action` before any party goes on. If the action throws, that party
   /// gets the exception and the barrier breaks. All parties of a round should bring the same action.
   int wait(const std::function<void()>& action) { return wait_until(action, default_deadline()); }
+  /// The same, with a timeout of its own, after which the barrier breaks.
   int wait(const std::function<void()>& action, std::chrono::nanoseconds timeout) {
     return wait_until(action, Deadline::after(timeout));
   }
 
-  void abort();  ///< breaks the barrier
-  void reset();  ///< makes the barrier whole for a new round; parties that wait get BrokenBarrier
-  bool broken() const;
-  int parties() const { return int(part_->parties); }
-  int n_waiting() const;
+  void abort();         ///< breaks the barrier
+  void reset();         ///< makes the barrier whole for a new round; parties that wait get BrokenBarrier
+  bool broken() const;  ///< whether waits end with BrokenBarrier, until reset()
+  int parties() const { return int(part_->parties); }  ///< how many wait for each other
+  int n_waiting() const;                               ///< how many wait at some moment during the call
 
  private:
   friend struct Codec<Barrier>;

@@ -32,13 +32,16 @@ namespace shoal {
 class Condition {
  public:
   Condition() : Condition(RLock()) {}
+  /// With the caller's lock, which may be that of several conditions.
   explicit Condition(Lock lock) : Condition(std::variant<Lock, RLock>(std::move(lock)), make()) {}
+  /// With the caller's lock, which may be that of several conditions.
   explicit Condition(RLock lock) : Condition(std::variant<Lock, RLock>(std::move(lock)), make()) {}
 
   /// Waits for a notification. Returns true. Throws Error if 1021 threads wait already.
   bool wait() { return wait_until(Deadline::never()); }
   /// Like wait(); returns false if no notification came in time.
   bool wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
+  /// The same until a deadline.
   bool wait_until(Deadline deadline);
 
   /// Waits until predicate(), called with the lock held, is true. Returns its value.
@@ -54,25 +57,29 @@ class Condition {
 
   /// Wakes up to `count` waiters, the longest waiting first.
   void notify(std::size_t count = 1);
-  void notify_all();
+  void notify_all();  ///< wakes all waiters
 
-  // These call the lock's functions of the same names.
+  /// These call the lock's functions of the same names.
   bool lock() {
     return std::visit([](auto& lock) { return lock.lock(); }, lock_);
   }
+  /// As the lock's.
   bool try_lock() {
     return std::visit([](auto& lock) { return lock.try_lock(); }, lock_);
   }
+  /// As the lock's.
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return std::visit([&](auto& lock) { return lock.try_lock_for(timeout); }, lock_);
   }
+  /// As the lock's.
   void unlock() {
     std::visit([](auto& lock) { lock.unlock(); }, lock_);
   }
-  bool acquire() { return lock(), true; }
-  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }
-  void release() { unlock(); }
+  bool acquire() { return lock(), true; }                                           ///< as the lock's
+  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< as the lock's
+  void release() { unlock(); }                                                      ///< as the lock's
+  /// As the lock's: holders that ever died with it.
   std::uint32_t owner_deaths() const {
     return std::visit([](auto& lock) { return lock.owner_deaths(); }, lock_);
   }

@@ -24,7 +24,7 @@ class Descriptor {
 
   /// The descriptor, owned by this object and its copies; -1 if there is none.
   int get() const noexcept { return descriptor_ ? descriptor_->get() : -1; }
-  explicit operator bool() const noexcept { return get() >= 0; }
+  explicit operator bool() const noexcept { return get() >= 0; }  ///< whether there is one
 
  private:
   std::shared_ptr<Fd> descriptor_;

@@ -17,8 +17,9 @@ class Error : public std::runtime_error {
 /// A system call failed. The message says what was tried, errno's name and text, and what to do.
 class SystemError : public Error {
  public:
+  /// `error_number` is an errno, `remedy` what the user can do.
   SystemError(const std::string& what_was_tried, int error_number, const std::string& remedy = "");
-  int error_number() const noexcept { return error_number_; }
+  int error_number() const noexcept { return error_number_; }  ///< the errno
 
  private:
   int error_number_;
@@ -27,10 +28,11 @@ class SystemError : public Error {
 /// An allocation would exceed a limit of shared memory. It took nothing.
 class OutOfSharedMemory : public Error {
  public:
+  /// All in bytes; `limit` says which limit that is.
   OutOfSharedMemory(std::size_t asked, std::size_t in_use, std::size_t allowed, const std::string& limit);
-  std::size_t asked() const noexcept { return asked_; }
-  std::size_t in_use() const noexcept { return in_use_; }
-  std::size_t allowed() const noexcept { return allowed_; }
+  std::size_t asked() const noexcept { return asked_; }      ///< bytes that were asked for
+  std::size_t in_use() const noexcept { return in_use_; }    ///< bytes that the session had at that time
+  std::size_t allowed() const noexcept { return allowed_; }  ///< bytes that the limit allows
 
  private:
   std::size_t asked_, in_use_, allowed_;
@@ -69,7 +71,9 @@ class PeerDied : public Error {
 /// The exception's text as one line for people: what the first describer that recognises it writes, otherwise what().
 /// Layers above register a describer for exceptions whose what() says too much.
 std::string describe(const std::exception& error);
+/// Writes into `text` what people should read of `error`, and returns true, where it recognises the type.
 using ExceptionDescriber = bool (*)(const std::exception& error, std::string& text);
+/// One more that describe() asks, after those before it.
 void register_exception_describer(ExceptionDescriber describer);
 
 /// The demangled name of the exception's dynamic type.

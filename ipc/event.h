@@ -13,7 +13,7 @@ namespace shoal {
 
 /// How an event lies in shared memory, in a block of type kEvent. Pictured in docs/sync.md.
 struct EventLayout {
-  static constexpr std::uint32_t kMagic = 0x746e7665;  // "evnt"
+  static constexpr std::uint32_t kMagic = 0x746e7665;  ///< "evnt"
   static constexpr std::uint32_t kVersion = 1;
   static constexpr const char* kName = "event";
   static constexpr std::uint64_t kSet = 1;
@@ -21,9 +21,9 @@ struct EventLayout {
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died without leaving
+  std::atomic<std::uint32_t> crashes{0};  ///< processes that had a handle and died without leaving
   EventWord changed;
-  std::atomic<std::uint64_t> state{0};  // bit 0: whether it is set. Bits 1..63: how often it was set
+  std::atomic<std::uint64_t> state{0};  ///< bit 0: whether it is set. Bits 1..63: how often it was set
 };
 
 static_assert(sizeof(EventLayout) == 24);
@@ -35,15 +35,17 @@ class Event {
  public:
   Event() : part_(SharedPart<EventLayout>::create(BlockType::kEvent)) {}
 
-  bool is_set() const { return part_->state.load() & EventLayout::kSet; }
+  bool is_set() const { return part_->state.load() & EventLayout::kSet; }  ///< at some moment during the call
   /// Sets the event. All present waiters go on, even if it is cleared at once.
   void set();
+  /// Takes it back: who waits from now on waits for the next set().
   void clear();
 
   /// Waits until the event is set. Returns true.
   bool wait() { return wait_until(Deadline::never()); }
   /// Like wait(); returns false if the event was not set in time.
   bool wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
+  /// The same until a deadline.
   bool wait_until(Deadline deadline);
 
  private:

@@ -10,6 +10,7 @@ namespace shoal {
 class Fd {
  public:
   Fd() = default;
+  /// Takes the descriptor over; a negative number is none.
   explicit Fd(int descriptor) noexcept : descriptor_(descriptor) {}
   Fd(Fd&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
@@ -18,10 +19,11 @@ class Fd {
   }
   ~Fd();
 
-  int get() const noexcept { return descriptor_; }
-  explicit operator bool() const noexcept { return descriptor_ >= 0; }
+  int get() const noexcept { return descriptor_; }  ///< the number, still owned by this object; -1: none
+  explicit operator bool() const noexcept { return descriptor_ >= 0; }  ///< whether there is one
+  /// Gives the descriptor up without closing it: it is the caller's to close.
   int release() noexcept { return std::exchange(descriptor_, -1); }
-  void reset() noexcept { Fd closing(std::exchange(descriptor_, -1)); }
+  void reset() noexcept { Fd closing(std::exchange(descriptor_, -1)); }  ///< closes it
 
  private:
   int descriptor_ = -1;
@@ -36,7 +38,8 @@ class Fd {
 
 /// The two ends of a pipe.
 struct PipeEnds {
-  Fd reading, writing;
+  /// The end to read from, owned by this object.
+  Fd reading, writing;  ///< the end to write to, owned by this object
 };
 /// pipe2(2) with O_CLOEXEC and both ends lifted. Throws SystemError.
 PipeEnds make_pipe();

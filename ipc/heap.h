@@ -31,14 +31,14 @@ class Hold {
   }
   ~Hold() { release(); }
 
-  explicit operator bool() const noexcept { return bool(ref_.block); }
-  BlockOffset block() const noexcept { return ref_.block; }
-  std::byte* data() const noexcept;
-  std::size_t size() const noexcept;  ///< bytes that the allocation asked for
+  explicit operator bool() const noexcept { return bool(ref_.block); }  ///< whether it holds a block
+  BlockOffset block() const noexcept { return ref_.block; }  ///< where the block lies in the session's memory
+  std::byte* data() const noexcept;                          ///< the block's first byte, at this process's address
+  std::size_t size() const noexcept;                         ///< bytes that the allocation asked for
 
   /// Adds a hold of this process on the same block.
   Hold share() const;
-  void release() noexcept;
+  void release() noexcept;  ///< gives the hold up; the block is freed with its last one
 
   /// Turns this hold into one that belongs to a message which this process is writing.
   HoldRef into_transit() &&;
@@ -67,14 +67,18 @@ std::size_t heap_bytes_in_use();
 /// lock that another process could hold when it dies. Threads: any.
 class Heap {
  public:
+  /// `base`: where this process has mapped the session's memory.
   explicit Heap(std::byte* base);
   ~Heap();
 
-  BlockMemory memory() const noexcept { return memory_; }
-  const Extents& extents() const noexcept;
+  BlockMemory memory() const noexcept { return memory_; }  ///< the blocks, as this process sees them
+  const Extents& extents() const noexcept;                 ///< the extents that the blocks lie in
 
+  /// A block of `bytes` with one hold of this process, which is the caller's to drop. Throws OutOfSharedMemory.
   HoldRef allocate(std::size_t bytes, BlockType type);
+  /// One hold more of this process on a block that it holds; `word`: which of the block's hold words.
   HoldRef add_hold(BlockOffset block, std::uint32_t word);
+  /// Gives up a hold of this process, and frees the block where it was the last one.
   void drop(const HoldRef& hold) noexcept;
 
   /// Empties and frees a block that this process has put into kClosing.
@@ -88,13 +92,13 @@ class Heap {
 
   /// Called around a fork. The child forgets what belongs to the parent.
   void before_fork() noexcept;
-  void after_fork_in_parent() noexcept;
-  void after_fork_in_child() noexcept;
+  void after_fork_in_parent() noexcept;  ///< the parent goes on as before
+  void after_fork_in_child() noexcept;   ///< the child has no extent, and no hold but those it inherits
   /// Both are for a forked child (InheritedHolds). The first notes `own`, this process's hold on a block of which the
   /// parent had `words` hold words: it stands for that many handles from before the fork. The second notes that one of
   /// these handles is gone.
   void note_inherited(const HoldRef& own, std::size_t words);
-  void drop_inherited(BlockOffset block) noexcept;
+  void drop_inherited(BlockOffset block) noexcept;  ///< one of these objects is gone
 
   /// Calls visit(BlockOffset, BlockHeader&) for every header that was ever used.
   void for_each_block(const std::function<void(BlockOffset, BlockHeader&)>& visit) const;

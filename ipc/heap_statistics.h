@@ -15,10 +15,10 @@ struct HeapStatistics {
   /// What one process has. It *owns* the extents that it allocates in; others may hold blocks in them. It *holds* the
   /// blocks that would stay if all others let go; these may lie in extents of others.
   struct Process {
-    ProcessTag tag;
-    std::int32_t pid = 0;
-    std::int32_t rank = -1;
-    std::string name;
+    ProcessTag tag;                  ///< its slot in the process table, and which process of that slot
+    std::int32_t pid = 0;            ///< 0: none, for what the dead have left
+    std::int32_t rank = -1;          ///< -1: none
+    std::string name;                ///< as tables show it
     std::uint64_t extents = 0;       ///< extents that it owns
     std::uint64_t blocks = 0;        ///< blocks in use in these extents
     std::uint64_t bytes = 0;         ///< bytes of these blocks, as asked for

@@ -21,7 +21,7 @@ class Listener {
   Listener& operator=(Listener&&) noexcept;
   ~Listener();
 
-  const std::string& name() const;
+  const std::string& name() const;  ///< as given to listen()
   /// The socket's path, for people.
   std::string path() const;
 

@@ -13,7 +13,7 @@ namespace shoal {
 
 /// How a lock lies in shared memory, in a block of its own. Pictured in docs/sync.md.
 struct LockLayout {
-  static constexpr std::uint32_t kMagic = 0x6b636f6c;  // "lock"
+  static constexpr std::uint32_t kMagic = 0x6b636f6c;  ///< "lock"
   static constexpr std::uint32_t kVersion = 2;
   static constexpr const char* kName = "lock";
 
@@ -37,7 +37,8 @@ class Lock {
 
   /// Waits for the lock. Returns true if the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }
-  bool try_lock() { return lock_until(Deadline::now()).has_value(); }
+  bool try_lock() { return lock_until(Deadline::now()).has_value(); }  ///< false where another has it
+  /// False where it was not to be had within the timeout.
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return lock_until(Deadline::after(timeout)).has_value();
@@ -49,9 +50,9 @@ class Lock {
   std::optional<bool> lock_until(Deadline deadline) { return part_->lock.lock_until(deadline); }
 
   // Python's names.
-  bool acquire() { return lock(), true; }
+  bool acquire() { return lock(), true; }                                           ///< waits; returns true
   bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< false if not in time
-  void release() { unlock(); }
+  void release() { unlock(); }                                                      ///< unlock()
 
   /// How many holders ever died with the lock.
   std::uint32_t owner_deaths() const { return part_->lock.deaths.load(); }

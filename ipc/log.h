@@ -12,6 +12,7 @@
 
 namespace shoal {
 
+/// How much a line matters. SHOAL_LOG names the least that is said; kNone: nothing is.
 enum class LogLevel : int { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kNone = 4 };
 
 namespace detail {
@@ -64,18 +65,21 @@ void log_debug(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&
     detail::format_and_say<Arguments...>(LogLevel::kDebug, text.place, text.format,
                                          std::forward<Arguments>(arguments)...);
 }
+/// The same at level info.
 template <class... Arguments>
 void log_info(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kInfo)) [[unlikely]]
     detail::format_and_say<Arguments...>(LogLevel::kInfo, text.place, text.format,
                                          std::forward<Arguments>(arguments)...);
 }
+/// The same at level warning.
 template <class... Arguments>
 void log_warning(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kWarning)) [[unlikely]]
     detail::format_and_say<Arguments...>(LogLevel::kWarning, text.place, text.format,
                                          std::forward<Arguments>(arguments)...);
 }
+/// The same at level error.
 template <class... Arguments>
 void log_error(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kError)) [[unlikely]]

@@ -68,6 +68,7 @@ struct Pipe {
   Connection<T> first;   ///< only receives if options.duplex is false
   Connection<T> second;  ///< only sends if options.duplex is false
 
+  /// Throws std::invalid_argument for a capacity of 0 or too many, and OutOfSharedMemory.
   explicit Pipe(const PipeOptions& options = {}) : Pipe(AnyConnection::make(options, schema_of<T>())) {}
 
  private:

@@ -16,6 +16,7 @@
 
 namespace shoal {
 
+/// How much fits into a queue, and what it is called.
 struct QueueOptions {
   std::size_t capacity = 1024;    ///< messages, 1 to 16,777,215
   std::size_t byte_capacity = 0;  ///< bytes of messages and of the blocks that travel with them; 0: no limit
@@ -44,6 +45,7 @@ class Queue {
   /// Throws std::invalid_argument if the capacity is 0 or too large.
   explicit Queue(const QueueOptions& options = {})
       : ring_(std::make_shared<Ring>(detail::make_ring(options, schema_of<T>()))) {}
+  /// `capacity` in messages.
   explicit Queue(std::size_t capacity) : Queue(QueueOptions{.capacity = capacity}) {}
 
   /// Waits for room. Throws QueueClosed, PeerDied, OutOfSharedMemory, and what encoding throws.
@@ -69,14 +71,14 @@ class Queue {
 
   /// From now on put() throws QueueClosed; get() returns the values left and then throws QueueClosed.
   void close() { ring_->close(); }
-  bool is_closed() const { return ring_->is_closed(); }
-  std::size_t capacity() const { return ring_->capacity(); }
-  std::size_t byte_capacity() const { return ring_->byte_capacity(); }
-  std::string name() const { return ring_->name(); }
+  bool is_closed() const { return ring_->is_closed(); }       ///< whether close() was called, by whatever process
+  std::size_t capacity() const { return ring_->capacity(); }  ///< messages that fit
+  std::size_t byte_capacity() const { return ring_->byte_capacity(); }  ///< bytes that fit; 0: no limit
+  std::string name() const { return ring_->name(); }                    ///< as given to the constructor
   /// The number of values at some moment during the call. Like empty() and full() it may be out of date on return.
   std::size_t qsize() const { return ring_->size(); }
-  bool empty() const { return qsize() == 0; }
-  bool full() const { return qsize() >= capacity(); }
+  bool empty() const { return qsize() == 0; }          ///< whether there is no value in it
+  bool full() const { return qsize() >= capacity(); }  ///< whether there is no room for another message
   /// The bytes in a queue with a byte capacity; 0 for other queues.
   std::size_t bytes() const { return ring_->bytes(); }
 
@@ -87,6 +89,7 @@ class Queue {
   T loan(Arguments&&... arguments) const {
     return Codec<T>::loan(std::forward<Arguments>(arguments)...);
   }
+  /// The same with sizes in braces.
   template <class... Arguments>
     requires requires(std::initializer_list<std::int64_t> sizes, Arguments&&... arguments) {
       Codec<T>::loan(sizes, std::forward<Arguments>(arguments)...);

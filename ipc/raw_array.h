@@ -20,13 +20,13 @@ namespace shoal {
 /// How an array lies in shared memory: at the start of a block of its own; the elements follow. Pictured in
 /// docs/sync.md.
 struct alignas(64) ArrayLayout {
-  static constexpr std::uint32_t kMagic = 0x79617261;  // "aray"
+  static constexpr std::uint32_t kMagic = 0x79617261;  ///< "aray"
   static constexpr std::uint32_t kVersion = 1;
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::uint64_t type = 0;  // shared_type::hash of the elements
-  std::uint64_t size = 0;  // elements
+  std::uint64_t type = 0;  ///< shared_type::hash of the elements
+  std::uint64_t size = 0;  ///< elements
 };
 
 static_assert(sizeof(ArrayLayout) == 64);
@@ -48,23 +48,26 @@ class RawArray {
   explicit RawArray(std::size_t size) : RawArray(allocate(size)) {
     std::uninitialized_value_construct_n(elements_, size);
   }
+  /// A copy of `elements`.
   explicit RawArray(std::span<const T> elements) : RawArray(allocate(elements.size())) {
     std::uninitialized_copy(elements.begin(), elements.end(), elements_);
   }
+  /// A copy of `elements`.
   RawArray(std::initializer_list<T> elements) : RawArray(std::span<const T>(elements.begin(), elements.size())) {}
 
-  std::size_t size() const noexcept { return size_; }
-  bool empty() const noexcept { return size_ == 0; }
+  std::size_t size() const noexcept { return size_; }  ///< elements
+  bool empty() const noexcept { return size_ == 0; }   ///< whether it has no elements
+  /// Not checked: `index` is below size().
   T& operator[](std::size_t index) const noexcept { return elements_[index]; }
   /// Throws std::out_of_range.
   T& at(std::size_t index) const {
     if (index >= size_) throw std::out_of_range(fmt::format("Array::at({}) of {} elements", index, size_));
     return elements_[index];
   }
-  T* data() const noexcept { return elements_; }
-  T* begin() const noexcept { return elements_; }
-  T* end() const noexcept { return elements_ + size_; }
-  std::span<T> span() const noexcept { return {elements_, size_}; }
+  T* data() const noexcept { return elements_; }                     ///< the first element, in shared memory
+  T* begin() const noexcept { return elements_; }                    ///< the first element
+  T* end() const noexcept { return elements_ + size_; }              ///< behind the last element
+  std::span<T> span() const noexcept { return {elements_, size_}; }  ///< all elements, as long as a handle is there
 
  protected:
   friend struct Codec<RawArray>;

@@ -14,12 +14,12 @@ class RawValue {
  public:
   using value_type = T;
 
-  explicit RawValue(const T& initial = T()) : place_{initial} {}
+  explicit RawValue(const T& initial = T()) : place_{initial} {}  ///< a new one with this value
 
-  T& operator*() const noexcept { return place_[0]; }
-  T* operator->() const noexcept { return place_.data(); }
-  T value() const { return place_[0]; }
-  RawValue& operator=(const T& value) { return place_[0] = value, *this; }
+  T& operator*() const noexcept { return place_[0]; }       ///< the value in shared memory
+  T* operator->() const noexcept { return place_.data(); }  ///< a member of the value in shared memory
+  T value() const { return place_[0]; }                     ///< a copy, which a writer may have half-changed
+  RawValue& operator=(const T& value) { return place_[0] = value, *this; }  ///< writes the value in place
 
  private:
   friend struct Codec<RawValue>;

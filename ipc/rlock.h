@@ -13,14 +13,14 @@ namespace shoal {
 
 /// How a recursive lock lies in shared memory, in a block of its own. Pictured in docs/sync.md.
 struct RLockLayout {
-  static constexpr std::uint32_t kMagic = 0x6b636c72;  // "rlck"
+  static constexpr std::uint32_t kMagic = 0x6b636c72;  ///< "rlck"
   static constexpr std::uint32_t kVersion = 1;
   static constexpr const char* kName = "recursive lock";
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
   LockWord lock;
-  std::uint32_t depth = 0;  // how often its holder has locked it; only the holder touches it
+  std::uint32_t depth = 0;  ///< how often its holder has locked it; only the holder touches it
   /// bits 0..31: the holder's thread number, bits 32..63: its tag. A thread only asks whether it finds itself here, and
   /// only that thread writes its own name here and takes it out before it unlocks, so the answer is right.
   std::atomic<std::uint64_t> owner{0};
@@ -38,7 +38,8 @@ class RLock {
 
   /// Waits for the lock. Returns true if the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }
-  bool try_lock() { return lock_until(Deadline::now()).has_value(); }
+  bool try_lock() { return lock_until(Deadline::now()).has_value(); }  ///< false where another thread has it
+  /// False where it was not to be had within the timeout.
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return lock_until(Deadline::after(timeout)).has_value();
@@ -50,9 +51,9 @@ class RLock {
   std::optional<bool> lock_until(Deadline deadline);
 
   // Python's names.
-  bool acquire() { return lock(), true; }
+  bool acquire() { return lock(), true; }                                           ///< waits; returns true
   bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< false if not in time
-  void release() { unlock(); }
+  void release() { unlock(); }                                                      ///< unlock()
 
   /// How many holders ever died with the lock.
   std::uint32_t owner_deaths() const { return part_->lock.deaths.load(); }

@@ -14,18 +14,18 @@ namespace shoal {
 
 /// How a semaphore lies in shared memory, in a block of type kSemaphore. Pictured in docs/sync.md.
 struct SemaphoreLayout {
-  static constexpr std::uint32_t kMagic = 0x616d6573;  // "sema"
+  static constexpr std::uint32_t kMagic = 0x616d6573;  ///< "sema"
   static constexpr std::uint32_t kVersion = 2;
   static constexpr const char* kName = "semaphore";
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
-  std::uint32_t bound = 0;                // the most permits that there may be; PermitState::kMost: not bounded
-  std::atomic<std::uint32_t> crashes{0};  // processes that had a handle and died without leaving
-  std::atomic<std::uint64_t> state{0};    // PermitState
-  std::atomic<std::uint32_t> used{0};     // cells of the ledger ever used
-  EventWord event;                        // permits came
-  std::atomic<std::uint64_t> ledger[ProcessTag::kSlotCount] = {};  // LedgerCell of each slot
+  std::uint32_t bound = 0;                ///< the most permits that there may be; PermitState::kMost: not bounded
+  std::atomic<std::uint32_t> crashes{0};  ///< processes that had a handle and died without leaving
+  std::atomic<std::uint64_t> state{0};    ///< PermitState
+  std::atomic<std::uint32_t> used{0};     ///< cells of the ledger ever used
+  EventWord event;                        ///< permits came
+  std::atomic<std::uint64_t> ledger[ProcessTag::kSlotCount] = {};  ///< LedgerCell of each slot
 
   PermitCore<std::atomic> core() { return {state, used, ledger}; }
   /// Takes the permits of a dead process back.
@@ -54,21 +54,23 @@ class Semaphore {
   bool acquire() { return acquire_until(Deadline::never()); }
   /// Like acquire(); returns false if no permit came in time.
   bool acquire(std::chrono::nanoseconds timeout) { return acquire_until(Deadline::after(timeout)); }
+  /// The same until a deadline.
   bool acquire_until(Deadline deadline);
-  bool try_acquire() { return acquire_until(Deadline::now()); }
+  bool try_acquire() { return acquire_until(Deadline::now()); }  ///< false where no permit is left
   /// Brings a permit back; if none is out, adds one. Throws std::logic_error at 16,777,215.
   void release();
   /// The number of permits left at some moment during the call, those of processes that have ended included.
   std::size_t get_value() const;
 
   // As a std lockable.
-  void lock() { acquire(); }
-  bool try_lock() { return try_acquire(); }
+  void lock() { acquire(); }                 ///< acquire()
+  bool try_lock() { return try_acquire(); }  ///< try_acquire()
+  /// As acquire(timeout).
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return acquire(timeout);
   }
-  void unlock() { release(); }
+  void unlock() { release(); }  ///< release()
 
  protected:
   friend struct Codec<Semaphore>;
@@ -85,6 +87,7 @@ class Semaphore {
 /// nobody can acquire or release.
 class BoundedSemaphore : public Semaphore {
  public:
+  /// As Semaphore's; `permits` is also the most that can be left.
   explicit BoundedSemaphore(std::size_t permits = 1) : Semaphore(permits, true) {}
   // release() throws std::logic_error if all permits are there.
 

@@ -16,8 +16,8 @@ class SimpleQueue {
   void put(const T& value) { queue_.put(value); }
   /// Waits for a value. Throws QueueClosed (the queue is closed and empty), PeerDied, DecodeError.
   T get() { return queue_.get(); }
-  bool empty() const { return queue_.empty(); }
-  void close() { queue_.close(); }
+  bool empty() const { return queue_.empty(); }  ///< whether there was no value at some moment during the call
+  void close() { queue_.close(); }               ///< as Queue::close()
 
  private:
   friend struct Codec<SimpleQueue>;

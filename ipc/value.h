@@ -18,7 +18,7 @@ namespace shoal {
 /// `current` says which one counts, so a writer that is killed half-way leaves the old value whole.
 template <class T>
 struct ValueLayout {
-  static constexpr std::uint32_t kMagic = 0x756c6176;  // "valu"
+  static constexpr std::uint32_t kMagic = 0x756c6176;  ///< "valu"
   static constexpr std::uint32_t kVersion = 1;
   static constexpr const char* kName = "value";
 
@@ -39,7 +39,7 @@ class Value {
  public:
   using value_type = T;
 
-  explicit Value(const T& initial = T()) : Value(initial, RLock()) {}
+  explicit Value(const T& initial = T()) : Value(initial, RLock()) {}  ///< with a lock of its own
   /// Uses the caller's lock, which several values that change together may share. It is an RLock, because a holder goes
   /// on calling functions that take it.
   Value(const T& initial, RLock lock)
@@ -47,10 +47,12 @@ class Value {
           shared_type::copy_in(layout.copies[0], initial);
         })) {}
 
+  /// A copy.
   T load() const {
     std::scoped_lock guard(lock_);
     return read();
   }
+  /// Replaces the value.
   void store(const T& value) {
     std::scoped_lock guard(lock_);
     write(value);
@@ -81,11 +83,11 @@ class Value {
     return before;
   }
 
-  T value() const { return load(); }
-  Value& operator=(const T& value) { return store(value), *this; }
-  operator T() const { return load(); }
+  T value() const { return load(); }                                ///< load()
+  Value& operator=(const T& value) { return store(value), *this; }  ///< store()
+  operator T() const { return load(); }                             ///< load()
 
-  RLock get_lock() const { return lock_; }
+  RLock get_lock() const { return lock_; }  ///< the value's lock: a handle to the same one
 
  private:
   friend struct Codec<Value>;

@@ -22,9 +22,12 @@ namespace shoal {
 /// - An open descriptor is ready when it is readable.
 class Waitable {
  public:
+  /// The connection has to outlive the call.
   Waitable(const AnyConnection& connection) : connection_(&connection) {}  // NOLINT: implicit, so that lists are short
+  /// An open descriptor, not owned.
   template <std::same_as<int> Descriptor>
   Waitable(Descriptor descriptor) : descriptor_(descriptor) {}  // NOLINT: as above; no other number is one
+  /// Whatever has a sentinel(), which has to outlive the call.
   template <class Process>
     requires requires(const Process& process) {
       { process.sentinel() } -> std::same_as<int>;
@@ -60,18 +63,23 @@ std::vector<std::size_t> wait(const Things& things, Deadline deadline) {
   const std::vector<Waitable> all(std::ranges::begin(things), std::ranges::end(things));
   return wait(std::span<const Waitable>(all), deadline);
 }
+/// For a list of several kinds.
 inline std::vector<std::size_t> wait(std::initializer_list<Waitable> things, Deadline deadline) {
   return wait(std::span<const Waitable>(things.begin(), things.size()), deadline);
 }
+/// The same without a timeout.
 template <WaitableRange Things>
 std::vector<std::size_t> wait(const Things& things) {
   return wait(things, Deadline::never());
 }
+/// The same with a timeout; empty where nothing was ready within it.
 template <WaitableRange Things>
 std::vector<std::size_t> wait(const Things& things, std::chrono::nanoseconds timeout) {
   return wait(things, Deadline::after(timeout));
 }
+/// For a list of several kinds, without a timeout.
 inline std::vector<std::size_t> wait(std::initializer_list<Waitable> things) { return wait(things, Deadline::never()); }
+/// For a list of several kinds; empty where nothing was ready within the timeout.
 inline std::vector<std::size_t> wait(std::initializer_list<Waitable> things, std::chrono::nanoseconds timeout) {
   return wait(things, Deadline::after(timeout));
 }

@@ -36,7 +36,7 @@ class ContextHandle {
   /// Send SIGTERM or SIGKILL to all ranks that still run. For join() a rank that ends by it has failed, as if somebody
   /// else had sent the signal.
   void terminate();
-  void kill();
+  void kill();  ///< SIGKILL
 
   /// The pids, in rank order.
   std::vector<pid_t> pids() const;
@@ -50,7 +50,7 @@ class ContextHandle {
     std::vector<std::unique_ptr<ChildProcess>> children;
     OrderlyWait orderly;
     std::atomic<std::chrono::nanoseconds> grace_period;
-    std::mutex mutex;  // held to set `failure` and to end the others
+    std::mutex mutex;  ///< held to set `failure` and to end the others
     std::shared_ptr<const ProcessFailed> failure;
 
     State(std::vector<std::unique_ptr<ChildProcess>> started, std::chrono::nanoseconds grace)
@@ -72,12 +72,14 @@ class ContextHandle {
 template <class R>
 class ProcessContext : public ContextHandle {
  public:
+  /// Starts them all, or throws and leaves none.
   ProcessContext(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period)
       : ContextHandle(std::make_shared<StateWithResults>(std::move(children), grace_period)) {}
 
   /// Joins the ranks and returns what they returned, in rank order. The second moves the results out, once for all
   /// handles.
   const std::vector<R>& results() & { return take(); }
+  /// Moves them out.
   std::vector<R> results() && { return std::move(take()); }
 
  private:
@@ -104,6 +106,7 @@ class ProcessContext : public ContextHandle {
 template <>
 class ProcessContext<void> : public ContextHandle {
  public:
+  /// As ContextHandle's.
   using ContextHandle::ContextHandle;
 };
 

@@ -11,10 +11,10 @@ namespace shoal {
 
 /// What a process knows about itself.
 struct CurrentProcess {
-  std::string name = "root";
-  int rank = -1;        ///< among the processes started together; -1: none
-  int nprocs = 1;       ///< how many processes were started together
-  int num_threads = 0;  ///< threads for computations, as this process's parent set them; 0: not set
+  std::string name = "root";  ///< as given in the options that it was started with
+  int rank = -1;              ///< among the processes started together; -1: none
+  int nprocs = 1;             ///< how many processes were started together
+  int num_threads = 0;        ///< threads for computations, as this process's parent set them; 0: not set
 
   /// The pid of the calling process, also if the program called fork() itself.
   static pid_t pid() noexcept;
@@ -26,9 +26,9 @@ const CurrentProcess& current_process();
 
 /// Another process of the session, as the process table describes it.
 struct RelatedProcess {
-  std::string name;
-  int rank = -1;
-  pid_t pid = 0;
+  std::string name;  ///< as tables show it
+  int rank = -1;     ///< among those started together; -1: none
+  pid_t pid = 0;     ///< 0: none
 };
 
 /// The process that started this one: none for a root, the launcher under `shoal run`. If it has died, this process is

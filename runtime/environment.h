@@ -16,22 +16,23 @@ enum class Launcher {
   slurm,     ///< a step (srun), not the batch script itself
 };
 
+/// The launcher's name as people write it: "torchrun", "Slurm". Static text.
 const char* launcher_name(Launcher launcher);
 
 /// A process's place among those that were launched with it.
 struct Environment {
-  Launcher launcher = Launcher::none;
-  int rank = 0;              ///< among all ranks
-  int world_size = 1;        ///< ranks in all
-  int local_rank = 0;        ///< among the ranks of this host
-  int local_world_size = 1;  ///< ranks on this host
-  int node_rank = 0;         ///< this host among the hosts (torchrun: GROUP_RANK); -1: the launcher does not tell
-  int node_count = 1;        ///< hosts; -1: the launcher does not tell
-  std::string master_addr;   ///< rank 0's host, for a rendezvous by TCP; empty: the launcher does not tell
-  int master_port = 0;       ///< 0: the launcher does not tell
-  std::string run_id;        ///< the same for all ranks; as far as the launcher knows, no other run has it
-  int restart_count = 0;     ///< how often the launcher has started all ranks again
-  int max_restarts = 0;      ///< how often it may start them again
+  Launcher launcher = Launcher::none;  ///< who has started this process
+  int rank = 0;                        ///< among all ranks
+  int world_size = 1;                  ///< ranks in all
+  int local_rank = 0;                  ///< among the ranks of this host
+  int local_world_size = 1;            ///< ranks on this host
+  int node_rank = 0;        ///< this host among the hosts (torchrun: GROUP_RANK); -1: the launcher does not tell
+  int node_count = 1;       ///< hosts; -1: the launcher does not tell
+  std::string master_addr;  ///< rank 0's host, for a rendezvous by TCP; empty: the launcher does not tell
+  int master_port = 0;      ///< 0: the launcher does not tell
+  std::string run_id;       ///< the same for all ranks; as far as the launcher knows, no other run has it
+  int restart_count = 0;    ///< how often the launcher has started all ranks again
+  int max_restarts = 0;     ///< how often it may start them again
 
   /// Whether all ranks are on this host.
   bool is_on_one_host() const { return local_world_size == world_size; }

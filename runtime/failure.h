@@ -17,43 +17,44 @@ namespace shoal {
 
 /// The process that an error is about.
 struct ProcessIdentity {
-  std::string name;
-  int rank = -1;  ///< -1: none
-  pid_t pid = 0;
-  StartMethod start_method = StartMethod::forkserver;
+  std::string name;                                    ///< as given in the options that it was started with
+  int rank = -1;                                       ///< -1: none
+  pid_t pid = 0;                                       ///< 0: not known
+  StartMethod start_method = StartMethod::forkserver;  ///< how it was started
 };
 
 /// Type and text of an exception in another process.
 struct ExceptionSummary {
-  std::string type, message;
+  /// The type's name, demangled.
+  std::string type, message;  ///< its what()
 };
 
 /// All that the parent knows about a failed process.
 struct FailureFacts {
-  ProcessIdentity who;
-  ExitStatus status;
+  ProcessIdentity who;  ///< the process that failed
+  ExitStatus status;    ///< how it ended
   /// What its function threw: the outermost exception, then those nested in it (std::throw_with_nested).
   std::vector<ExceptionSummary> raised;
-  CrashReport crash;
-  bool oom_killed = false;
+  CrashReport crash;        ///< what it left behind: stack, signal, the end of stderr
+  bool oom_killed = false;  ///< ended by SIGKILL while the kernel counted an OOM kill in this cgroup
 };
 
 /// A started process failed. what() says in one line which process and why; report() says everything. Copies are the
 /// same failure. Threads: any.
 class ProcessFailed : public Error {
  public:
-  const std::string& name() const noexcept;
-  int rank() const noexcept;  ///< -1 if it had none
-  pid_t pid() const noexcept;
-  StartMethod start_method() const noexcept;
+  const std::string& name() const noexcept;   ///< as given in the options that it was started with
+  int rank() const noexcept;                  ///< -1 if it had none
+  pid_t pid() const noexcept;                 ///< no longer of a living process
+  StartMethod start_method() const noexcept;  ///< how it was started
 
   /// The signal that ended the process; 0 and "" if none did.
   int signal() const noexcept;
-  std::string signal_name() const;
+  std::string signal_name() const;  ///< such as "SIGSEGV"
   /// Type and text of the exception that its function threw or that ended it in std::terminate. Empty if there was
   /// none. The type is "shoal::WriteToReadOnlyTensor" if a write to a read-only tensor ended the process.
   const std::string& exception_type() const noexcept;
-  const std::string& exception_message() const noexcept;
+  const std::string& exception_message() const noexcept;  ///< what() of that exception
   /// The exceptions nested in it (std::throw_with_nested), outermost first.
   const std::vector<ExceptionSummary>& nested() const noexcept { return nested_; }
   /// The calls in which it threw or crashed, innermost first. Empty if it could not tell (SIGKILL, exit). Each call
@@ -88,17 +89,20 @@ class ProcessFailed : public Error {
   std::vector<std::shared_ptr<const ProcessFailed>> later_;
 };
 
+/// Failures of other processes, seen after the one that is the root cause.
 using LaterFailures = std::vector<std::shared_ptr<const ProcessFailed>>;
 
 /// The process's function threw.
 class ProcessRaised : public ProcessFailed {
  public:
+  /// Of these facts, and the failures that followed.
   explicit ProcessRaised(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
 };
 
 /// A signal ended the process, or it exited without returning from its function.
 class ProcessExited : public ProcessFailed {
  public:
+  /// Of these facts, and the failures that followed.
   explicit ProcessExited(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
   /// The exit code; nothing if a signal ended the process.
   std::optional<int> exit_code() const noexcept;
@@ -108,6 +112,7 @@ class ProcessExited : public ProcessFailed {
 std::shared_ptr<const ProcessFailed> make_failure(std::shared_ptr<const FailureFacts> facts);
 /// Makes a copy of `failure` that is the cause of later ones.
 std::shared_ptr<const ProcessFailed> make_root_cause(const ProcessFailed& failure, LaterFailures later);
+/// Throws it as what it is: ProcessRaised or ProcessExited.
 [[noreturn]] void throw_failure(const ProcessFailed& failure);
 
 }  // namespace shoal

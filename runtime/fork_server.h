@@ -5,6 +5,7 @@
 
 namespace shoal {
 
+/// What the fork server keeps ready.
 struct ForkServerOptions {
   /// How many children the server keeps forked in advance; it forks new ones while nobody asks for any. A start that
   /// finds one saves the fork, which takes milliseconds in a program with libtorch. Each spare costs the memory that a

@@ -11,18 +11,20 @@
 
 namespace shoal {
 
+/// How a process comes into being. docs/launching.md compares the three.
 enum class StartMethod {
   spawn,       ///< starts the program afresh: inherits nothing, works from anywhere, takes as long as loading it
   forkserver,  ///< forks a fresh process that has everything loaded: takes milliseconds
   fork,        ///< copies the calling process: for callables with captures
 };
 
+/// "spawn", "forkserver" or "fork", as torch.multiprocessing names them. Static text.
 const char* method_name(StartMethod method);
 
 /// The start method for options that name none: forkserver until set_start_method() sets another one. Like
 /// torch.multiprocessing's, but it may be set as often as one likes. A started process has its parent's. Threads: any.
 void set_start_method(StartMethod method) noexcept;
-StartMethod get_start_method() noexcept;
+StartMethod get_start_method() noexcept;  ///< as set, here or in the parent; forkserver otherwise
 /// All start methods, the default first, as in Python.
 std::vector<StartMethod> get_all_start_methods();
 
@@ -33,6 +35,7 @@ std::vector<StartMethod> get_all_start_methods();
 /// but fork is an error: at compile time if the method is a constant.
 class ForkOnly {
  public:
+  /// Of a method that is written out: does not compile for another one than fork.
   consteval ForkOnly(StartMethod method) {  // NOLINT: implicit, so that options read the same
     if (method != StartMethod::fork) a_callable_with_captures_works_with_StartMethod_fork_only();
   }
@@ -41,13 +44,14 @@ class ForkOnly {
     if (method != StartMethod::fork) refuse_captures(method);
     return ForkOnly();
   }
-  operator StartMethod() const { return StartMethod::fork; }
+  operator StartMethod() const { return StartMethod::fork; }  ///< fork
 
  private:
   constexpr ForkOnly() = default;
   static void a_callable_with_captures_works_with_StartMethod_fork_only();
 };
 
+/// What options without a start method mean: get_start_method(). Does not compile for callables with captures.
 template <class Method>
 Method default_start_method() {
   static_assert(
@@ -60,8 +64,8 @@ Method default_start_method() {
 /// Options of spawn and start_processes.
 template <class Method>
 struct BasicSpawnOptions {
-  int nprocs = 1;
-  Method start_method = default_start_method<Method>();
+  int nprocs = 1;                                        ///< how many are started; ranks are 0 to nprocs - 1
+  Method start_method = default_start_method<Method>();  ///< how they are started
   /// Their name in tables and process lists.
   std::string name = "rank";
   /// The time between SIGTERM and SIGKILL for the others after one has failed.
@@ -79,6 +83,7 @@ struct BasicSpawnOptions {
   /// num_threads.
   std::vector<std::pair<std::string, std::string>> environment = {};
 
+  /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
   operator BasicSpawnOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>
   {
@@ -86,13 +91,14 @@ struct BasicSpawnOptions {
             environment};
   }
 };
+/// Options of spawn and start_processes for functions without captures.
 using SpawnOptions = BasicSpawnOptions<StartMethod>;
 
 /// Options of Process.
 template <class Method>
 struct BasicProcessOptions {
-  std::string name = "process";
-  Method start_method = default_start_method<Method>();
+  std::string name = "process";                          ///< what tables and process lists call it
+  Method start_method = default_start_method<Method>();  ///< how it is started
   /// What happens when the last handle goes while the process runs: true ends the process, false waits until it has
   /// returned. (In Python `daemon` is about the program's end and false by default. With shoal no process outlives its
   /// parent in any case.)
@@ -105,10 +111,12 @@ struct BasicProcessOptions {
   bool fork_despite_threads = false;
   /// Which of this process's CPUs it gets: those of process number `part` among `parts` with this binding.
   Binding binding = Binding::none;
-  int part = 0, parts = 1;
+  /// See binding: 0 to parts - 1.
+  int part = 0, parts = 1;  ///< as many as share the CPUs
   /// As in SpawnOptions.
   std::vector<std::pair<std::string, std::string>> environment = {};
 
+  /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
   operator BasicProcessOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>
   {
@@ -119,6 +127,7 @@ struct BasicProcessOptions {
             parts,       environment};
   }
 };
+/// Options of Process for functions without captures.
 using ProcessOptions = BasicProcessOptions<StartMethod>;
 
 }  // namespace shoal

@@ -49,15 +49,15 @@ class ProcessHandle {
   bool is_alive() const;
   /// The exit code, or minus the number of the signal that ended the process; nothing before its end.
   std::optional<int> exitcode() const;
-  pid_t pid() const { return child().pid(); }
-  const std::string& name() const { return child().settings().name; }
-  bool daemon() const { return state().ending.daemon; }
+  pid_t pid() const { return child().pid(); }                          ///< throws std::logic_error before the start
+  const std::string& name() const { return child().settings().name; }  ///< as given in the options
+  bool daemon() const { return state().ending.daemon; }                ///< as given in the options
   /// A descriptor to poll: it is readable when the process has ended. It belongs to the handles.
   int sentinel() const { return child().sentinel(); }
 
   /// Send SIGTERM or SIGKILL. They do nothing if the process has ended.
   void terminate();
-  void kill();
+  void kill();  ///< SIGKILL
   /// Sends any signal. It does nothing if the process has ended.
   void send_signal(int number);
 
@@ -99,6 +99,7 @@ class ProcessHandle {
 template <class R>
 class Process : public ProcessHandle {
  public:
+  /// Starts nothing yet: start() does. Function and arguments are kept until then.
   template <class F, class... Args>
   Process(const ProcessOptionsFor<F>& options, F&& function, Args&&... arguments)
       : ProcessHandle(std::make_shared<StateWithResult>(

@@ -36,6 +36,7 @@ class HeldStop {
 /// in a process.
 class StopWhenTold {
  public:
+  /// `end` has to outlive the object.
   explicit StopWhenTold(const std::atomic<std::uint64_t>& end);
   StopWhenTold(const StopWhenTold&) = delete;
   ~StopWhenTold();

@@ -20,6 +20,7 @@ struct DeviceIpcStatistics {
   std::size_t pinned_blocks = 0;   ///< pinned blocks of the shared heap in use
   std::size_t pinned_bytes = 0;    ///< bytes of registered extents: of these blocks, and of those in use lately
 };
+/// Counts what this process shares of its devices' memory. Threads: any.
 DeviceIpcStatistics device_ipc_statistics();
 
 /// Gives up at once what nobody needs any more, like torch.cuda.ipc_collect(): storages that others no longer have,

@@ -24,6 +24,7 @@ void share_memory_(Holder& holder) {
 
 /// The opposite of share_memory_: calls unshare() for each of the tensors. Tied parameters stay tied.
 void unshare(torch::nn::Module& module);
+/// For torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void unshare(Holder& holder) {

@@ -29,19 +29,21 @@ namespace shoal {
 /// the tensors of a shared module cross as handles, those of a private module as copies. They are the module's own,
 /// detached; making a ModuleState copies nothing.
 struct ModuleState {
+  /// One name of the state_dict.
   struct Entry {
-    std::string key;  ///< as in torch's state_dict: "encoder.0.weight"
-    bool buffer;
-    bool requires_grad;
+    std::string key;       ///< as in torch's state_dict: "encoder.0.weight"
+    bool buffer;           ///< a buffer, and not a parameter
+    bool requires_grad;    ///< as the parameter does
     std::uint32_t tensor;  ///< index into `tensors`; two keys with the same index are tied
   };
-  std::vector<at::Tensor> tensors;
-  std::vector<Entry> entries;
+  std::vector<at::Tensor> tensors;  ///< each once, detached
+  std::vector<Entry> entries;       ///< parameters, then buffers, in the module's order
 
   /// The tensor of this key. Throws std::invalid_argument if there is none.
   const at::Tensor& at(const std::string& key) const;
 };
 
+/// The module's state as it is now: its own tensors, of which nothing is copied.
 ModuleState module_state(const torch::nn::Module& module);
 
 /// Copies the values into the module's own parameters and buffers, like torch's load_state_dict. Throws
@@ -54,16 +56,19 @@ void load_module_state(torch::nn::Module& module, const ModuleState& state);
 /// load_module_state.
 void use_module_state(torch::nn::Module& module, const ModuleState& state);
 
+/// For torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 ModuleState module_state(const Holder& holder) {
   return module_state(static_cast<const torch::nn::Module&>(*holder));
 }
+/// For torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void load_module_state(Holder& holder, const ModuleState& state) {
   load_module_state(static_cast<torch::nn::Module&>(*holder), state);
 }
+/// For torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void use_module_state(Holder& holder, const ModuleState& state) {

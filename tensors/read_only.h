@@ -22,6 +22,7 @@ class WriteToReadOnlyTensor : public Error {
   using Error::Error;
 };
 
+/// What a read-only tensor is called, and what else may be done with it.
 struct ReadOnlyOptions {
   /// The tensor's name in errors, beside its shape and type. For a module it goes before its tensors' own names.
   std::string name = {};
@@ -41,9 +42,10 @@ struct ReadOnlyOptions {
 /// OutOfSharedMemory. It cannot prevent writes to computed addresses of the heap, because each process has a second,
 /// writable mapping.
 at::Tensor& read_only(const ReadOnlyOptions& options, at::Tensor& tensor);
+/// For a tensor that is not a variable of one's own.
 inline at::Tensor read_only(const ReadOnlyOptions& options, at::Tensor&& tensor) { return read_only(options, tensor); }
-inline at::Tensor& read_only(at::Tensor& tensor) { return read_only(ReadOnlyOptions{}, tensor); }
-inline at::Tensor read_only(at::Tensor&& tensor) { return read_only(tensor); }
+inline at::Tensor& read_only(at::Tensor& tensor) { return read_only(ReadOnlyOptions{}, tensor); }  ///< without a name
+inline at::Tensor read_only(at::Tensor&& tensor) { return read_only(tensor); }                     ///< without a name
 
 /// Publishes all parameters and buffers of the module, as an inference server does. Gradients stay as they are. A layer
 /// that writes to its buffers afterwards (BatchNorm while training) gets WriteToReadOnlyTensor, with the buffer's name.
@@ -54,12 +56,14 @@ template <class Holder>
 void read_only(const ReadOnlyOptions& options, Holder& holder) {
   read_only(options, static_cast<torch::nn::Module&>(*holder));
 }
+/// All parameters and buffers of the module, without a name.
 template <class Module>
   requires requires(Module& module) { read_only(ReadOnlyOptions{}, module); } && (!std::is_same_v<Module, at::Tensor>)
 void read_only(Module& module) {
   read_only(ReadOnlyOptions{}, module);
 }
 
+/// Whether the tensor's storage was published by read_only, here or by whoever sent it.
 bool is_read_only(const at::Tensor& tensor);
 
 /// Stored in the block for its receivers. Not for users.

@@ -42,13 +42,15 @@ class SharedScriptModule {
 
   /// This process's module. Throws std::invalid_argument if this object is empty.
   torch::jit::Module module() const;
+  /// The module's forward() with these inputs. Throws what libtorch throws, and std::invalid_argument where there is
+  /// no module.
   c10::IValue forward(std::vector<c10::IValue> inputs) const;
   /// forward() for a module that takes one tensor and returns one.
   at::Tensor operator()(const at::Tensor& input) const;
 
   /// Bytes of all its tensors in the heap.
   std::size_t bytes() const;
-  explicit operator bool() const { return parts_ != nullptr; }
+  explicit operator bool() const { return parts_ != nullptr; }  ///< whether there is a module
 
  private:
   friend struct Codec<SharedScriptModule>;

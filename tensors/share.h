@@ -17,6 +17,7 @@ namespace shoal {
 at::Tensor& share_memory_(at::Tensor& tensor);
 /// For a tensor that is no variable: `share_memory_(module.weight)` works.
 inline at::Tensor share_memory_(at::Tensor&& tensor) { return share_memory_(tensor); }
+/// Each of the tensors.
 void share_memory_(std::vector<at::Tensor>& tensors);
 
 /// The opposite, in place: the storage becomes private memory with the same elements, which can be resized again, for
@@ -24,7 +25,9 @@ void share_memory_(std::vector<at::Tensor>& tensors);
 /// gradient becomes private, too. Does nothing if the tensor is private or on a device. No other thread may use the
 /// storage meanwhile.
 at::Tensor& unshare(at::Tensor& tensor);
+/// The same for a tensor that is not a variable of one's own.
 inline at::Tensor unshare(at::Tensor&& tensor) { return unshare(tensor); }
+/// Each of the tensors.
 void unshare(std::vector<at::Tensor>& tensors);
 
 /// Whether other processes can have the tensor's memory as it is: it lies in the shared heap, or on a device whose

@@ -7,6 +7,7 @@ struct Allocator;
 
 namespace shoal {
 
+/// Whose tensors are born shared.
 struct SharedMemoryScopeOptions {
   /// Whether the scope covers all threads of this process: libtorch's own that work for this one (its intra-op pool,
   /// autograd's), and the program's.
@@ -20,6 +21,7 @@ struct SharedMemoryScopeOptions {
 /// it.
 class SharedMemoryScope {
  public:
+  /// Begins; the end is the object's.
   explicit SharedMemoryScope(SharedMemoryScopeOptions options = {});
   SharedMemoryScope(const SharedMemoryScope&) = delete;
   SharedMemoryScope& operator=(const SharedMemoryScope&) = delete;

@@ -40,7 +40,7 @@ class AsyncResult {
   }
   /// Waits until there is a result or an error. Returns false after `timeout`.
   bool wait(std::chrono::nanoseconds timeout) { return wait(Deadline::after(timeout)); }
-  bool ready() { return wait(Deadline::now()); }
+  bool ready() { return wait(Deadline::now()); }  ///< whether there is a result or an error now
   /// Whether it is a result and not an error. Throws std::logic_error if it is not ready.
   bool successful() {
     if (!ready()) throw std::logic_error("AsyncResult::successful: it is not ready: call wait() first");

@@ -19,6 +19,7 @@
 
 namespace shoal {
 
+/// How a range of results is computed.
 struct ImapOptions {
   std::size_t chunksize = 1;  ///< elements that a worker gets at a time
   std::size_t prefetch = 0;   ///< chunks that workers make ahead of the consumer. 0: 16 for each worker

@@ -52,6 +52,7 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
             std::make_shared<detail::PoolCore>(options, [](const ProcessOptions& how, const detail::WorkerEnds& ends) {
               return Process<void>(how, serve, detail::share(ends));
             })) {}
+  /// `processes` workers.
   explicit Pool(int processes) : Pool(PoolOptions{.processes = processes}) {}
 
   /// Like the above; each worker calls initializer(arguments...) before its first task. If that throws, the pool stops,

@@ -15,7 +15,9 @@ namespace shoal {
 /// ProcessRaised, and its worker goes on.) Threads: any.
 class WorkerDied : public Error {
  public:
+  /// Which task a worker died of.
   struct Task {
+    /// Which it is of those that were asked for together, from 0.
     std::size_t number = 0, of = 1;          ///< the task's number, from 0, among `of` tasks of one call
     std::chrono::nanoseconds time_limit{0};  ///< the limit that it exceeded; 0: none
   };
@@ -26,7 +28,7 @@ class WorkerDied : public Error {
   [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
   /// How the last of these workers ended: its pid, signal, stack, the end of its stderr.
   [[nodiscard]] const ProcessFailed& failure() const noexcept { return *failure_; }
-  [[nodiscard]] int attempts() const noexcept { return attempts_; }
+  [[nodiscard]] int attempts() const noexcept { return attempts_; }  ///< how many workers died of the task
 
  private:
   std::shared_ptr<const ProcessFailed> failure_;

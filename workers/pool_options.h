@@ -14,14 +14,15 @@ enum class OnWorkerDeath {
   retry,  ///< another worker runs it from the start; after max_retries WorkerDied. For tasks that may run twice
 };
 
+/// As torch's and Python's Pool, by the same names, and some more.
 struct PoolOptions {
   /// The number of workers. 0: one for each CPU that this process may use.
   int processes = 0;
-  StartMethod start_method = get_start_method();
+  StartMethod start_method = get_start_method();  ///< how workers are started
   /// The pool replaces a worker after this many tasks, for functions that leak; a chunk of a map is one task. 0: never.
   int max_tasks_per_child = 0;
-  OnWorkerDeath on_worker_death = OnWorkerDeath::raise;
-  int max_retries = 3;
+  OnWorkerDeath on_worker_death = OnWorkerDeath::raise;  ///< what becomes of the task that a dead worker ran
+  int max_retries = 3;                                   ///< with OnWorkerDeath::retry: how often a task is run again
   /// A task that takes longer than this has its worker ended: by SIGABRT, so that WorkerDied has the stack where it was
   /// stuck, then by SIGKILL if that does not help. 0: no limit. Checked every 100 ms.
   std::chrono::nanoseconds task_timeout{0};

@@ -25,9 +25,10 @@ namespace shoal {
 /// tree's children) has `template <class... Outer> schema()` and asks schema_of<Element, Outer...>().
 template <class T>
 struct Codec {
-  static constexpr bool kMissing = true;
+  static constexpr bool kMissing = true;  ///< not there in specializations: what Encodable asks
 };
 
+/// A type that has a Codec: its values can cross between processes.
 template <class T>
 concept Encodable = !requires { Codec<std::remove_cv_t<T>>::kMissing; };
 

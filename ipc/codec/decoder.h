@@ -18,17 +18,19 @@ namespace shoal {
 /// read outside its bounds. The decoder holds the message's handles until they are taken. One thread.
 class Decoder {
  public:
-  using Handles = boost::container::small_vector<Hold, 4>;
+  using Handles = boost::container::small_vector<Hold, 4>;  ///< holds that came with the message
 
   /// `bytes` must stay valid while the decoder lives.
   Decoder(std::span<const std::byte> bytes, Handles&& handles) : bytes_(bytes), handles_(std::move(handles)) {}
 
+  /// The next `size` bytes, not copied: as long as the message. Throws DecodeError where there are fewer.
   std::span<const std::byte> read(std::size_t size) {
     if (size > bytes_.size()) fail_short(size);
     auto result = bytes_.first(size);
     bytes_ = bytes_.subspan(size);
     return result;
   }
+  /// The next value. Throws DecodeError where there are too few bytes.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   T read() {
@@ -39,7 +41,7 @@ class Decoder {
   /// Reads a count of elements that take at least `least` bytes each (1 or more). Throws if so many cannot be there, so
   /// nobody allocates memory for a false count.
   std::size_t read_count(std::size_t least);
-  std::size_t left() const { return bytes_.size(); }
+  std::size_t left() const { return bytes_.size(); }  ///< bytes not read yet
 
   /// The hold at this index; it stays the decoder's.
   const Hold& handle(std::uint32_t index) const;

@@ -62,6 +62,7 @@ class Encoder {
     if (size != 0) std::memcpy(data_ + size_, bytes, size);
     size_ += size;
   }
+  /// The value's bytes. Throws OutOfSharedMemory.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   void write(const T& value) {
@@ -71,6 +72,7 @@ class Encoder {
   /// Lets a block travel with the message. Returns the handle's index for Decoder::handle(), the same one for the same
   /// block.
   std::uint32_t add(Hold&& hold);
+  /// The same with one hold more; the caller's stays.
   std::uint32_t add(const Hold& hold);
 
   /// For codecs that may meet one thing twice in a message: the index of the handle as which it was added.
@@ -86,11 +88,12 @@ class Encoder {
     added_.push_back({thing, handle, std::move(keep)});
   }
 
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  std::span<const HoldRef> handles() const { return {handles_.data(), handles_.size()}; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }                      ///< written so far
+  std::span<const HoldRef> handles() const { return {handles_.data(), handles_.size()}; }  ///< added so far
 
   /// The size of the whole message: its bytes and, aligned to 8, its handles.
   std::size_t total() const { return handles_at(size_) + handles_.size() * sizeof(HoldRef); }
+  /// Where the handles of a message of so many bytes lie.
   static std::size_t handles_at(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
   /// Writes the whole message to `place`, of total() bytes.
   void copy_to(std::byte* place) const;

@@ -26,6 +26,7 @@ class BrokenPipe : public Error {
   using Error::Error;
 };
 
+/// How much fits into a pipe, and which way.
 struct PipeOptions {
   bool duplex = true;             ///< false: `first` only receives, `second` only sends
   std::size_t capacity = 64;      ///< messages in each direction, 1 to 16,777,215
@@ -45,7 +46,7 @@ class AnyConnection {
   /// Gives this end up for this process, with all copies of this handle. The other end is told when every process that
   /// had this end closed it or died.
   void close() noexcept;
-  bool closed() const noexcept;
+  bool closed() const noexcept;  ///< whether this process gave up this end
 
   /// A descriptor that is readable while recv() would not wait, for poll(), epoll and event loops. It is an eventfd of
   /// this process and belongs to the connection: do not read it, do not close it. The first call starts a thread of

@@ -71,11 +71,11 @@ class Session {
   /// The heap's file as this process opened it.
   const OwnFile& memory_file() const noexcept { return *memory_; }
 
-  std::byte* base() const noexcept { return base_; }
-  SessionLayout& layout() const noexcept { return *reinterpret_cast<SessionLayout*>(base_); }
-  ProcessRecord& record(std::uint32_t slot) const;
-  ActivityRecord& activity(std::uint32_t slot) const;
-  Heap& heap() noexcept { return *heap_; }
+  std::byte* base() const noexcept { return base_; }  ///< where this process has mapped the session's memory
+  SessionLayout& layout() const noexcept { return *reinterpret_cast<SessionLayout*>(base_); }  ///< its first page
+  ProcessRecord& record(std::uint32_t slot) const;                                             ///< of the process table
+  ActivityRecord& activity(std::uint32_t slot) const;  ///< what the process of the slot does
+  Heap& heap() noexcept { return *heap_; }             ///< this process's allocator
 
   /// This process's tag. The first call in a process, or after a fork, takes a slot of the process table. Throws Error
   /// if all slots are taken.
@@ -95,7 +95,7 @@ class Session {
   /// last: use nothing of shoal afterwards.
   void leave() noexcept;
 
-  bool is_alive(ProcessTag tag);
+  bool is_alive(ProcessTag tag);  ///< false for one that is dead, reclaimed or not
   /// The tag of the process with this pid, alive or dead and not reclaimed yet; an empty tag if there is none.
   ProcessTag find(std::int32_t pid);
   /// The number of slots that no process has.
@@ -113,7 +113,7 @@ class Session {
   T lookup(const std::string& key, std::chrono::nanoseconds timeout = {});
   /// Takes back what this process has published under the key. Returns false if there is nothing.
   bool unpublish(const std::string& key);
-  std::vector<std::string> published_keys();
+  std::vector<std::string> published_keys();  ///< of all living processes
 
   /// Gives back all that a dead process had; does nothing if it lives or was reclaimed already. Returns false if
   /// another process reclaims at the moment, or something is left: a cell of a ring that the dead process had no hold

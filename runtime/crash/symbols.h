@@ -10,9 +10,9 @@ namespace shoal {
 
 /// One call of a stack trace.
 struct StackFrame {
-  std::string function;  ///< demangled; empty if the image has no name for it
-  std::string image;     ///< path of the program or library; empty: none
-  std::uint64_t offset = 0;
+  std::string function;      ///< demangled; empty if the image has no name for it
+  std::string image;         ///< path of the program or library; empty: none
+  std::uint64_t offset = 0;  ///< of the call in the image
   std::string file;  ///< of the source, as the compiler was given it; empty if the image has no debug information
   int line = 0;      ///< 0: not known
   /// "function at file:line in image+0xoffset"

@@ -1,15 +1,23 @@
 """Plants one fault for each rule in a repository made for it, and expects the check to name it; and no fault in a clean one."""
 
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
 here = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(here.parents[1] / "bench"))
+import plot  # noqa: E402  (its folder comes first)
+
+kept = ('{"machine": "a machine", "date": "2026-11-22", "load": 0}\n'
+        '{"impl": "shoal", "case": "lock and unlock, uncontended", "metric": "median", "value": 14, "unit": "ns", "min": 13, "max": 20}\n'
+        '{"impl": "std::mutex", "case": "lock and unlock, uncontended", "metric": "median", "value": 2.7, "unit": "ns", "min": 2, "max": 3}\n')
 clean = {
     ".clang-format": (here.parents[1] / ".clang-format").read_text(),
     ".cmake/IncludeTree.cmake": "set(SHOAL_DOORS ipc runtime tensors workers)\n",
     "ipc/queue.h": "// A queue.\n#pragma once\n#include <vector>\n",
+    "ipc/base/deadline.h": "// A deadline.\n#pragma once\nvoid never();\n",
     "ipc/heap/block.h": "// A block.\n#pragma once\n",
     "ipc/ring/ring.h": "// A ring.\n#pragma once\n#include <shoal/internal/ipc/heap/block.h>\n",
     "ipc/ring/queue.cpp": "#include <shoal/ipc/queue.h>\n\n#include <shoal/internal/ipc/ring/ring.h>\n",
@@ -18,11 +26,16 @@ clean = {
                  "| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | 0.95 us | torch 271 us | 285 x |\n",
     "docs/benchmarks.md": "# Benchmarks\n\n| case | shoal | peer |\n|---|---|---|\n"
                           "| there and back | 0.95 us | torch 271 us |\n| one way | 20.5 M/s | Boost 6.7 M/s |\n",
-    "docs/architecture.md": "# The house\n\n`ipc/` has the queue, `ipc/heap/` blocks, `ipc/ring/` rings, `workers/` all, `runtime/command/` the "
+    "docs/architecture.md": "# The house\n\n`ipc/` has the queue, `ipc/base/` deadlines, `ipc/heap/` blocks, `ipc/ring/` rings, `workers/` all, `runtime/command/` the "
                             "program: `./dev check`, `shoal top NAME --all`.\n",
     "dev": "case $command in\n  check) check ;;\n  bench) bench ;;\nesac\n",
     "runtime/command/top.cpp": '// The program.\nauto x = shoal.add_subcommand("top", "");\nauto y = x.add_flag("-a,--all", all);\n',
 }
+with tempfile.TemporaryDirectory() as folder:
+    (pathlib.Path(folder) / "lock.jsonl").write_text(kept)
+    name, picture = next(plot.pictures(pathlib.Path(folder)))
+clean.update({"docs/plots/lock.jsonl": kept, f"docs/plots/{name}": picture, "docs/plots.md": f"# Pictures\n\n![x](plots/{name})\n"})
+clean["README.md"] = clean["README.md"].replace("[figures]", "[pictures](docs/plots.md), [figures]")
 measured = "## Measured\n\n| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | {} | torch {} | {} |\n"
 # check, file planted, its content, what the check has to say
 faults = [
@@ -62,7 +75,7 @@ faults = [
     ("docs", "README.md", "    put -> ipc/ring/gone.cpp\n", "names ipc/ring/gone.cpp, which does not exist"),
     ("docs", "docs/architecture.md", "`ipc/` `workers/`\n\n| `ipc/heap/` | blocks | `block.h` |\n| `ipc/ring/` | rings | `ring.h`, `gone.h` |\n",
      "ipc/ring/ has no gone.h to read"),
-    ("docs", "docs/architecture.md", "`ipc/` `ipc/heap/` `ipc/ring/` `workers/`\n\n# The house\n\n"
+    ("docs", "docs/architecture.md", "`ipc/` `ipc/base/` `ipc/heap/` `ipc/ring/` `workers/`\n\n# The house\n\n"
      "<!-- from ipc/queue.h -->\n```cpp\n#include <list>\n```\n", "ipc/queue.h does not have '#include <list>'"),
     ("docs", "README.md", "    ./dev chek   # all\n", "README.md: there is no command ./dev chek"),
     ("docs", "README.md", "    ./dev bench queue\n", "README.md: there is no benchmark queue"),
@@ -76,7 +89,24 @@ faults = [
     ("figures", "README.md", measured.format("0.95 us", "271 us", "385 x"), "no two of its figures have the ratio 385"),
     ("figures", "README.md", "## Measured\n\nThe demo: 9,310 samples.\n", "'The demo: 9,310 samples.': docs/benchmarks.md has no"),
     ("docs", "runtime/spawn.h", "// Starts.\n", "does not name the folder `runtime/`"),
+    ("plots", "docs/plots/lock.jsonl", kept.replace("14", "13"), "docs/plots/lock_uncontended.svg: not what bench/plot.py draws"),
+    ("plots", "docs/plots/lock.jsonl", "", "docs/plots/lock_uncontended.svg: bench/plot.py draws none of that name"),
+    ("plots", "docs/plots.md", "# Pictures\n", "docs/plots/lock_uncontended.svg: docs/plots.md does not show it"),
+    ("plots", "docs/plots.md", "![x](plots/other.svg)\n", "docs/plots.md: shows other.svg, which is not there"),
+    ("reference", "ipc/queue.h", "// A queue.\n#pragma once\n/// Puts.\nvoid put();\nvoid get();\n",
+     "ipc/queue.h:5: Member get() (function) of file queue.h is not documented."),
+    ("reference", "ipc/queue.h", "// A queue.\n#pragma once\n/// Q.\nstruct Queue {\n  int size;\n};\n",
+     "ipc/queue.h:5: Member size (variable) of struct Queue is not documented."),
+    ("reference", "ipc/queue.h", "// A queue.\n#pragma once\n/// Puts.\n/// @param nothing a value\nvoid put(int value);\n",
+     "argument 'nothing' of command @param is not found"),
+    ("reference", "ipc/queue.h", "// A queue.\n#pragma once\ntemplate <class T>\nconcept Value = true;\n",
+     "ipc/queue.h:4: Concept Value is not documented."),
+    ("reference", "ipc/wait.h", "// Waits.\n#pragma once\n#include <shoal/internal/ipc/base/deadline.h>\n",   # a header that it brings
+     "ipc/base/deadline.h:3: Member never() (function) of file wait.h is not documented."),
 ]
+if shutil.which("doxygen") is None:
+    print("doxygen is not installed: check_reference.py is not tried")
+    faults = [fault for fault in faults if fault[0] != "reference"]
 
 
 def run_check(check, files):

@@ -43,9 +43,10 @@ namespace shoal {
 /// T is.
 template <class T>
 struct Collator {
-  static constexpr bool kMissing = true;
+  static constexpr bool kMissing = true;  ///< not there in specializations: what Collatable asks
 };
 
+/// A type that has a Collator: many values of it become a batch.
 template <class T>
 concept Collatable = !requires { Collator<T>::kMissing; };
 
@@ -153,9 +154,12 @@ Batch collate_members(std::size_t count, const auto& sample, const std::string& 
 
 }  // namespace detail
 
+/// What a batch of samples of this type is: see Collator.
 template <class T>
 using BatchOf = typename detail::BatchOf<T>::type;
 
+/// Makes one batch of the samples, of which there is at least one: new tensors, the caller's. Throws
+/// std::invalid_argument that names the samples and their shapes where they do not fit together.
 template <class Sample>
 BatchOf<Sample> collate(std::span<const Sample> samples) {
   if (samples.empty()) throw std::invalid_argument("collate: no samples; a batch has at least one");
@@ -163,6 +167,7 @@ BatchOf<Sample> collate(std::span<const Sample> samples) {
       samples.size(), [samples](std::size_t i) -> const Sample& { return samples[i]; }, "");
 }
 
+/// The same for a vector.
 template <class Sample>
 auto collate(const std::vector<Sample>& samples) {
   if constexpr (Collatable<Sample>) {

@@ -79,12 +79,16 @@ using OrderOf = decltype(make_order(std::declval<const DataLoaderOptions&>(), st
 template <LoadableDataset Dataset, class Collate = DefaultCollate>
 class DataLoader {
  public:
-  using Batch = detail::BatchFrom<Dataset, Collate>;
+  using Batch = detail::BatchFrom<Dataset, Collate>;  ///< what the loop gets
 
+  /// In the data set's order, or with `shuffle` in a new one every epoch. Throws std::invalid_argument for options
+  /// that do not fit together; starts nothing yet.
   DataLoader(const DataLoaderOptions& options, Dataset dataset, Collate collate = {})
       : DataLoader(options, std::move(dataset), std::nullopt, std::nullopt, std::move(collate)) {}
+  /// In the sampler's order.
   DataLoader(const DataLoaderOptions& options, Dataset dataset, AnySampler sampler, Collate collate = {})
       : DataLoader(options, std::move(dataset), std::optional(std::move(sampler)), std::nullopt, std::move(collate)) {}
+  /// With the batches that the batch sampler says.
   template <BatchSamplerLike S>
   DataLoader(const DataLoaderOptions& options, Dataset dataset, S batch_sampler, Collate collate = {})
       : DataLoader(options, std::move(dataset), std::nullopt,
@@ -102,6 +106,7 @@ class DataLoader {
     using difference_type = std::ptrdiff_t;
     using value_type = Batch;
 
+    /// Over the loader's loop that is under way.
     explicit Iterator(DataLoader& loader) : loader_(&loader), pass_(loader.pass_) {}
     Iterator(Iterator&& other) noexcept : loader_(std::exchange(other.loader_, nullptr)), pass_(other.pass_) {}
     Iterator& operator=(Iterator&& other) noexcept {
@@ -113,14 +118,15 @@ class DataLoader {
       if (loader_ != nullptr && loader_->pass_ == pass_) loader_->leave();
     }
 
-    Batch& operator*() const { return *loader_->current_; }
-    Batch* operator->() const { return &*loader_->current_; }
+    Batch& operator*() const { return *loader_->current_; }    ///< the batch: the loop's, to be moved from or changed
+    Batch* operator->() const { return &*loader_->current_; }  ///< a member of the batch
+    /// Waits for the next batch. Throws what its making threw.
     Iterator& operator++() {
       loader_->advance(pass_);
       return *this;
     }
-    void operator++(int) { ++*this; }
-    bool operator==(std::default_sentinel_t) const { return !loader_->current_; }
+    void operator++(int) { ++*this; }                                              ///< as ++iterator
+    bool operator==(std::default_sentinel_t) const { return !loader_->current_; }  ///< whether the epoch is over
 
    private:
     DataLoader* loader_;
@@ -157,7 +163,7 @@ class DataLoader {
     }
     return begun();
   }
-  std::default_sentinel_t end() const { return {}; }
+  std::default_sentinel_t end() const { return {}; }  ///< the end of every loop
 
   /// The number of batches in an epoch. Throws std::logic_error if an iterable data set does not tell how many samples
   /// it has, or deals them out itself.
@@ -206,8 +212,8 @@ class DataLoader {
     next_epoch_ = state.epoch;
   }
 
-  const DataLoaderOptions& options() const { return options_; }
-  const Dataset& dataset() const { return dataset_; }
+  const DataLoaderOptions& options() const { return options_; }  ///< as given
+  const Dataset& dataset() const { return dataset_; }            ///< the loader's own
   /// The pids of the workers that run now.
   std::vector<int> worker_pids() const { return stream_ ? stream_->worker_pids() : std::vector<int>(); }
   /// What went wrong so far without ending a loop.
@@ -255,6 +261,7 @@ class DataLoader {
     if (trace) trace->write();
     return profile;
   }
+  /// The same without a step: how fast batches come.
   LoaderProfile profile(std::int64_t batches, const ProfileOptions& options = {}) {
     return profile(batches, [](Batch&) {}, options);
   }
@@ -275,6 +282,7 @@ class DataLoader {
     detail::conclude(suggestion);
     return suggestion;
   }
+  /// The same without a step.
   WorkerSuggestion suggest_workers(std::int64_t batches = 100) {
     return suggest_workers(batches, [](Batch&) {});
   }

@@ -34,15 +34,17 @@ template <class D>
 concept BatchedDataset =
     MapDataset<D> && requires(D& dataset, std::span<const std::int64_t> indices) { dataset.get_batch(indices); };
 
+/// What the data set's get() returns.
 template <MapDataset D>
 using SampleOf = std::remove_cvref_t<decltype(std::declval<D&>().get(std::int64_t{}))>;
 
 /// One sample, or a batch of samples: an input and what a model should make of it.
 struct Example {
-  at::Tensor data;
-  at::Tensor target;
+  at::Tensor data;    ///< the input
+  at::Tensor target;  ///< what is asked of it: a class, a value, a mask
 };
 
+/// Number of samples, of torch's data sets too. Throws std::invalid_argument where the data set does not know it.
 template <MapDataset D>
 std::int64_t dataset_size(D& dataset) {
   if constexpr (std::integral<std::remove_cvref_t<decltype(dataset.size())>>) {
@@ -66,10 +68,11 @@ at::Tensor select_rows(const at::Tensor& tensor, std::span<const std::int64_t> i
 /// Tensors of equally many rows; sample i is row i of each, for `auto [x, y] : loader`. Made by tensor_dataset(x, y).
 template <std::size_t N>
 struct TensorDataset {
-  std::array<at::Tensor, N> tensors;
+  std::array<at::Tensor, N> tensors;  ///< [n, ...] each
 
-  [[nodiscard]] std::int64_t size() const { return tensors[0].size(0); }
+  [[nodiscard]] std::int64_t size() const { return tensors[0].size(0); }  ///< samples: rows of each tensor
 
+  /// Views of row `index` of each tensor. Throws std::out_of_range.
   [[nodiscard]] std::array<at::Tensor, N> get(std::int64_t index) const {
     check_dataset_index(index, size());
     std::array<at::Tensor, N> sample;
@@ -79,6 +82,7 @@ struct TensorDataset {
     return sample;
   }
 
+  /// Copies of these rows: new tensors [indices, ...]. Throws std::out_of_range.
   [[nodiscard]] std::array<at::Tensor, N> get_batch(std::span<const std::int64_t> indices) const {
     std::array<at::Tensor, N> batch;
     for (std::size_t i = 0; i < N; ++i) {
@@ -91,6 +95,7 @@ struct TensorDataset {
 /// Throws std::invalid_argument, which shows the sizes, unless all tensors have the same number of rows.
 void check_equal_rows(std::span<const at::Tensor> tensors);
 
+/// A TensorDataset of them. Throws std::invalid_argument that shows the sizes where the numbers of rows differ.
 template <std::same_as<at::Tensor>... Tensors>
   requires(sizeof...(Tensors) > 0)
 TensorDataset<sizeof...(Tensors)> tensor_dataset(Tensors... tensors) {

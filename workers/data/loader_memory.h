@@ -10,8 +10,9 @@ namespace shoal {
 
 /// A loader's memory at one moment. A plain value.
 struct LoaderMemory {
+  /// One worker process.
   struct Worker {
-    int pid = 0;
+    int pid = 0;                           ///< its process
     std::uint64_t private_bytes = 0;       ///< memory of this process alone
     std::uint64_t proportional_bytes = 0;  ///< PSS: memory shared by n processes counts 1/n
   };
@@ -22,10 +23,10 @@ struct LoaderMemory {
   std::size_t batches_ahead = 0;    ///< how many may be made ahead at the moment
   std::size_t copies_ahead = 0;     ///< batches copied to the device that the loop has not asked for yet
   std::uint64_t device_bytes = 0;   ///< bytes of these on the device
-  std::vector<Worker> workers;
+  std::vector<Worker> workers;      ///< those that run now
 
-  [[nodiscard]] std::uint64_t worker_private_bytes() const;
-  [[nodiscard]] std::uint64_t worker_proportional_bytes() const;
+  [[nodiscard]] std::uint64_t worker_private_bytes() const;       ///< of all workers
+  [[nodiscard]] std::uint64_t worker_proportional_bytes() const;  ///< of all workers
   /// A table for people.
   [[nodiscard]] std::string to_string() const;
 };

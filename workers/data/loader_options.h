@@ -34,7 +34,7 @@ struct DataLoaderOptions {
   /// The most time for a worker's start, with its worker_init_fn and its data set. If three workers in a row take
   /// longer, the epoch fails with PoolStopped. 0: no limit.
   std::chrono::nanoseconds start_timeout{0};
-  StartMethod start_method = get_start_method();
+  StartMethod start_method = get_start_method();  ///< how workers are started
   /// As in ProcessOptions.
   bool fork_despite_threads = false;
   /// Workers stay for the next epoch. False: each epoch starts its own.
@@ -63,7 +63,7 @@ struct DataLoaderOptions {
   int max_replacements = 100;
   /// For an iterable data set: this loader is number `rank` of `num_replicas`, and batches go to the ranks in turn. For
   /// a map-style data set use a DistributedSampler.
-  std::int64_t rank = 0, num_replicas = 1;
+  std::int64_t rank = 0, num_replicas = 1;  ///< the number of ranks
   /// For an iterable data set with a stream(Shard): as how many streams all ranks together read it. 0: one for each
   /// worker of all ranks, so the batches depend on the number of workers.
   std::int64_t num_shards = 0;

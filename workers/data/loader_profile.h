@@ -9,8 +9,8 @@ namespace shoal {
 
 /// Where the time of some batches went, in seconds a batch unless said otherwise. A plain value.
 struct LoaderProfile {
-  std::int64_t batches = 0;
-  int workers = 0;
+  std::int64_t batches = 0;       ///< that were measured
+  int workers = 0;                ///< worker processes of the loader
   double dataset = 0;             ///< a worker reads samples
   double collate = 0;             ///< a worker makes a batch of them
   double wait = 0;                ///< the loop waits for a batch
@@ -27,6 +27,7 @@ struct LoaderProfile {
   [[nodiscard]] std::string to_string() const;
 };
 
+/// What a profile writes besides.
 struct ProfileOptions {
   /// A file for a CpuProfile of the batches, for Perfetto: what the loop waits for, and each operation of its steps.
   /// Empty: no file.
@@ -35,13 +36,15 @@ struct ProfileOptions {
 
 /// Batches a second with several numbers of workers.
 struct WorkerSuggestion {
+  /// The rate with one number of workers.
   struct Measured {
-    int workers = 0;
-    double batches_per_second = 0;
+    int workers = 0;                ///< worker processes
+    double batches_per_second = 0;  ///< 0: nothing was measured
   };
-  std::vector<Measured> measured;
-  int recommended = 0;  ///< the fewest workers that come within a tenth of the best
+  std::vector<Measured> measured;  ///< by number of workers, from 0 on
+  int recommended = 0;             ///< the fewest workers that come within a tenth of the best
 
+  /// A table for people.
   [[nodiscard]] std::string to_string() const;
 };
 

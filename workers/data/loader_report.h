@@ -9,6 +9,7 @@
 
 namespace shoal {
 
+/// What a loader went on after. A plain value.
 struct LoaderReport {
   /// Samples that were skipped, read again or replaced, in the order in which their batches came.
   std::vector<SampleFault> faults;
@@ -17,7 +18,7 @@ struct LoaderReport {
   /// How often data sets warned of a sample that they could read all the same (sample_warnings.h), and the first 1000
   /// warnings.
   std::int64_t warning_count = 0;
-  std::vector<SampleWarning> warnings;
+  std::vector<SampleWarning> warnings;  ///< the first 1000
 };
 
 namespace detail {

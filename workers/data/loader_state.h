@@ -11,14 +11,14 @@ namespace shoal {
 /// change, too: keep batch_size times ranks the same, so that all ranks' batches together stay what they would have
 /// been.
 struct LoaderState {
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;  ///< the loader's
   /// The number of the loop, which decides what samples draw.
   std::int64_t epoch = 0;
   /// Samples of that epoch that all ranks together have seen; with a batch sampler, batches.
   std::int64_t place = 0;
   std::int64_t dataset_size = 0;  ///< 0: an iterable data set that does not tell
   /// Within an epoch of an iterable data set: the number of streams that it began as, and the batch size.
-  std::int64_t shards = 0, batch_size = 0;
+  std::int64_t shards = 0, batch_size = 0;  ///< 0: not within such an epoch
   /// The sampler's epoch: `epoch`, or what set_epoch() said last if the sampler waits for that (DistributedSampler).
   /// -1: the same as `epoch`.
   std::int64_t order_epoch = -1;
@@ -30,6 +30,7 @@ struct LoaderState {
 
   /// To one line of text, and back. from_string() throws std::invalid_argument for any other text.
   [[nodiscard]] std::string to_string() const;
+  /// Throws std::invalid_argument for a text that to_string() does not make.
   static LoaderState from_string(const std::string& text);
 };
 

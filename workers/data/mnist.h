@@ -12,6 +12,7 @@
 
 namespace shoal {
 
+/// Which of the two parts of a data set: its files are called train-... and t10k-...
 enum class MnistSplit : std::uint8_t { train, test };
 
 /// The folder of Debian's package dataset-fashion-mnist.
@@ -24,7 +25,7 @@ struct MnistDataset {
   at::Tensor images;  ///< uint8 [n, 28, 28]
   at::Tensor labels;  ///< int64 [n]
 
-  [[nodiscard]] std::int64_t size() const { return labels.size(0); }
+  [[nodiscard]] std::int64_t size() const { return labels.size(0); }  ///< pictures
   /// The example, as views of the data set's memory.
   [[nodiscard]] Example get(std::int64_t index) const;
   /// Copies these samples.

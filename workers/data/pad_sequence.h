@@ -20,8 +20,8 @@ struct PaddedSequences {
 
 /// Has the names and defaults of torch.nn.utils.rnn.pad_sequence, except that batch_first is true.
 struct PadOptions {
-  bool batch_first = true;
-  double padding_value = 0;
+  bool batch_first = true;             ///< [sequences, longest, ...], and not [longest, sequences, ...]
+  double padding_value = 0;            ///< what stands where a sequence has ended
   std::string padding_side = "right";  ///< or "left"
   std::int64_t multiple_of = 1;        ///< lengths are rounded up to a multiple of it: fewer different shapes for a GPU
 };
@@ -33,8 +33,8 @@ PaddedSequences pad_sequence(std::span<const at::Tensor> sequences, const PadOpt
 /// A sample, or a part of one, whose first dimension differs from sample to sample. Its batch is PaddedSequences,
 /// padded with the first sample's `padding_value`. For other options write a collate function that calls pad_sequence.
 struct Sequence {
-  at::Tensor values;
-  double padding_value = 0;
+  at::Tensor values;         ///< [length, ...]
+  double padding_value = 0;  ///< what stands where it has ended
 };
 
 template <>

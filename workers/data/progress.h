@@ -10,6 +10,7 @@
 
 namespace shoal {
 
+/// What a progress bar shows, and where.
 struct ProgressBarOptions {
   std::int64_t total = 0;                          ///< the count that is 100 %; 0: not known
   std::string label = "";                          ///< text in front of the bar
@@ -26,6 +27,7 @@ struct ProgressBarOptions {
 /// exception), it ends the line.
 class ProgressBar {
  public:
+  /// Draws nothing yet: update() does.
   explicit ProgressBar(ProgressBarOptions options);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
@@ -37,8 +39,8 @@ class ProgressBar {
   /// Draws the last state and ends the line.
   void finish(const std::string& note = "");
 
-  [[nodiscard]] bool on_terminal() const { return on_terminal_; }
-  [[nodiscard]] double seconds() const;
+  [[nodiscard]] bool on_terminal() const { return on_terminal_; }  ///< whether it is a bar; false: lines
+  [[nodiscard]] double seconds() const;                            ///< since the constructor
 
  private:
   void draw(const std::string& note, bool last);
@@ -52,14 +54,15 @@ class ProgressBar {
   std::chrono::steady_clock::time_point drawn_;
 };
 
+/// What a progress bar shows at one moment.
 struct ProgressState {
-  std::string label;
-  std::int64_t done = 0;
-  std::int64_t total = 0;
-  double seconds = 0;
-  std::string unit;
-  std::string note;
-  std::int64_t per_unit = 1;
+  std::string label;          ///< in front of the bar
+  std::int64_t done = 0;      ///< from the beginning
+  std::int64_t total = 0;     ///< 0: not known
+  double seconds = 0;         ///< since the beginning
+  std::string unit;           ///< of the rate
+  std::string note;           ///< behind the rate
+  std::int64_t per_unit = 1;  ///< of what is counted
 };
 
 /// One line of at most `width` columns, with a bar if there is enough space left for it.

@@ -52,6 +52,7 @@ class SampleRandom {
  public:
   using result_type = std::uint32_t;
 
+  /// The draws of this operation (its place in a Compose, say) for this sample, from the first one on.
   constexpr explicit SampleRandom(const SampleKey& sample, std::uint64_t operation = 0)
       : counter_{0, std::uint32_t(sample.epoch), std::uint32_t(sample.index), std::uint32_t(sample.index >> 32U)} {
     const std::uint64_t key = mixed_bits(mixed_bits(sample.seed + 0x9E3779B97F4A7C15) + operation) ^
@@ -62,6 +63,7 @@ class SampleRandom {
   static constexpr result_type min() { return 0; }
   static constexpr result_type max() { return std::numeric_limits<result_type>::max(); }
 
+  /// 32 random bits.
   constexpr std::uint32_t next() {
     if (used_ == 4) {
       words_ = philox4x32(counter_, key_);
@@ -70,8 +72,9 @@ class SampleRandom {
     }
     return words_[used_++];
   }
-  constexpr result_type operator()() { return next(); }
+  constexpr result_type operator()() { return next(); }  ///< as next()
 
+  /// 64 random bits: two draws.
   constexpr std::uint64_t next64() {
     const std::uint64_t low = next();
     return low | std::uint64_t{next()} << 32U;
@@ -106,6 +109,7 @@ class SampleRandom {
 /// without workers. Without a scope seed and epoch are 0. RAII; nests; one thread.
 class EpochScope {
  public:
+  /// Begins; the end is the object's, and then what was before counts again.
   EpochScope(std::uint64_t seed, std::uint64_t epoch);
   EpochScope(const EpochScope&) = delete;
   EpochScope& operator=(const EpochScope&) = delete;

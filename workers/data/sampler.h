@@ -72,19 +72,21 @@ std::int64_t replicas_of([[maybe_unused]] const S& sampler) {
 /// 0, 1, 2, ... in every epoch.
 class SequentialSampler {
  public:
+  /// Throws std::invalid_argument for a data set without samples.
   explicit SequentialSampler(std::int64_t dataset_size);
 
-  void set_epoch(std::int64_t epoch);
-  [[nodiscard]] std::int64_t size() const { return dataset_size_; }
-  [[nodiscard]] std::vector<std::int64_t> indices() const;
-  [[nodiscard]] std::string description() const;
+  void set_epoch(std::int64_t epoch);                                ///< without effect: every epoch has the same order
+  [[nodiscard]] std::int64_t size() const { return dataset_size_; }  ///< samples of an epoch
+  [[nodiscard]] std::vector<std::int64_t> indices() const;           ///< all of the epoch, in order
+  [[nodiscard]] std::string description() const;                     ///< what the order follows from besides the epoch
 
  private:
   std::int64_t dataset_size_;
 };
 
+/// Options of RandomSampler and SubsetRandomSampler.
 struct RandomSamplerOptions {
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;        ///< of the orders of all epochs
   bool replacement = false;      ///< samples may come several times
   std::int64_t num_samples = 0;  ///< 0: as many as the data set has
 };
@@ -94,12 +96,13 @@ struct RandomSamplerOptions {
 /// the data set's size, once a round), just as with a DistributedSampler of one replica.
 class RandomSampler {
  public:
+  /// Throws std::invalid_argument for a data set without samples, or a negative number of them to draw.
   RandomSampler(RandomSamplerOptions options, std::int64_t dataset_size);
 
-  void set_epoch(std::int64_t epoch);
-  [[nodiscard]] std::int64_t size() const { return options_.num_samples; }
-  [[nodiscard]] std::vector<std::int64_t> indices() const;
-  [[nodiscard]] std::string description() const;
+  void set_epoch(std::int64_t epoch);                                       ///< whose order indices() are
+  [[nodiscard]] std::int64_t size() const { return options_.num_samples; }  ///< samples of an epoch
+  [[nodiscard]] std::vector<std::int64_t> indices() const;                  ///< of the epoch, in order
+  [[nodiscard]] std::string description() const;  ///< what the order follows from besides the epoch
 
  private:
   RandomSamplerOptions options_;
@@ -110,12 +113,14 @@ class RandomSampler {
 /// Some samples only, in a new order every epoch: torch's SubsetRandomSampler.
 class SubsetRandomSampler {
  public:
+  /// `subset`: indices of the data set. Throws std::invalid_argument for other options than the seed.
   SubsetRandomSampler(RandomSamplerOptions options, std::vector<std::int64_t> subset);
 
-  void set_epoch(std::int64_t epoch);
+  void set_epoch(std::int64_t epoch);  ///< whose order indices() are
+  /// Samples of an epoch.
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(subset_.size()); }
-  [[nodiscard]] std::vector<std::int64_t> indices() const;
-  [[nodiscard]] std::string description() const;
+  [[nodiscard]] std::vector<std::int64_t> indices() const;  ///< of the epoch, in order
+  [[nodiscard]] std::string description() const;            ///< what the order follows from besides the epoch
 
  private:
   std::uint64_t seed_;
@@ -123,10 +128,11 @@ class SubsetRandomSampler {
   std::int64_t epoch_ = 0;
 };
 
+/// Options of WeightedRandomSampler.
 struct WeightedRandomSamplerOptions {
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;        ///< of the draws of all epochs
   std::int64_t num_samples = 0;  ///< 0: as many as there are weights
-  bool replacement = true;
+  bool replacement = true;       ///< samples may come several times
 };
 
 /// Draws samples with a probability proportional to their weights, as torch.multinomial does: torch's
@@ -136,10 +142,10 @@ class WeightedRandomSampler {
   /// Throws std::invalid_argument if weights are negative or not finite, or too few of them are above 0.
   WeightedRandomSampler(WeightedRandomSamplerOptions options, std::vector<double> weights);
 
-  void set_epoch(std::int64_t epoch);
-  [[nodiscard]] std::int64_t size() const { return options_.num_samples; }
-  [[nodiscard]] std::vector<std::int64_t> indices() const;
-  [[nodiscard]] std::string description() const;
+  void set_epoch(std::int64_t epoch);                                       ///< whose draws indices() are
+  [[nodiscard]] std::int64_t size() const { return options_.num_samples; }  ///< samples of an epoch
+  [[nodiscard]] std::vector<std::int64_t> indices() const;                  ///< of the epoch, in order
+  [[nodiscard]] std::string description() const;  ///< what the order follows from besides the epoch
 
  private:
   WeightedRandomSamplerOptions options_;
@@ -147,11 +153,13 @@ class WeightedRandomSampler {
   std::int64_t epoch_ = 0;
 };
 
+/// Options of DistributedSampler.
 struct DistributedSamplerOptions {
   std::int64_t num_replicas = 0;  ///< ranks that share the data set; has to be given
   std::int64_t rank = -1;         ///< this rank; no default: a forgotten one would train all on one shard
-  bool shuffle = true;
-  std::uint64_t seed = 0;  ///< the same in all ranks
+  bool shuffle = true;            ///< a new order every epoch; false: the data set's
+  std::uint64_t seed = 0;         ///< the same in all ranks
+  /// Drop the tail that does not divide by num_replicas, instead of repeating the first samples.
   bool drop_last = false;  ///< drops the samples left over by num_replicas instead of repeating the first ones
 };
 
@@ -161,19 +169,23 @@ struct DistributedSamplerOptions {
 /// that another one does not have.
 class DistributedSampler {
  public:
+  /// Of `dataset_size` samples in all. Throws std::invalid_argument without num_replicas, or for a rank that is none
+  /// of them.
   DistributedSampler(DistributedSamplerOptions options, std::int64_t dataset_size);
 
-  void set_epoch(std::int64_t epoch);
-  [[nodiscard]] std::int64_t size() const { return samples_per_rank_; }
+  void set_epoch(std::int64_t epoch);  ///< whose order indices() are: as in torch, the loop over epochs calls it
+  [[nodiscard]] std::int64_t size() const { return samples_per_rank_; }  ///< samples of an epoch of this rank
+  /// Samples of an epoch of all ranks, repeated ones included.
   [[nodiscard]] std::int64_t total_size() const { return samples_per_rank_ * options_.num_replicas; }
+  /// This rank's of the epoch, in order.
   [[nodiscard]] std::vector<std::int64_t> indices() const { return indices_from(0); }
   /// This rank's share of what is left after all ranks, however many they were, have seen `position` samples.
   [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const;
-  [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }
-  [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }  ///< ranks that share the data set
+  [[nodiscard]] std::int64_t epoch() const { return epoch_; }                    ///< as set
   /// The same for any number of ranks, so another number of ranks can go on from a state.
   [[nodiscard]] std::string description() const;
-  [[nodiscard]] const DistributedSamplerOptions& options() const { return options_; }
+  [[nodiscard]] const DistributedSamplerOptions& options() const { return options_; }  ///< as given
 
  private:
   DistributedSamplerOptions options_;
@@ -182,9 +194,10 @@ class DistributedSampler {
   std::int64_t epoch_ = 0;
 };
 
+/// Options of EvaluationSampler.
 struct EvaluationSamplerOptions {
   std::int64_t num_replicas = 0;  ///< as DistributedSampler's: both have to be given
-  std::int64_t rank = -1;
+  std::int64_t rank = -1;         ///< this one's number
 };
 
 /// One rank's share of a data set in which every sample counts once: in order, every num_replicas-th from `rank` on,
@@ -192,15 +205,17 @@ struct EvaluationSamplerOptions {
 /// reduce once after the loop: a collective call inside it would wait for ranks that have no more batches.
 class EvaluationSampler {
  public:
+  /// Of `dataset_size` samples in all. Throws std::invalid_argument without num_replicas, or for a rank that is none
+  /// of them.
   EvaluationSampler(EvaluationSamplerOptions options, std::int64_t dataset_size);
 
-  void set_epoch(std::int64_t epoch);
-  [[nodiscard]] std::int64_t size() const;
-  [[nodiscard]] std::vector<std::int64_t> indices() const { return indices_from(0); }
+  void set_epoch(std::int64_t epoch);       ///< without effect: every epoch has the same order
+  [[nodiscard]] std::int64_t size() const;  ///< samples of this rank
+  [[nodiscard]] std::vector<std::int64_t> indices() const { return indices_from(0); }  ///< this rank's, in order
   /// This rank's share of what is left after all ranks, however many they were, have seen `position` samples.
   [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const;
-  [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }
-  [[nodiscard]] std::string description() const;
+  [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }  ///< ranks that share the data set
+  [[nodiscard]] std::string description() const;  ///< what the order follows from besides the epoch
 
  private:
   EvaluationSamplerOptions options_;
@@ -215,24 +230,28 @@ concept BatchSamplerLike = requires(const S& sampler, S& mutable_sampler, std::i
   mutable_sampler.set_epoch(epoch);
 };
 
+/// Options of BatchSampler.
 struct BatchSamplerOptions {
-  std::int64_t batch_size = 1;
-  bool drop_last = false;
+  std::int64_t batch_size = 1;  ///< samples of a batch, at least 1
+  bool drop_last = false;       ///< leaves out a last batch that is smaller than the others
 };
 
 /// A sampler's indices, cut into batches: torch's BatchSampler.
 template <Sampler S>
 class BatchSampler {
  public:
+  /// Throws std::invalid_argument for a batch size below 1.
   BatchSampler(BatchSamplerOptions options, S sampler) : options_(options), sampler_(std::move(sampler)) {
     if (options.batch_size < 1)
       throw std::invalid_argument("BatchSampler: batch_size is " + std::to_string(options.batch_size) +
                                   "; it has to be at least 1");
   }
 
-  void set_epoch(std::int64_t epoch) { sampler_.set_epoch(epoch); }
+  void set_epoch(std::int64_t epoch) { sampler_.set_epoch(epoch); }  ///< whose batches batches() are
+  /// Whether somebody else counts the epochs: see Sampler.
   [[nodiscard]] bool waits_for_epoch() const { return detail::waits_for_epoch(sampler_); }
-  [[nodiscard]] std::int64_t epoch() const { return detail::epoch_of(sampler_); }
+  [[nodiscard]] std::int64_t epoch() const { return detail::epoch_of(sampler_); }  ///< as set
+  /// What the batches follow from besides the epoch.
   [[nodiscard]] std::string description() const {
     return "batches of " + std::to_string(options_.batch_size) + (options_.drop_last ? ", whole ones only" : "") +
            ", 1/" + std::to_string(detail::replicas_of(sampler_)) + " of " + detail::description_of(sampler_);
@@ -243,6 +262,7 @@ class BatchSampler {
     return options_.drop_last ? samples / options_.batch_size
                               : (samples + options_.batch_size - 1) / options_.batch_size;
   }
+  /// The indices of each batch of the epoch, in order.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> batches() const {
     std::vector<std::vector<std::int64_t>> result;
     for (const std::int64_t index : sampler_.indices()) {
@@ -263,6 +283,7 @@ class BatchSampler {
 /// Any sampler, as a value. A DataLoader keeps one.
 class AnySampler {
  public:
+  /// A copy of the sampler.
   template <Sampler S>
     requires(!std::same_as<S, AnySampler>)
   // NOLINTNEXTLINE(google-explicit-constructor): any sampler is meant to pass where one is asked for.
@@ -276,8 +297,9 @@ class AnySampler {
   AnySampler& operator=(AnySampler&&) = default;
   ~AnySampler() = default;
 
-  void set_epoch(std::int64_t epoch) { held_->set_epoch(epoch); }
-  [[nodiscard]] std::int64_t size() const { return held_->size(); }
+  void set_epoch(std::int64_t epoch) { held_->set_epoch(epoch); }    ///< of the sampler that it holds, as all below
+  [[nodiscard]] std::int64_t size() const { return held_->size(); }  ///< samples of an epoch
+  /// Of the epoch, in order.
   [[nodiscard]] std::vector<std::int64_t> indices() const { return held_->indices_from(0); }
   /// The indices that are left of the epoch after `position` samples, counting those of all replicas.
   [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const {
@@ -285,8 +307,10 @@ class AnySampler {
   }
   /// How many samplers share an epoch. A sampler without replicas() has it for itself.
   [[nodiscard]] std::int64_t replicas() const { return held_->replicas(); }
+  /// Whether somebody else counts the epochs: see Sampler.
   [[nodiscard]] bool waits_for_epoch() const { return held_->waits_for_epoch(); }
-  [[nodiscard]] std::int64_t epoch() const { return held_->epoch(); }
+  [[nodiscard]] std::int64_t epoch() const { return held_->epoch(); }  ///< as set
+  /// What the order follows from besides the epoch.
   [[nodiscard]] std::string description() const { return held_->description(); }
 
  private:

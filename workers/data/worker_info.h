@@ -10,7 +10,7 @@ namespace shoal {
 struct WorkerInfo {
   /// 0 to num_workers - 1. A worker that replaces a dead one has its number.
   int id = 0;
-  int num_workers = 0;
+  int num_workers = 0;  ///< workers of the loader
   /// The loader's seed. Random numbers depend on the sample, not on the worker: see sample_random.h.
   std::uint64_t seed = 0;
 

@@ -66,15 +66,17 @@ inline constexpr bool kWrittenRight = false;
 /// each reader keeps its own and passes over whole data sets if these can.
 template <class Datasets>
 struct ChainDataset {
-  Datasets datasets;
+  Datasets datasets;  ///< in the order in which they are read
 
-  using Sample = typename detail::Parts<Datasets>::Sample;
+  using Sample = typename detail::Parts<Datasets>::Sample;  ///< a sample of any of them
 
   /// Opens one data set's stream at a time. The chain has to outlive it. One thread.
   class Stream {
    public:
+    /// As stream() makes it.
     Stream(Datasets& datasets, const Shard& shard) : datasets_(datasets), shard_(shard) { open_next(); }
 
+    /// The next sample, or nothing at the end of the last data set.
     std::optional<Sample> next() {
       for (;; open_next()) {
         if (is_over()) return std::nullopt;
@@ -82,6 +84,7 @@ struct ChainDataset {
       }
     }
 
+    /// Passes over up to `count` samples without making them where a data set can. Returns how many there were.
     std::int64_t skip(std::int64_t count) {
       std::int64_t skipped = 0;
       for (;; open_next()) {
@@ -133,11 +136,13 @@ struct ChainDataset {
     typename detail::Parts<Datasets>::Open open_;
   };
 
+  /// The part of the chain that this shard reads.
   Stream stream(const Shard& shard)
     requires(detail::Parts<Datasets>::kShardThemselves)
   {
     return Stream(datasets, shard);
   }
+  /// All samples, of which each reader keeps its own.
   Stream stream()
     requires(!detail::Parts<Datasets>::kShardThemselves)
   {

@@ -72,13 +72,14 @@ struct ConcatDataset {
       detail::kIsListOfSets<Datasets>,
       "shoal: ConcatDataset is not made by its name: write concat_datasets(a, b), or concat_datasets(sets) with "
       "a std::vector of data sets of one type");
-  Datasets datasets;
+  Datasets datasets;               ///< in the order of their samples
   std::vector<std::int64_t> ends;  ///< ends[i]: samples of the data sets 0 to i
 
-  using Sample = typename detail::SamplesOf<Datasets>::Sample;
+  using Sample = typename detail::SamplesOf<Datasets>::Sample;  ///< a sample of any of them
 
-  [[nodiscard]] std::int64_t size() const { return ends.back(); }
+  [[nodiscard]] std::int64_t size() const { return ends.back(); }  ///< samples of all of them
 
+  /// As the data set returns it that has the sample. Throws std::out_of_range.
   [[nodiscard]] Sample get(std::int64_t index) {
     const auto [number, inner] = place_of(index);
     return with_dataset<Sample>(number, [inner = inner](auto& dataset) { return dataset.get(inner); });

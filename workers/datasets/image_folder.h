@@ -19,24 +19,25 @@ namespace shoal {
 /// files' do, so put a transform that makes them equal between this and a loader. Plain data; workers share its tables.
 /// Made by image_folder(). Threads and processes: any.
 struct ImageFolder {
-  StringTable paths;
-  at::Tensor targets;  ///< int64 [n]
-  std::vector<std::string> classes;
-  DecodeOptions decode;
+  StringTable paths;                 ///< of all files, with the root in front
+  at::Tensor targets;                ///< int64 [n]
+  std::vector<std::string> classes;  ///< names of the folders; a target is an index into them
+  DecodeOptions decode;              ///< how files become pictures
 
-  [[nodiscard]] std::int64_t size() const { return targets.size(0); }
+  [[nodiscard]] std::int64_t size() const { return targets.size(0); }  ///< pictures
   /// Reads and decodes the file. Throws DatasetError, which names the file and its index.
   [[nodiscard]] Example get(std::int64_t index) const;
 };
 
 /// A file of an image folder.
 struct ImageFile {
-  std::filesystem::path path;
-  std::int64_t target;  ///< number of its class
+  std::filesystem::path path;  ///< with the root in front
+  std::int64_t target;         ///< number of its class
 };
+/// What is below the root of an image folder.
 struct ImageFiles {
-  std::vector<std::string> classes;
-  std::vector<ImageFile> files;
+  std::vector<std::string> classes;  ///< in the order of their numbers
+  std::vector<ImageFile> files;      ///< in the order of the data set
 };
 
 /// Finds the .jpg, .jpeg and .png files (in any case) below each folder in `root`, in torchvision's order: by class,

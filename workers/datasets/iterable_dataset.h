@@ -16,9 +16,9 @@ namespace shoal {
 /// shard b % count. So all shards together read the data set once, and if a block is a batch, the batches do not depend
 /// on the number of readers. A value.
 struct Shard {
-  std::int64_t index = 0;
-  std::int64_t count = 1;
-  std::int64_t block = 1;
+  std::int64_t index = 0;  ///< which of them, from 0
+  std::int64_t count = 1;  ///< shards in all
+  std::int64_t block = 1;  ///< samples in a row that one shard gets
 
   /// Rank r of `world` gets blocks r, r + world, ...; of these its worker w gets the w-th, (w + workers)-th, ... Throws
   /// std::invalid_argument for a number that is out of range.
@@ -61,10 +61,12 @@ template <class D>
 concept SelfShardedDataset = requires(D& dataset, const Shard& shard) {
   { dataset.stream(shard) } -> SampleStream;
 };
+/// An iterable data set with a stream of all samples.
 template <class D>
 concept StreamedDataset = requires(D& dataset) {
   { dataset.stream() } -> SampleStream;
 };
+/// A data set that is read from its beginning: one with a stream, or a range of samples.
 template <class D>
 concept IterableDataset =
     !MapDataset<D> && (SelfShardedDataset<D> || StreamedDataset<D> || std::ranges::input_range<D>);

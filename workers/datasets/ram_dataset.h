@@ -15,9 +15,10 @@
 
 namespace shoal {
 
+/// How pictures are read into memory, decoded and kept.
 struct RamDatasetOptions {
-  RamOptions reading = {};
-  DecodeOptions decode = {};
+  RamOptions reading = {};    ///< how files are read into memory
+  DecodeOptions decode = {};  ///< how files become pictures
   /// With a size {h, w} every picture is resized to it (Resize) and, once somebody has asked for it, kept decoded for
   /// all processes: n * 3 * h * w bytes. {n} is a square. {}: none is kept.
   ImageSize cache = {};
@@ -27,13 +28,13 @@ struct RamDatasetOptions {
 /// ranks and workers map them (ram_files.h) and decode what they are asked for. Plain data; made by ram_dataset().
 /// Threads and processes: any.
 struct RamDataset {
-  RamFiles files;
-  at::Tensor targets;  ///< int64 [n]
-  std::vector<std::string> classes;
-  DecodeOptions decode;
-  std::optional<DecodedCache> cache;
+  RamFiles files;                     ///< the files' bytes, in the shared heap
+  at::Tensor targets;                 ///< int64 [n]
+  std::vector<std::string> classes;   ///< names of the folders; a target is an index into them
+  DecodeOptions decode;               ///< how files become pictures
+  std::optional<DecodedCache> cache;  ///< decoded pictures, in the shared heap, where they are kept
 
-  [[nodiscard]] std::int64_t size() const { return targets.size(0); }
+  [[nodiscard]] std::int64_t size() const { return targets.size(0); }  ///< pictures
   /// Decodes one picture. Throws DatasetError, which names the file and its index. The example is the caller's: with a
   /// cache a copy out of it.
   [[nodiscard]] Example get(std::int64_t index) const;

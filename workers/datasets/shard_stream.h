@@ -17,9 +17,10 @@ namespace shoal {
 template <IterableDataset D>
 class ShardStream {
  public:
-  using Sample = typename PlacedStream<D>::Sample;
-  static constexpr bool kShardsItself = SelfShardedDataset<D>;
+  using Sample = typename PlacedStream<D>::Sample;              ///< a sample with its number
+  static constexpr bool kShardsItself = SelfShardedDataset<D>;  ///< whether the data set deals its samples out itself
 
+  /// Throws std::invalid_argument for a shard that cannot be.
   ShardStream(D& dataset, const Shard& shard) : shard_(checked(shard)), stream_(dataset, shard) {}
 
   /// The shard's next sample, or nothing at its end.

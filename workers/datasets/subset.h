@@ -17,16 +17,18 @@ namespace shoal {
 /// processes share them like the tensors of the data set. Made by subset() or random_split(). A plain aggregate.
 template <MapDataset D>
 struct Subset {
-  D dataset;
+  D dataset;           ///< the whole data set
   at::Tensor indices;  ///< int64 [n]
 
-  [[nodiscard]] std::int64_t size() const { return indices.size(0); }
+  [[nodiscard]] std::int64_t size() const { return indices.size(0); }  ///< samples of the subset
 
+  /// The data set's sample of the index that is at this place. Throws std::out_of_range.
   [[nodiscard]] auto get(std::int64_t index) {
     check_dataset_index(index, size());
     return dataset.get(indices.const_data_ptr<std::int64_t>()[index]);
   }
 
+  /// The data set's batch of these samples. Throws std::out_of_range.
   [[nodiscard]] auto get_batch(std::span<const std::int64_t> which)
     requires BatchedDataset<D>
   {
@@ -58,6 +60,7 @@ Subset<D> subset(D dataset, std::span<const std::int64_t> indices) {
   at::Tensor checked = detail::checked_indices(indices, dataset_size(dataset));
   return {std::move(dataset), std::move(checked)};
 }
+/// The same with indices in braces.
 template <MapDataset D>
 Subset<D> subset(D dataset, std::initializer_list<std::int64_t> indices) {
   return subset(std::move(dataset), std::span(indices.begin(), indices.size()));
@@ -83,6 +86,7 @@ std::vector<Subset<D>> random_split(const D& dataset, const std::vector<Number>&
   }
   return subsets;
 }
+/// The same with parts in braces.
 template <MapDataset D, class Number>
   requires(std::is_arithmetic_v<Number>)
 std::vector<Subset<D>> random_split(const D& dataset, std::initializer_list<Number> parts, std::uint64_t seed = 0) {

@@ -90,11 +90,12 @@ enum class Transformed : std::uint8_t { picture, picture_and_mask };
 /// A plain aggregate: it crosses if the data set does.
 template <MapDataset D, ImageTransform T, Transformed kWhat = Transformed::picture>
 struct TransformedDataset {
-  D dataset;
-  T transform;
+  D dataset;    ///< whose samples they are
+  T transform;  ///< what their pictures go through
 
-  [[nodiscard]] std::int64_t size() { return dataset_size(dataset); }
+  [[nodiscard]] std::int64_t size() { return dataset_size(dataset); }  ///< samples of the data set
 
+  /// The data set's sample with its picture (and mask) transformed. Throws what both throw.
   [[nodiscard]] auto get(std::int64_t index) {
     auto sample = dataset.get(index);
     at::Tensor& picture = detail::picture_of(sample);
@@ -106,6 +107,7 @@ struct TransformedDataset {
     return sample;
   }
 
+  /// The batch of these samples, in new tensors. Throws std::invalid_argument for no indices, and what both throw.
   [[nodiscard]] auto get_batch(std::span<const std::int64_t> indices)
     requires Collatable<SampleOf<D>> && (detail::Parts<T>::kHasBytes)
   {

@@ -10,9 +10,10 @@
 
 namespace shoal {
 
+/// A picture's size in pixels. What takes one says what {n} means, a height alone.
 struct ImageSize {
-  std::int64_t height = 0;
-  std::int64_t width = 0;
+  std::int64_t height = 0;  ///< rows
+  std::int64_t width = 0;   ///< columns
 
   bool operator==(const ImageSize&) const = default;
 };

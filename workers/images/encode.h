@@ -23,6 +23,7 @@ std::vector<std::uint8_t> encode_png(const at::Tensor& image, int compression_le
 /// then rename it: at any time the place has the whole file or what was there before, also if this process is killed or
 /// the disk is full. The folder has to exist. Throw DatasetError, which names the file.
 void write_jpeg(const at::Tensor& image, const std::filesystem::path& path, int quality = 75);
+/// The same with encode_png.
 void write_png(const at::Tensor& image, const std::filesystem::path& path, int compression_level = 6);
 
 /// Writes any bytes in the same way.

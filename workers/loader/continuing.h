@@ -17,21 +17,24 @@ class Continuing {
   /// After so many failures in a row it throws: they are no accident, and a stream that throws for ever has no end.
   static constexpr int kMostInARow = 100;
 
+  /// As DataLoader::continuing() makes it.
   Continuing(Loader& loader, OnFailure on_failure) : loader_(&loader), on_failure_(std::move(on_failure)) {}
 
+  /// One loop over the loader; single pass.
   class Iterator {
    public:
     using iterator_concept = std::input_iterator_tag;
     using difference_type = std::ptrdiff_t;
     using value_type = typename Loader::Batch;
 
-    value_type& operator*() const { return **at_; }
-    value_type* operator->() const { return &**at_; }
+    value_type& operator*() const { return **at_; }    ///< the batch
+    value_type* operator->() const { return &**at_; }  ///< a member of the batch
+    /// Waits for the next batch that could be made; on_failure hears of the others.
     Iterator& operator++() {
       owner_->attempt([&] { ++*at_; });
       return *this;
     }
-    void operator++(int) { ++*this; }
+    void operator++(int) { ++*this; }  ///< as ++iterator
     bool operator==(std::default_sentinel_t) const { return *at_ == std::default_sentinel; }
 
    private:

@@ -20,11 +20,12 @@ enum class OnError {
 
 /// A sample that was skipped, read again or replaced.
 struct SampleFault {
-  std::int64_t batch = 0;  ///< number of its batch in the epoch
-  std::int64_t index = 0;
-  OnError action = OnError::raise;
-  std::int64_t replacement = -1;  ///< index of the sample that replaced it
-  std::string type, message;      ///< of the exception
+  std::int64_t batch = 0;           ///< number of its batch in the epoch
+  std::int64_t index = 0;           ///< of the sample in the data set
+  OnError action = OnError::raise;  ///< what was done about it
+  std::int64_t replacement = -1;    ///< index of the sample that replaced it
+  /// Of the exception: its type, demangled.
+  std::string type, message;  ///< of the exception
 
   bool operator==(const SampleFault&) const = default;
 };
@@ -33,7 +34,7 @@ struct SampleFault {
 struct SampleWarning {
   std::int64_t batch = 0;   ///< number of its batch in the epoch
   std::int64_t index = -1;  ///< -1: a sample of a batch that was read at once
-  std::string text;
+  std::string text;         ///< what the data set said
 
   bool operator==(const SampleWarning&) const = default;
 };

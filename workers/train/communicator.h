@@ -18,21 +18,21 @@ namespace shoal {
 /// A rank's data: contiguous, aligned for its elements. `hold` is the hold on the heap's block that it lies in, or null
 /// for private memory. With a hold the other ranks read and write the data in place.
 struct Region {
-  std::byte* data = nullptr;
-  std::size_t bytes = 0;
-  const Hold* hold = nullptr;
+  std::byte* data = nullptr;   ///< the first byte
+  std::size_t bytes = 0;       ///< a multiple of an element's
+  const Hold* hold = nullptr;  ///< not owned; null: private memory
 };
 
 enum class Collective : std::uint32_t;  // group_layout.h
 
 /// A collective whose data are values of any type. object_collectives.h makes it.
 struct ObjectExchange {
-  Collective what;
-  int root;  ///< -1 for none
-  std::uint64_t schema;
-  std::string type;  ///< the values' type, as people write it
-  std::function<void(Encoder&, int to)> encode;
-  std::function<void(Decoder&, int from)> decode;
+  Collective what;                                 ///< which collective it is
+  int root;                                        ///< -1 for none
+  std::uint64_t schema;                            ///< of the values: all ranks' have to be equal
+  std::string type;                                ///< the values' type, as people write it
+  std::function<void(Encoder&, int to)> encode;    ///< writes this rank's value for rank `to`
+  std::function<void(Decoder&, int from)> decode;  ///< reads rank `from`'s value
 };
 
 /// One process as one rank of a ShmGroup. All ranks call the same collectives in the same order, with the same sizes,
@@ -52,8 +52,8 @@ class Communicator {
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();
 
-  int rank() const;
-  int world_size() const;
+  int rank() const;        ///< this process's
+  int world_size() const;  ///< ranks in the group
   /// Sets how long a collective waits for the other ranks; 30 minutes at first.
   void set_timeout(std::chrono::nanoseconds timeout);
 
@@ -62,7 +62,7 @@ class Communicator {
   /// root's data = the reduction of all ranks' data; the others' data stays as it is.
   void reduce(Region data, c10::ScalarType type, ReduceOp op, int root);
   // The collectives below move bytes: a `type`, if given, is only compared, like the sizes.
-  using Type = c10::ScalarType;
+  using Type = c10::ScalarType;  ///< of elements
   /// data = root's data.
   void broadcast(Region data, int root, Type type = Type::Undefined);
   /// outputs[r] = rank r's input, of input.bytes each.

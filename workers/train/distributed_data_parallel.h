@@ -46,14 +46,18 @@ struct Owner<Module> {
 template <class Module>
 class DistributedDataParallel {
  public:
-  using Owner = typename detail::Owner<Module>::type;
+  using Owner = typename detail::Owner<Module>::type;  ///< what keeps the module: torch's holder or a shared pointer
 
+  /// With default options.
   DistributedDataParallel(Owner module, const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
       : DistributedDataParallel(DistributedDataParallelOptions{}, std::move(module), process_group) {}
+  /// Copies rank 0's parameters and buffers to all ranks, which all call it. Throws std::invalid_argument where the
+  /// modules differ.
   DistributedDataParallel(const DistributedDataParallelOptions& options, Owner module,
                           const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
       : module_(std::move(module)), reducer_(std::make_unique<GradientReducer>(options, *module_, process_group)) {}
 
+  /// The module's forward(). The backward pass of what it returns reduces the gradients.
   template <class... Args>
   auto forward(Args&&... args) {
     reducer_->before_forward();
@@ -68,18 +72,20 @@ class DistributedDataParallel {
     reducer_->after_forward(outputs);
     return result;
   }
+  /// Forward().
   template <class... Args>
   auto operator()(Args&&... args) {
     return forward(std::forward<Args>(args)...);
   }
 
-  auto& module() { return *module_; }
-  auto* operator->() { return &*module_; }
+  auto& module() { return *module_; }       ///< the module, shared with the caller
+  auto* operator->() { return &*module_; }  ///< a member of the module
 
   /// While such an object lives, gradients stay local and add up. The first backward pass of a forward() after it
   /// reduces the sum. For accumulating gradients over several batches.
   class [[nodiscard]] NoSync {
    public:
+    /// As no_sync() makes it.
     explicit NoSync(GradientReducer& reducer) : reducer_(reducer), before_(reducer.syncs()) {
       reducer_.set_syncs(false);
     }
@@ -91,7 +97,7 @@ class DistributedDataParallel {
     GradientReducer& reducer_;
     bool before_;
   };
-  NoSync no_sync() { return NoSync(*reducer_); }
+  NoSync no_sync() { return NoSync(*reducer_); }  ///< for as long as the result lives
 
  private:
   Owner module_;

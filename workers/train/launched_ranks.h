@@ -10,6 +10,7 @@
 
 namespace shoal {
 
+/// Which group, and how long it may take to come together.
 struct LaunchedRanksOptions {
   /// Tells groups apart if a program makes several at once. All ranks make the same groups in the same order.
   std::string name = "world";

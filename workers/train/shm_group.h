@@ -30,7 +30,7 @@ class ShmGroup {
   /// `first_round`: where the round counters start, for tests of their wrap-around.
   ShmGroup(int world_size, std::uint32_t first_round);
 
-  int world_size() const;
+  int world_size() const;  ///< ranks in the group
 
   /// Makes the calling process this rank until the Communicator is destroyed. A rank can be joined once in the life of
   /// a group. Does not wait for the others: the first collective does. Throws std::invalid_argument if there is no such

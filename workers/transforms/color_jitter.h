@@ -11,19 +11,19 @@ namespace shoal {
 /// How much something may change: {0.4} is torchvision's number (factors from 0.6 to 1.4; for the hue shifts from -0.4
 /// to 0.4), .range its pair.
 struct Jitter {
-  double amount = 0;
-  std::optional<std::array<double, 2>> range = std::nullopt;
+  double amount = 0;  ///< factors from 1 - amount to 1 + amount; for the hue shifts from -amount to amount
+  std::optional<std::array<double, 2>> range = std::nullopt;  ///< least and largest, in place of amount
 };
 
 /// torchvision's ColorJitter for RGB pictures: changes brightness, contrast, saturation and hue in a random order, each
 /// by a random factor. After each change the pixels are bytes again, cut and not rounded, as in torchvision. For
 /// pictures of one channel only brightness and contrast change.
 struct ColorJitter {
-  Jitter brightness = {};
-  Jitter contrast = {};
-  Jitter saturation = {};
-  Jitter hue = {};
-  static constexpr bool kKeepsPlaces = true;  // masks have no colours
+  Jitter brightness = {};                     ///< factor
+  Jitter contrast = {};                       ///< factor
+  Jitter saturation = {};                     ///< factor
+  Jitter hue = {};                            ///< shift, from -0.5 to 0.5, of the colour circle
+  static constexpr bool kKeepsPlaces = true;  ///< masks have no colours
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
@@ -32,8 +32,11 @@ struct ColorJitter {
 
 /// The functions of torchvision.transforms.v2.functional, in place.
 void adjust_brightness(std::uint8_t* image, const ImageShape& shape, double factor);
+/// Blends with the picture's mean grey.
 void adjust_contrast(std::uint8_t* image, const ImageShape& shape, double factor, TransformScratch& scratch);
+/// Blends with each pixel's grey. A grey picture stays as it is.
 void adjust_saturation(std::uint8_t* image, const ImageShape& shape, double factor, TransformScratch& scratch);
+/// Turns the colour circle by `shift`, from -0.5 to 0.5. A grey picture stays as it is.
 void adjust_hue(std::uint8_t* image, const ImageShape& shape, double shift);
 
 }  // namespace shoal

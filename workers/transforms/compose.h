@@ -19,16 +19,18 @@ namespace shoal {
 template <class... Steps>
 struct Compose;
 
+/// The last step.
 template <class Last>
 struct Compose<Last> {
-  Last first;
+  Last first;  ///< the step
 };
 
+/// The first step and those after it.
 template <class First, class... Rest>
   requires(sizeof...(Rest) > 0)
 struct Compose<First, Rest...> {
-  First first;
-  Compose<Rest...> rest;
+  First first;            ///< the step
+  Compose<Rest...> rest;  ///< the steps after it
 };
 
 template <class... Steps>

@@ -10,10 +10,10 @@ namespace shoal {
 
 /// What is added on each side: {n} on all, {x, y} left and right, top and bottom, {left, top, right, bottom}.
 struct Padding {
-  std::int64_t left = 0;
-  std::optional<std::int64_t> top = std::nullopt;
-  std::optional<std::int64_t> right = std::nullopt;
-  std::optional<std::int64_t> bottom = std::nullopt;
+  std::int64_t left = 0;                              ///< pixels
+  std::optional<std::int64_t> top = std::nullopt;     ///< pixels; as left where it is not given
+  std::optional<std::int64_t> right = std::nullopt;   ///< pixels; as left where it is not given
+  std::optional<std::int64_t> bottom = std::nullopt;  ///< pixels; as top where it is not given
 };
 
 /// What the padding consists of. constant: `fill`. edge: the last pixel again. reflect: the picture mirrored, without
@@ -23,11 +23,11 @@ enum class PaddingMode : std::uint8_t { constant, edge, reflect, symmetric };
 /// torchvision's RandomCrop: a part of `size` ({n}: a square) at a random place of the padded picture. Throws
 /// std::invalid_argument if the padded picture is smaller than the part, unless pad_if_needed.
 struct RandomCrop {
-  ImageSize size;
-  Padding padding = {};
-  bool pad_if_needed = false;
-  std::uint8_t fill = 0;
-  PaddingMode padding_mode = PaddingMode::constant;
+  ImageSize size;                                    ///< of the part; {n}: a square
+  Padding padding = {};                              ///< around the picture, before it is cut
+  bool pad_if_needed = false;                        ///< adds what a picture lacks that is smaller than the part
+  std::uint8_t fill = 0;                             ///< of all channels, where padding_mode is constant
+  PaddingMode padding_mode = PaddingMode::constant;  ///< what stands in the padding
   /// What pads a mask, in place of `fill`: say, the class that a loss ignores.
   std::optional<std::int64_t> mask_fill = std::nullopt;
 
@@ -39,7 +39,7 @@ struct RandomCrop {
 
 /// torchvision's CenterCrop: the middle of the picture, with zeros around it if the picture is smaller.
 struct CenterCrop {
-  ImageSize size;
+  ImageSize size;  ///< of the part; {n}: a square
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
@@ -51,10 +51,10 @@ struct CenterCrop {
 /// `n_holes` squares of side `length` around random pixels; they may reach over the edge. Not in torchvision, whose
 /// RandomErasing is something else.
 struct Cutout {
-  std::int64_t n_holes = 1;
-  std::int64_t length = 16;
-  std::uint8_t fill = 0;
-  static constexpr bool kKeepsPlaces = true;  // a mask stays as it is, as with torchvision's RandomErasing
+  std::int64_t n_holes = 1;                   ///< squares
+  std::int64_t length = 16;                   ///< pixels of a side
+  std::uint8_t fill = 0;                      ///< of all channels
+  static constexpr bool kKeepsPlaces = true;  ///< a mask stays as it is, as with torchvision's RandomErasing
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,

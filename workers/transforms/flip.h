@@ -7,7 +7,7 @@ namespace shoal {
 
 /// torchvision's RandomHorizontalFlip: left and right exchanged with probability p.
 struct RandomHorizontalFlip {
-  double p = 0.5;
+  double p = 0.5;  ///< probability, from 0 to 1
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,

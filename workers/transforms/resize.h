@@ -14,9 +14,9 @@ namespace shoal {
 /// interpolate of floats, rounded to the nearest integer, up to one unit: torch's own uint8 path rounds its weights,
 /// too.
 struct Resize {
-  ImageSize size;
-  std::int64_t max_size = 0;
-  bool antialias = true;
+  ImageSize size;             ///< {h, w}, or {n} for the shorter side
+  std::int64_t max_size = 0;  ///< of the longer side; 0: any
+  bool antialias = true;      ///< see above
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
@@ -28,10 +28,10 @@ struct Resize {
 /// width to height, resized to `size` ({n}: a square). If ten tries find no part that fits, the middle, as in
 /// torchvision.
 struct RandomResizedCrop {
-  ImageSize size;
-  std::array<double, 2> scale = {0.08, 1.0};
-  std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};
-  bool antialias = true;
+  ImageSize size;                                        ///< of what comes out; {n}: a square
+  std::array<double, 2> scale = {0.08, 1.0};             ///< least and largest share of the area
+  std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};  ///< least and largest ratio of width to height
+  bool antialias = true;                                 ///< as Resize's
 
   [[nodiscard]] ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
@@ -41,10 +41,10 @@ struct RandomResizedCrop {
 
 /// A part of a picture: rows top to top + height, columns left to left + width.
 struct ImagePart {
-  std::int64_t top = 0;
-  std::int64_t left = 0;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
+  std::int64_t top = 0;     ///< first row
+  std::int64_t left = 0;    ///< first column
+  std::int64_t height = 0;  ///< rows
+  std::int64_t width = 0;   ///< columns
 };
 
 /// The part that RandomResizedCrop takes of a picture of this size.

@@ -10,7 +10,7 @@ namespace shoal {
 /// torchvision's ToDtype(dtype, scale=True): uint8 0 to 255 becomes 0 to 1, in float32 or in `dtype` (float16,
 /// bfloat16), rounded once, in one pass.
 struct ToFloat {
-  at::ScalarType dtype = at::kFloat;
+  at::ScalarType dtype = at::kFloat;  ///< of what comes out: float32, float16 or bfloat16
 
   /// Returns a new tensor on the same device. Floats become `dtype`; if they have it, the tensor itself is returned.
   /// Throws std::invalid_argument for other types.
@@ -20,8 +20,8 @@ struct ToFloat {
 /// torchvision's Normalize: (x - mean) / std for each channel, of floats or, with ToFloat in the same pass, of bytes,
 /// in [c, h, w] or [n, c, h, w]. mean and std have one value for each channel, or one for all.
 struct Normalize {
-  std::vector<double> mean;
-  std::vector<double> std;
+  std::vector<double> mean;  ///< one a channel, or one for all
+  std::vector<double> std;   ///< one a channel, or one for all; none is 0
   /// The result's type: float32, float16 or bfloat16. It is computed in float32 and rounded once, in the same pass.
   at::ScalarType dtype = at::kFloat;
 

@@ -15,22 +15,25 @@
 
 namespace shoal {
 
+/// Shape of one picture of bytes, [channels, height, width], contiguous.
 struct ImageShape {
-  std::int64_t channels = 0;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
+  std::int64_t channels = 0;  ///< 3 for RGB, 1 for grey
+  std::int64_t height = 0;    ///< rows
+  std::int64_t width = 0;     ///< columns
 
-  [[nodiscard]] std::size_t bytes() const { return std::size_t(channels * height * width); }
+  [[nodiscard]] std::size_t bytes() const { return std::size_t(channels * height * width); }  ///< of such a picture
   bool operator==(const ImageShape&) const = default;
 };
 
 /// The source of a transform's random numbers for one sample. The operation is the transform's place in its Compose, so
 /// two flips in one Compose draw different numbers.
 struct Draws {
-  SampleKey sample;
-  std::uint64_t operation = 0;
+  SampleKey sample;             ///< whose draws they are
+  std::uint64_t operation = 0;  ///< which operation's
 
+  /// From the operation's first draw on.
   [[nodiscard]] SampleRandom random() const { return SampleRandom(sample, operation); }
+  /// Those of the step at this place inside the operation.
   [[nodiscard]] Draws of_step(std::uint64_t position) const { return {sample, inner_operation(operation, position)}; }
 };
 
@@ -51,6 +54,7 @@ class TransformScratch {
   /// At its end gives back what was taken since its beginning. RAII; nests.
   class Frame {
    public:
+    /// Begins; the end is the object's.
     explicit Frame(TransformScratch& scratch) : scratch_(scratch), used_(scratch.used_) {}
     Frame(const Frame&) = delete;
     Frame& operator=(const Frame&) = delete;

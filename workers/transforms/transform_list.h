@@ -21,11 +21,12 @@ namespace shoal {
 /// One transform as text: its name and its parameters' names as in C++, values as in torchvision: 0.5, true, reflect,
 /// [0.485, 0.456, 0.406]. Plain strings: from a configuration, an option, a checkpoint.
 struct TransformStep {
-  std::string name;
-  std::map<std::string, std::string> parameters = {};
+  std::string name;                                    ///< of the transform, as in C++
+  std::map<std::string, std::string> parameters = {};  ///< by name; those not named have their defaults
 
   bool operator==(const TransformStep&) const = default;
 };
+/// Steps in order.
 using TransformDescription = std::vector<TransformStep>;
 
 /// Parses "RandomCrop(size=32, padding=4), RandomHorizontalFlip(), ToFloat()": steps with commas or line ends between
@@ -34,6 +35,7 @@ TransformDescription parse_transforms(std::string_view text);
 /// Writes the text that parse_transforms() reads.
 std::string to_string(const TransformDescription& description);
 
+/// Any of shoal's transforms.
 using AnyTransform = std::variant<RandomHorizontalFlip, RandomCrop, RandomResizedCrop, Resize, CenterCrop, Cutout,
                                   ColorJitter, ToFloat, Normalize>;
 
@@ -41,11 +43,12 @@ using AnyTransform = std::variant<RandomHorizontalFlip, RandomCrop, RandomResize
 /// steps. As there, steps that work on bytes come before those that make floats. A plain aggregate: it crosses to
 /// workers. To add transforms of your own, put it into a Compose, behind those that work on bytes. Threads: any.
 struct TransformList {
-  std::vector<AnyTransform> steps;
+  std::vector<AnyTransform> steps;  ///< in order
 
   /// Makes the transforms. Throws std::invalid_argument, which names the step, its parameter and value, and what is
   /// possible.
   static TransformList from(const TransformDescription& description);
+  /// The same of a text, as parse_transforms() reads it.
   static TransformList from(std::string_view text) { return from(parse_transforms(text)); }
   /// Describes all steps with all parameters: from() makes the same list of it.
   [[nodiscard]] TransformDescription description() const;

@@ -14,6 +14,7 @@
 
 namespace shoal {
 
+/// What is said while files are read into memory.
 struct RamOptions {
   std::string label = "reading files";  ///< what the progress bar says
   bool progress = true;                 ///< whether the process that reads shows one

@@ -17,6 +17,7 @@
 
 namespace shoal {
 
+/// How map() and its kin deal out a range.
 struct MapOptions {
   /// Elements that a worker gets at a time. 0: as many as give each worker four chunks.
   std::size_t chunksize = 0;
@@ -39,6 +40,7 @@ class PoolCalls {
   auto apply(F function, Args&&... arguments) {
     return call(Awaited::kNow, function, std::forward<Args>(arguments)...).once().get();
   }
+  /// The same, without waiting: an AsyncResult. Arguments must not be changed until it is there.
   template <class F, class... Args>
   auto apply_async(F function, Args&&... arguments) {
     return call(Awaited::kLater, function, std::forward<Args>(arguments)...);
@@ -51,16 +53,19 @@ class PoolCalls {
   auto map(F function, Range&& elements) {
     return map(MapOptions{}, std::move(function), std::forward<Range>(elements));
   }
+  /// The same with options.
   template <class F, std::ranges::input_range Range>
   auto map(const MapOptions& options, F function, Range&& elements) {
     return start_map<Spread::kWhole>(Awaited::kNow, options, std::move(function), std::forward<Range>(elements))
         .once()
         .get();
   }
+  /// The same, without waiting: an AsyncResult of the vector.
   template <class F, std::ranges::input_range Range>
   auto map_async(F function, Range&& elements) {
     return map_async(MapOptions{}, std::move(function), std::forward<Range>(elements));
   }
+  /// The same with options.
   template <class F, std::ranges::input_range Range>
   auto map_async(const MapOptions& options, F function, Range&& elements) {
     return start_map<Spread::kWhole>(Awaited::kLater, options, std::move(function), std::forward<Range>(elements));
@@ -71,16 +76,19 @@ class PoolCalls {
   auto starmap(F function, Range&& elements) {
     return starmap(MapOptions{}, std::move(function), std::forward<Range>(elements));
   }
+  /// The same with options.
   template <class F, std::ranges::input_range Range>
   auto starmap(const MapOptions& options, F function, Range&& elements) {
     return start_map<Spread::kTuple>(Awaited::kNow, options, std::move(function), std::forward<Range>(elements))
         .once()
         .get();
   }
+  /// The same, without waiting: an AsyncResult of the vector.
   template <class F, std::ranges::input_range Range>
   auto starmap_async(F function, Range&& elements) {
     return starmap_async(MapOptions{}, std::move(function), std::forward<Range>(elements));
   }
+  /// The same with options.
   template <class F, std::ranges::input_range Range>
   auto starmap_async(const MapOptions& options, F function, Range&& elements) {
     return start_map<Spread::kTuple>(Awaited::kLater, options, std::move(function), std::forward<Range>(elements));
@@ -92,6 +100,7 @@ class PoolCalls {
   auto imap(F function, Range&& elements) {
     return imap(ImapOptions{}, std::move(function), std::forward<Range>(elements));
   }
+  /// The same with options.
   template <class F, std::ranges::input_range Range>
   auto imap(const ImapOptions& options, F function, Range&& elements) {
     return start_imap<Order::kOfInput>(options, std::move(function), std::forward<Range>(elements));
@@ -101,6 +110,7 @@ class PoolCalls {
   auto imap_unordered(F function, Range&& elements) {
     return imap_unordered(ImapOptions{}, std::move(function), std::forward<Range>(elements));
   }
+  /// The same with options.
   template <class F, std::ranges::input_range Range>
   auto imap_unordered(const ImapOptions& options, F function, Range&& elements) {
     return start_imap<Order::kOfCompletion>(options, std::move(function), std::forward<Range>(elements));

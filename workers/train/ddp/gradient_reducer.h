@@ -23,7 +23,7 @@ struct DistributedDataParallelOptions {
   /// Gradients are reduced in buckets of this many bytes. The first bucket is smaller, so that the first reduction
   /// starts early.
   std::int64_t bucket_bytes = 25 << 20;
-  std::int64_t first_bucket_bytes = 1 << 20;
+  std::int64_t first_bucket_bytes = 1 << 20;  ///< of the first one
   /// For modules whose forward pass does not use every parameter. Costs a walk over the graph.
   bool find_unused_parameters = false;
   /// Gradients lie in the buckets: no copy back. Optimizers may set them to none or to zero.

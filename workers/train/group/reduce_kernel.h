@@ -11,6 +11,7 @@ namespace shoal {
 /// The operation by which elements of several ranks become one; as in c10d::ReduceOp.
 enum class ReduceOp { sum, avg, product, min, max, bit_and, bit_or, bit_xor };
 
+/// The operation's name as people write it: "sum". Static text.
 const char* name_of(ReduceOp op);
 
 /// Reduces arrays of one element type by one operation. A plain value; any thread may call it. It combines the sources
