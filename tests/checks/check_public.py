@@ -1,5 +1,5 @@
-"""A public header lies at a door, is in <shoal/shoal.h> and is named by a page; and users are shown no other one. How a header is
-included says which kind it is."""
+"""A public header lies at a door, is in <shoal/shoal.h> and is named by a page, in docs/headers.md with its first line; and users are
+shown no other one. How a header is included says which kind it is."""
 
 import re
 
@@ -23,6 +23,12 @@ if "workers/shoal.h" in names:
     for page in pages:
         for path in re.findall(r"<shoal/(internal/[^>]+)>", (root / page).read_text()):
             faults.append(f"{page}: shows users <shoal/{path}>")
+page = root / "docs/headers.md"
+for name, row in re.findall(r"^\| `([\w/]+\.h)` \| (.*) \|$", page.read_text() if page.exists() else "", re.MULTILINE):
+    comment = re.match(r"(?:// ?.*\n)*", (root / name).read_text() if name in public else "")[0]
+    said = " ".join(comment.replace("// ", "").split())
+    if not said.startswith(row):
+        faults.append(f"docs/headers.md: {name} begins with '{said}'")
 files = names + [name for name in tracked("tests/**", "bench/**", "docs/**") if name.endswith((".h", ".cpp"))]
 known = set(names)
 for name in files:

@@ -50,6 +50,7 @@ faults = [
     ("rooms", "ipc/heap/block.h", "#include <shoal/ipc/queue.h>\n", "ipc/heap/block.h includes ipc/queue.h"),   # the ring's door
     ("public", "ipc/pipe.h", "// A pipe.\n", "workers/shoal.h: lacks the public header ipc/pipe.h"),
     ("public", "ipc/pipe.h", "// A pipe.\n", "ipc/pipe.h: no page names it"),
+    ("public", "docs/headers.md", "| `ipc/queue.h` | A pipe. |\n", "docs/headers.md: ipc/queue.h begins with 'A queue.'"),
     ("public", "workers/shoal.h", "#include <shoal/internal/ipc/heap/block.h>\n", "ipc/heap/block.h is not public"),
     ("public", "ipc/ring/ring.h", "#include <shoal/ipc/heap/block.h>\n", "<shoal/ipc/heap/block.h>, which is internal"),
     ("public", "ipc/ring/ring.h", "#include <shoal/internal/ipc/queue.h>\n", "<shoal/internal/ipc/queue.h>, which is public"),
