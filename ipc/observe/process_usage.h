@@ -20,16 +20,16 @@ struct ProcessUsage {
   std::uint64_t pss_bytes = 0;       // 0: not asked for, or refused
 };
 
-/// What a process costs beside those that it shares memory with. Both are 0 if there is no such process, or it is
-/// another user's.
+/// What a process costs beside the processes that it shares memory with. Both are 0 if there is no such process, or it
+/// is another user's.
 struct MemoryShare {
   std::uint64_t private_bytes = 0;  // in no other process
-  std::uint64_t pss_bytes = 0;      // what n processes share counts for 1/n
+  std::uint64_t pss_bytes = 0;      // memory shared by n processes counts 1/n
 };
 /// Not cheap: for as long as the kernel adds it up, the process's page faults wait.
 MemoryShare read_memory_share(pid_t pid);
 
-/// Of the process that had the pid at this moment of process_clock(): not of a later one.
+/// Describes the process that had the pid at this moment of process_clock(), not a later one.
 enum class Pss { kSkip, kRead };
 ProcessUsage read_usage(pid_t pid, std::uint64_t when, Pss pss = Pss::kSkip);
 

@@ -8,7 +8,7 @@
 
 namespace shoal {
 
-/// Nothing if the block does not hold a ring (any more), or one that makes no sense.
+/// Returns nothing if the block does not hold a ring (any more), or one that makes no sense.
 std::optional<SeenQueue> look_at_ring(const SessionFile& file, const SeenBlock& block);
 
 }  // namespace shoal

@@ -17,11 +17,11 @@
 
 namespace shoal {
 
-/// Reads the heap's file and nothing else: it holds no hold, has no slot, and the session does not know of it. By
-/// pread() and not through a mapping: what is read through a mapping takes a page if there was none, and a file that
-/// is cut short meanwhile would be a SIGBUS. Every position is taken from memory that others write, so none is
-/// believed: what lies outside the file is not there, and a look reads no more than kMostBytes in all. Owned by one
-/// thread. That the session ends changes nothing: its last state stays readable as long as this is open.
+/// Reads the heap's file and nothing else: it has no hold and no slot, and the session does not know of it. It reads by
+/// pread() and not through a mapping, because a read through a mapping takes a page if there was none, and a file that
+/// is cut short meanwhile would be a SIGBUS. Every position comes from memory that others write, so none is believed:
+/// what lies outside the file is not there, and a look reads no more than kMostBytes in all. Owned by one thread. If
+/// the session ends, its last state stays readable as long as this is open.
 class SessionFile {
  public:
   static constexpr std::uint64_t kMostBytes = 1ull << 30;
@@ -32,7 +32,7 @@ class SessionFile {
   /// A file that may be anything. Throws Error if it is no session's memory of this version.
   explicit SessionFile(Fd file);
 
-  /// What tells one session from another.
+  /// A value that tells one session from another.
   std::uint64_t device() const { return device_; }
   std::uint64_t inode() const { return inode_; }
   bool is_same(const SessionFile& other) const { return device_ == other.device_ && inode_ == other.inode_; }
@@ -86,9 +86,9 @@ struct FoundSession {
   pid_t process;  // one that is part of it
 };
 
-/// By the name under which it listens, or the pid of any process of it. Throws Error if there is none.
+/// Finds a session by the name under which it listens, or the pid of any process of it. Throws Error if there is none.
 FoundSession find_session(const std::string& name_or_pid);
-/// All that this user may look at, each once; by the pid of the root.
+/// All sessions that this user may look at, each once; by the pid of the root.
 std::vector<FoundSession> find_sessions();
 
 }  // namespace shoal

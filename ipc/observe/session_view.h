@@ -12,7 +12,7 @@
 
 namespace shoal {
 
-/// What a thread waits for if no kind of block says a name for it.
+/// What a thread waits for if no kind of block has a name for it.
 constexpr std::string_view kOtherWait = "other";
 
 /// A thread that sleeps until others do something.
@@ -20,11 +20,11 @@ struct SeenWait {
   std::uint32_t slot;  // of its process
   std::uint32_t thread;
   std::string_view what;  // "get", "lock": see BlockKind::wait_name
-  std::uint64_t block;    // what it waits for: the block's position; 0 where that is in no use any more
+  std::uint64_t block;    // what it waits for: the block's position; 0 if that is no longer in use
   std::uint64_t since;    // CLOCK_MONOTONIC, in nanoseconds
 };
 
-/// What it is that a thread waits for which sleeps on this word of the session's memory, and its block.
+/// Finds what a thread waits for that sleeps on this word of the session's memory, and its block.
 struct WaitSubject {
   std::string_view what = kOtherWait;
   std::uint64_t block = 0;
@@ -32,7 +32,7 @@ struct WaitSubject {
 WaitSubject subject_of_wait(const SessionFile& file, std::uint64_t word);
 
 struct SeenProcess {
-  enum class State { kAlive, kEnded, kBeingReclaimed };  // kEnded: and nobody has given back yet what it had
+  enum class State { kAlive, kEnded, kBeingReclaimed };  // kEnded: nobody has given back yet what it had
 
   std::uint32_t slot, generation;
   std::optional<std::uint32_t> parent;  // slot
@@ -58,7 +58,7 @@ struct SeenQueue {
   std::optional<std::uint64_t> bytes;  // of the messages in it; none if there are too many to look at
   std::uint64_t put, got;              // messages, ever
   bool closed;
-  std::uint32_t crashes;                    // holders that died otherwise than by leaving
+  std::uint32_t crashes;                    // holders that died without leaving
   std::optional<std::uint64_t> unfinished;  // tasks of a joinable queue
   std::vector<std::uint32_t> holders;       // slots
   std::vector<SeenWait> waits;
@@ -66,7 +66,7 @@ struct SeenQueue {
 
 const char* name_of(SeenQueue::Kind kind);
 
-/// One that somebody holds or waits for.
+/// A lock that somebody holds or waits for.
 struct SeenLock {
   std::uint64_t block;
   bool recursive;
@@ -98,8 +98,8 @@ struct SessionView {
   const SeenProcess* process(std::uint32_t slot) const;
 };
 
-/// Looks through the session, while it is in use: each figure is right for some moment during the call. Nothing of it
-/// is believed, and none of it is changed; see SessionFile. Some 20 ns a block. One thread.
+/// Looks through the session while it is in use: each figure is right for some moment during the call. It believes
+/// nothing and changes nothing; see SessionFile. Some 20 ns a block. One thread.
 SessionView look_at(const SessionFile& file, Pss pss = Pss::kSkip);
 
 }  // namespace shoal

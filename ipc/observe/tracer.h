@@ -1,4 +1,4 @@
-// The one who traces a session: turns it on, collects what all processes write, turns it off.
+// The tracer of a session: turns tracing on, collects what all processes write, turns it off.
 #pragma once
 
 #include <shoal/internal/ipc/base/process_tag.h>
@@ -42,7 +42,7 @@ class Tracer {
   /// Turns tracing off and visits what was written up to then.
   void finish(const Visit& visit);
 
-  /// Those that events came from, the dead too.
+  /// The processes that events came from, also dead ones.
   std::vector<TracedProcess> processes() const;
   /// What a thread waits for that sleeps on this word: "get batches".
   std::string name_of_wait(std::uint64_t word) const;
@@ -67,8 +67,8 @@ class Tracer {
   std::vector<TracedProcess> ended_;
 };
 
-/// Makes this process part of the session of a process of the same user, whether that listens or not: through the
-/// descriptors in /proc/PID/fd. As Session::attach otherwise.
+/// Makes this process part of the session of another process of the same user, whether that listens or not, through the
+/// descriptors in /proc/PID/fd. Otherwise like Session::attach.
 void join_as_observer(pid_t process, const std::string& name);
 
 }  // namespace shoal

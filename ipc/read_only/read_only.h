@@ -10,8 +10,8 @@
 
 namespace shoal {
 
-/// In shared memory: the end of a block of type kReadOnly, on a 64-byte boundary behind its bytes. Written once, by
-/// the block's maker, before anyone else sees the block. Readers believe nothing of it: another process could scribble
+/// In shared memory: the end of a block of type kReadOnly, on a 64-byte boundary behind its bytes. The block's maker
+/// writes it once, before anyone else sees the block. Readers believe nothing of it: another process could scribble
 /// here through its writable view.
 struct ReadOnlyTrailer {
   static constexpr std::uint64_t kMagic = 0x796c6e6f'64616572ull;  // "readonly"
@@ -26,10 +26,10 @@ struct ReadOnlyTrailer {
 
 static_assert(sizeof(ReadOnlyTrailer) == 192);
 
-/// The whole of the session's memory once more in this process, at another address, without the right to write: a
-/// pointer to a read-only block leads in here, and a write through it is a SIGSEGV. Nothing is protected or unprotected
-/// when a block comes or goes, so there is nothing to undo when a process is killed or a block reused, and one mapping
-/// does for any number of blocks. Mapped at first use, never unmapped; threads: any. A forked process inherits it.
+/// The whole session's memory once more in this process, at another address, without the right to write. A pointer to a
+/// read-only block leads in here, and a write through it is a SIGSEGV. Nothing is protected or unprotected when a block
+/// comes or goes, so nothing has to be undone when a process is killed or a block reused, and one mapping serves any
+/// number of blocks. Mapped at first use, never unmapped; threads: any. A forked process inherits it.
 class ReadOnlyView {
  public:
   /// Maps it at the first call, and has faults in it told from then on (read_only_fault.h). Throws SystemError if

@@ -1,4 +1,4 @@
-// What the cells of a ring hold, read by those that need not believe it.
+// The contents of a ring's cells, read without trust.
 #pragma once
 
 #include <shoal/internal/ipc/codec/encoder.h>
@@ -14,7 +14,7 @@ namespace shoal {
 
 /// Where a cell's message lies, as far as the cell can be believed.
 struct MessagePlace {
-  HoldRef block;  // where it is not in the cell
+  HoldRef block;  // the message's block, if it is not in the cell
   const std::byte* bytes;
   const std::byte* handles;
 
@@ -41,9 +41,9 @@ struct MessagePlace {
   }
 };
 
-/// The holds of a cell's message, copied out, so that they can be checked before they are believed. Also for a cell
-/// that others change meanwhile, or that is none any more: nothing outside the session's memory is read, and what was
-/// found is worth as much as the cell's state, looked at again afterwards, says.
+/// Copies the holds of a cell's message, so that they can be checked before they are believed. The cell may change
+/// meanwhile, or be none any more: nothing outside the session's memory is read. What was found is only worth something
+/// if a second look finds the cell's state unchanged.
 struct CellContents {
   ProcessTag sender;
   HoldRef spilled;
@@ -64,13 +64,12 @@ struct CellContents {
   }
 };
 
-/// Takes over what is left of a message whose reader died, or that nobody will read, and lets it go.
-/// Those of its holds that the dead reader had made its own already are reclaimed with that reader.
-/// In ring/recovery.cpp.
+/// Takes over what is left of a message whose reader died, or that nobody will read, and lets it go. Holds that the
+/// dead reader had made its own already are reclaimed with that reader. In ring/recovery.cpp.
 void discard_cell(Heap& heap, RingLayout& layout, std::uint32_t index, CellState seen);
 
 inline void notify_room(RingLayout& layout) {
-  // With a byte capacity the one who is woken may want more room than there is, and another one less.
+  // With a byte capacity the thread that is woken may want more room than there is, and another one less.
   if (layout.byte_capacity != 0)
     layout.not_full.notify_all();
   else

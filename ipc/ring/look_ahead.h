@@ -9,12 +9,13 @@
 namespace shoal {
 
 /// A cell's cache lines come from the other side's CPU, which takes longer than all the rest of a put or get. Each
-/// claim waits for its own, since a read-modify-write lets nothing that follows start early; so several messages ahead
-/// they are asked for in advance. Only where the other side is well away from there: it would lose a line that it works
-/// on. Where it was last seen is remembered, since its position is a line of its own that it works on.
+/// claim waits for its own lines, since a read-modify-write lets nothing that follows start early. So several messages
+/// ahead the lines are asked for in advance, but only if the other side is well away from there: otherwise it would
+/// lose a line that it works on. This remembers where the other side was last seen, since its position is a line of its
+/// own that it works on.
 ///
-/// One for each side of a ring, in a Ring object, process-local. Threads: any; what one forgets of another's is only
-/// an advice less. Nothing here decides anything.
+/// One for each side of a ring, in a Ring object, process-local. Threads: any; if one forgets what another saw, that
+/// costs only an advice. Nothing here decides anything.
 template <bool kPut>
 class LookAhead {
  public:
@@ -53,7 +54,7 @@ class LookAhead {
     if (kPut) return other.distance_to(ticket, layout.capacity) < std::int64_t(layout.capacity - 2 * kAhead);
     return ticket.distance_to(other, layout.capacity) > std::int64_t(kAhead);
   }
-  /// Both lines of the cell, to be written.
+  /// Fetches both lines of the cell for writing.
   static void fetch(RingCell* cell) {
     auto* line = reinterpret_cast<const char*>(cell);
 #if defined(__x86_64__)

@@ -28,21 +28,20 @@ class Received {
  private:
   friend class Ring;
   std::byte inline_[RingCell::kInlineBytes];
-  Hold block_;  // where the message did not fit into its cell
+  Hold block_;  // the message's block if it did not fit into its cell
   std::size_t size_ = 0;
   Decoder::Handles handles_;
 };
 
-/// Queue of messages between any number of processes: first in, first out. A Ring object is a handle;
-/// share() gives another to the same ring. Threads and processes: any, at once. A process that dies
-/// while it writes leaves no message; one that dies while it reads takes that message with it; nobody
-/// waits for either. When the last handle is gone the messages left are dropped.
+/// A queue of messages between any number of processes: first in, first out. A Ring object is a handle; share() gives
+/// another handle of the same ring. Threads and processes: any, at once. A process that dies while it writes leaves no
+/// message. A process that dies while it reads takes that message with it. Nobody waits for either. When the last
+/// handle is gone, the messages left are dropped.
 class Ring {
  public:
-  /// `schema` says which type the messages are of; checked where a handle is received. `byte_capacity`
-  /// bounds the messages' bytes and the blocks that travel with them, 0 for no bound; a message that is
-  /// larger by itself goes in when the ring is empty.
-  /// `name` is what `shoal top` and `shoal trace` call it; its first 23 bytes are kept.
+  /// `schema` names the messages' type; it is checked when a handle is received. `byte_capacity` bounds the messages'
+  /// bytes and the blocks that travel with them, 0 for no bound; a message that is larger than it goes in when the ring
+  /// is empty. `name` is the ring's name in `shoal top` and `shoal trace`; its first 23 bytes are kept.
   static Ring create(std::uint32_t capacity, std::uint64_t schema, std::uint64_t byte_capacity = 0,
                      std::string_view name = {});
   /// Throws DecodeError if the block is no ring of this schema.
@@ -51,10 +50,10 @@ class Ring {
   const Hold& hold() const { return hold_; }
   Ring share() const { return Ring(hold_.share()); }
 
-  /// `tasks`, where given, counts the message while the cell is this process's alone.
+  /// `tasks`, if given, counts the message while the cell is this process's alone.
   RingStatus put(Encoder& message, Deadline deadline, TaskLedger* tasks = nullptr);
   RingStatus get(Received& message, Deadline deadline, TaskLedger* tasks = nullptr);
-  /// Waits until there is a message, or there never will be one: kDone for both.
+  /// Waits until there is a message, or there will never be one: kDone in both cases.
   RingStatus wait_for_message(Deadline deadline);
   /// Whether wait_for_message() would return at once.
   bool is_ready();
@@ -67,26 +66,26 @@ class Ring {
   std::uint32_t size() const;  ///< messages in it, at some moment during the call
   /// Bytes in it, at some moment during the call. 0 if there is no byte capacity.
   std::uint64_t bytes() const;
-  /// Messages in it, or being put or taken at this moment, by a look at each cell.
+  /// Counts the messages in it, or being put or taken at this moment, by a look at each cell.
   std::uint32_t messages_by_cell() const;
-  /// Changes with every message that is put or taken.
+  /// A number that changes with every message that is put or taken.
   std::uint64_t moves() const;
-  /// What changes when a message is put, for waiting on several rings.
+  /// The word that changes when a message is put, for waiting on several rings.
   EventWord& message_event() const { return layout().not_empty; }
 
   /// Closes a ring that the caller keeps alive somehow.
   static void close(Heap& heap, BlockOffset block) noexcept;
   /// Empties a ring that nobody holds any more. Repeatable.
   static void drain(Heap& heap, BlockOffset block) noexcept;
-  /// Repairs the cells that a dead process was working on. By a caller that has a hold on the ring, or that relies on
-  /// one of the dead process's, which is its to give up.
+  /// Repairs the cells that a dead process was working on. The caller has a hold on the ring, or relies on one of the
+  /// dead process's, which it alone may give up.
   static void recover(Heap& heap, BlockOffset block, ProcessTag dead);
   struct Survey {
     std::vector<HoldRef> message_holds;  // of messages in it, or being taken out
     bool in_work = false;                // whether the process asked for has claimed or taken a cell
   };
-  /// Looks through the block, where it is a ring, without a hold on it: writes nothing, and tells of one moment at
-  /// which the block was this ring. Nothing if it is no ring.
+  /// Looks through the block, if it is a ring, without a hold on it. It writes nothing, and describes one moment at
+  /// which the block was this ring. Returns nothing if it is no ring.
   static Survey survey(const Heap& heap, BlockOffset block, ProcessTag process);
 
  private:

@@ -23,7 +23,7 @@ struct TaskLedgerLayout {
   std::uint32_t version = kVersion;
   EventWord all_done;
   std::uint32_t reserved = 0;
-  BlockOffset ring;                       // the queue whose tasks these are, for those that look on
+  BlockOffset ring;                       // the queue whose tasks these are, for observers
   std::atomic<std::uint64_t> unfinished;  // put and not done
   /// One for each slot of the process table: bits 0..31 tag, bits 32..63 tasks that it took and that
   /// are not done.
@@ -51,8 +51,8 @@ class TaskLedger {
 
   void added() noexcept { layout().unfinished.fetch_add(1); }
   void taken() noexcept;
-  /// A task is done: one that this process took, else one that any process took. Throws std::logic_error
-  /// where there is none.
+  /// Says that a task is done: one that this process took, otherwise one that any process took. Throws std::logic_error
+  /// if there is none.
   void done();
 
   /// Waits until no task is unfinished; false at the deadline. Throws PeerDied, once for each loss, if

@@ -14,8 +14,7 @@ namespace shoal {
 ///
 /// Invariants:
 ///  I1 Broken, how many arrived, the round and how the rounds before it ended are one word: a party arrives, a round
-///  ends
-///     and the barrier breaks by one CAS each, so whoever is killed has done it or not.
+///     ends and the barrier breaks by one CAS each, so a party that is killed has done it or not.
 ///  I2 A round ends met only when all its parties arrived. Who waits in it, and looks when later rounds have ended as
 ///     well, finds how its own did; where too many have, it does not know, and says that it was not met.
 template <class World>

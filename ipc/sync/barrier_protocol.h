@@ -29,7 +29,7 @@ auto BasicBarrierLayout<World>::wait(Action&& action, Deadline deadline, LookAft
       continue;
     }
     const bool last = order + 1 == int(parties);
-    // The last one to arrive starts the next round with nobody in it, at once where it has nothing to do before.
+    // The last one to arrive starts the next round with nobody in it; at once, if it has nothing to do before.
     const std::uint64_t next = last && !action ? next_round(seen, RoundEnd::kMet) : seen + kOneArrival;
     if (!state.compare_exchange_strong(seen, next)) continue;
     SHOAL_KILL_POINT("barrier.arrived");

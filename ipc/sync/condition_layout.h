@@ -20,10 +20,10 @@ namespace shoal {
 ///  I2 A notification is in the cell of its waiter until that one has the lock again. Whose process is dead, the
 ///     reclaimer makes the cell its own (still notified), notifies another waiter, and only then frees the cell: killed
 ///     in between, it leaves a notified cell of a dead process again. So none is lost; a waiter may get one too many.
-///  I3 A notified cell of a dead process is found again: its waiter has a hold on the condition until the recovery
-///  after
-///     its death is complete, or it was the reclaimer of such a one, which has none itself, and then that one's hold is
-///     still there and somebody recovers that one anew. So whoever recovers takes over what any dead process has.
+///  I3 A notified cell of a dead process is found again. Either that was the waiter: it has a hold on the condition
+///     until the recovery after its death is complete. Or it was a dead waiter's reclaimer, which has no hold itself:
+///     then the waiter's hold is still there, and somebody recovers the waiter anew. So whoever recovers takes over
+///     what any dead process has.
 template <class World, std::uint32_t kMost>
 struct BasicConditionLayout {
   template <class T>
@@ -55,16 +55,16 @@ struct BasicConditionLayout {
   Waiter waiters[kMostWaiters];
 
   /// Waits for a notification. The caller has the lock, which unlock() gives up and lock_again() takes, however the
-  /// wait ends. Where alone(), asked after each nap (LivenessWatch), says that nobody else is left, the wait ends.
+  /// wait ends. The wait also ends if alone(), asked after each nap (LivenessWatch), says that nobody else is left.
   template <class Unlock, class LockAgain, class Alone>
   End wait(Deadline deadline, Unlock&& unlock, LockAgain&& lock_again, Alone&& alone);
-  /// Notifies the one that has waited longest, of those that `may` be; false if there is none.
+  /// Notifies the longest waiting of those that `may` be notified; false if there is none.
   template <class May>
   bool notify_oldest(May&& may);
   void notify_all();
-  /// Has all waiters look up, without a notification: a process that had the condition crashed.
+  /// Makes all waiters look up, without a notification: a process that had the condition crashed.
   void wake_all();
-  /// Frees the cells of a dead process; what it was notified of goes to others.
+  /// Frees the cells of a dead process; its notifications go to others.
   void recover(ProcessTag dead);
 
  private:

@@ -1,4 +1,4 @@
-// Waiting and notifying by the cells of a condition, and what becomes of a dead one's notification.
+// Waiting and notifying by the cells of a condition, and what happens to a dead waiter's notification.
 #pragma once
 
 #include <shoal/internal/ipc/base/event_word.h>
@@ -57,7 +57,7 @@ bool BasicConditionLayout<World, kMost>::notify_oldest(May&& may) {
     }
     if (!oldest) return false;
     if (notify(*oldest, tag)) return true;
-    // It gave up waiting, or a reclaimer was here: the next one.
+    // It gave up waiting, or a reclaimer was here: take the next one.
   }
 }
 
@@ -84,7 +84,7 @@ void BasicConditionLayout<World, kMost>::recover(ProcessTag dead) {
     // I3: or of one that had taken it over, and died before it passed it on.
     if (!tag || (tag != dead && (!notified || World::is_alive(tag)))) continue;
     if (!notified) {
-      // Nobody's any more. Unless it is being notified just now: then once more.
+      // The cell is nobody's any more, unless it is being notified just now: then try again.
       if (!waiters[i].word.compare_exchange_strong(word, 0)) --i;
       continue;
     }

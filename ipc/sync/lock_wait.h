@@ -23,7 +23,7 @@ class LockWait {
 
   /// A few turns of the scheduler: below that, overtaking is what keeps both CPUs busy.
   static constexpr std::chrono::milliseconds kHungerAfter{2};
-  /// Long enough for a sleeper to come (50 us), short enough not to matter where it never does.
+  /// Long enough for a sleeper to come (50 us), short enough not to matter if it never does.
   static constexpr std::chrono::milliseconds kPatience{2};
 
   LockWait(Lock& lock, Deadline deadline) : lock_(lock), deadline_(deadline), self_(World::self().word()) {}
@@ -35,7 +35,7 @@ class LockWait {
       // seq_cst: after the write to `hungry`; see unlock_slowly.
       std::uint32_t seen = lock_.word.load(std::memory_order_seq_cst);
       if (seen == 0 || (seen == Lock::kWaiters && may_take_reserved())) {
-        // One who slept cannot know whether others do still: it keeps their bit (I3).
+        // A thread that slept cannot know whether others still do: it keeps their bit (I3).
         if (take(seen, slept_ || seen != 0 ? self_ | Lock::kWaiters : self_)) return false;
       } else if (seen == Lock::kWaiters) {
         sleep_on(lock_.word, seen, kPatience);
@@ -117,7 +117,7 @@ class LockWait {
     hungry_as_ = 0;
   }
 
-  /// What was meant for this thread goes to the others.
+  /// Passes what was meant for this thread on to the others.
   void give_up() {
     if (hungry_as_ == 0) return;
     no_longer_hungry();
@@ -143,7 +143,7 @@ std::optional<bool> BasicLockWord<World>::lock_slowly(Deadline deadline) {
 
 template <class World>
 void BasicLockWord<World>::unlock_slowly() {
-  // A hungry one that comes just after this look is woken below, and competes once more.
+  // A hungry thread that comes just after this look is woken below, and competes once more.
   const bool reserve = hungry.load(std::memory_order_relaxed) != 0;  // relaxed: a hint
   // R1. And seq_cst: of this store with the load below, and a hungry one's store with its load of `word`, at least one
   // load sees the other's store, so nobody sleeps on `hungry` while the lock is free and its last holder knows nothing.

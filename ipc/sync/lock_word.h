@@ -32,7 +32,7 @@ struct BasicLockWord {
   static constexpr std::uint32_t kWaiters = ProcessTag::kTransit;  // the tag's spare bit
 
   Atomic<std::uint32_t> word{0};
-  Atomic<std::uint32_t> hungry{0};  // who waits too long: a number of that thread's, 0 for nobody
+  Atomic<std::uint32_t> hungry{0};  // number of the thread that waits too long; 0: nobody
   Atomic<std::uint32_t> deaths{0};  // holders that died with it
 
   /// True if the last holder died with it; nothing if the deadline passes first.
@@ -42,7 +42,7 @@ struct BasicLockWord {
     if (word.compare_exchange_strong(expected, World::self().word(), std::memory_order_acquire)) return false;
     return lock_slowly(deadline);
   }
-  /// By a caller that knows that its process holds it.
+  /// The caller knows that its process holds the lock.
   void unlock() {
     std::uint32_t expected = World::self().word();
     // R1: what was done under the lock comes before.

@@ -1,4 +1,4 @@
-// What the algorithms of locks, conditions and barriers run on in processes.
+// The world that the algorithms of locks, conditions and barriers run on in processes.
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>

@@ -15,16 +15,17 @@
 
 namespace shoal {
 
-/// One Layout and this process's hold on the block that it lies in. A copy refers to the same one. `Layout` is standard
-/// layout, begins with `magic` and `version`, and says kMagic, kVersion and kName ("lock"). Copies are made and dropped
-/// by any thread. When the last handle of all processes is gone, or the last process that had one is dead, the block is
-/// free; no destructor runs.
+/// One Layout, and this process's hold on the block that it lies in. Copies refer to the same Layout. `Layout` is
+/// standard layout, begins with `magic` and `version`, and defines kMagic, kVersion and kName ("lock"). Any thread
+/// makes and drops copies. When the last handle of all processes is gone, or the last process that had one is dead, the
+/// block is free; no destructor runs.
 template <class Layout>
 class SharedPart {
   static_assert(std::is_standard_layout_v<Layout>);
 
  public:
-  /// A new one, made of its members' defaults; `prepare` completes it before anyone who walks the heap sees what it is.
+  /// Makes a new Layout from its members' defaults; `prepare` completes it before anyone who walks the heap sees what
+  /// it is.
   template <class Prepare>
   static SharedPart create(BlockType type, Prepare&& prepare) {
     SharedPart part(allocate_shared(sizeof(Layout)));
@@ -39,7 +40,7 @@ class SharedPart {
   }
 
   void encode(Encoder& encoder) const { encoder.write(encoder.add(*hold_)); }
-  /// Throws DecodeError if what came is none of this kind and version.
+  /// Throws DecodeError if the block holds no Layout of this kind and version.
   static SharedPart decode(Decoder& decoder) {
     Hold hold = decoder.handle(decoder.read<std::uint32_t>()).share();
     if (hold.size() != sizeof(Layout))

@@ -11,8 +11,8 @@
 
 namespace shoal {
 
-/// A type whose bytes mean the same in every process: trivially copyable, and no pointer itself. That it has none
-/// inside is the user's to see to.
+/// A type whose bytes mean the same in every process: trivially copyable, and no pointer itself. The user has to make
+/// sure that it contains none.
 template <class T>
 concept SharedType = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> && !std::is_pointer_v<T> &&
                      !std::is_member_pointer_v<T> && !std::is_reference_v<T> && !std::is_const_v<T> && alignof(T) <= 64;

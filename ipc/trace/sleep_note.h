@@ -1,13 +1,13 @@
-// What the threads of this process sleep on, for those that look on.
+// What the threads of this process sleep on, for observers.
 #pragma once
 
 #include <cstdint>
 
 namespace shoal {
 
-/// While a thread sleeps in the kernel until others do something, those that look on see where and since when. One
-/// object for one wait, on its thread's stack; until asleep_on() it costs nothing. A process that dies asleep leaves
-/// its note in its own record, which goes with it.
+/// Shows observers on what a thread sleeps, and since when, while it waits in the kernel for others. One object for one
+/// wait, on its thread's stack; until asleep_on() it costs nothing. If a process dies asleep, its note stays in its own
+/// record, and goes with that.
 class SleepNote {
  public:
   SleepNote() = default;
@@ -16,7 +16,8 @@ class SleepNote {
     if (since_ != 0) end();
   }
 
-  /// About to sleep on this word of the session's memory, for the first time or again: the wait began at the first.
+  /// Says that the thread is about to sleep on this word of the session's memory, for the first time or again: the wait
+  /// began at the first.
   void asleep_on(const void* word) {
     if (since_ == 0) begin(word);
   }

@@ -30,21 +30,21 @@ class DeviceCopies {
   DeviceCopies& operator=(const DeviceCopies&) = delete;
   ~DeviceCopies();
 
-  /// The tensors of one batch, on their way. Those that lie elsewhere than in plain memory of the host (sparse ones,
-  /// and ones of a device) stay as they are until they are delivered.
+  /// The tensors of one batch, on their way. Tensors that do not lie in plain memory of the host (sparse ones, and ones
+  /// of a device) stay as they are until they are delivered.
   class Flight;
 
   /// Throws std::invalid_argument if the calling thread's current stream of the device is being captured into a
   /// graph: then nothing else here may be called.
   void refuse_capture() const;
 
-  /// Each tensor becomes a copy on the device that is not there yet: not to be used before deliver(). Where it throws,
-  /// no copy is under way that it began.
+  /// Makes each tensor a copy on the device, whose elements are not there before deliver(). If it throws, no
+  /// copy that it began is under way.
   std::shared_ptr<Flight> start(std::span<at::Tensor* const> tensors);
-  /// From now on the calling thread's current stream of the device can use these tensors, that a start() made: it waits
-  /// for their copies, this thread does not. Their memory is not given to others before that stream is done with them.
+  /// Lets the calling thread's current stream of the device use these tensors, which a start() made: the stream waits
+  /// for their copies, this thread does not. Nobody else gets their memory before that stream is done with them.
   void deliver(const Flight& flight, std::span<at::Tensor* const> tensors);
-  /// Gives up the memory that finished copies were made from.
+  /// Gives up the memory from which finished copies were made.
   void collect();
   /// Waits until nothing is under way.
   void finish() noexcept;
@@ -53,9 +53,9 @@ class DeviceCopies {
   [[nodiscard]] c10::Stream stream() const { return stream_; }
   [[nodiscard]] std::size_t unfinished() const { return flights_.size(); }
 
-  /// From now on the time of copies is taken, from zero, or not any more. Nothing if the device cannot tell times.
+  /// Starts measuring the time of copies, from zero, or stops it. Does nothing if the device cannot tell times.
   void measure(bool on);
-  /// Of the finished ones, on the device.
+  /// The time of the finished copies, by the device's clock.
   [[nodiscard]] std::int64_t nanoseconds() const { return nanoseconds_; }
 
  private:

@@ -16,7 +16,7 @@ struct CoordinatorSettings {
   double dead_after = 15;     // seconds without a sign of life
 };
 
-/// Where the store lies, one of the launchers' companions has this object; without that one there is no run, so nobody
+/// One of the launchers' companions, the one that has the store, has this object. Without it there is no run, so nobody
 /// else has to be able to take over. Pure: it is told what members say and what time it is (seconds of any clock), and
 /// its answers are fetched. One thread.
 ///

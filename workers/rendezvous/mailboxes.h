@@ -17,7 +17,7 @@ class Mailboxes {
   Mailboxes(c10::intrusive_ptr<c10d::Store> store, const std::string& run_id)
       : store_(std::move(store)), prefix_("shoal/" + run_id + "/") {}
 
-  /// For members. An error that names both, where the store at this endpoint is of another run.
+  /// For members. Throws an error that names both runs if the store at this endpoint belongs to another run.
   void check_run(const std::string& run_id);
   void post(const std::string& member, const std::string& message);
   std::optional<std::string> next_answer(const std::string& member);

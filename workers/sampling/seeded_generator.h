@@ -1,4 +1,4 @@
-// libtorch's random numbers, made to depend on the batch that is being read.
+// Makes libtorch's random numbers depend on the batch that is being read.
 #pragma once
 
 #include <shoal/workers/data/sample_random.h>
@@ -7,8 +7,8 @@
 
 namespace shoal::detail {
 
-/// While one lives, libtorch's CPU generator gives what belongs to the batch (its seed, epoch and first index),
-/// whichever process makes it. Not together with other threads that use the generator.
+/// While such an object lives, libtorch's CPU generator gives numbers that depend on the batch (its seed, epoch and
+/// first index), whichever process makes it. Not together with other threads that use the generator.
 class SeededGenerator {
  public:
   /// Whether it goes on afterwards as if nothing had been drawn; a worker need not care.

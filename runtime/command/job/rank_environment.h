@@ -10,8 +10,8 @@
 
 namespace shoal::command {
 
-/// Those that torchrun sets, with the same values, and SHOAL_ROUND. `threads`: for OMP_NUM_THREADS, 0 where the user
-/// has set that.
+/// The variables that torchrun sets, with the same values, and SHOAL_ROUND. `threads`: for OMP_NUM_THREADS; 0 if the
+/// user has set that.
 std::vector<std::pair<std::string, std::string>> rank_environment(const RunOptions& options, const Round& round,
                                                                   int local_rank, int threads);
 

@@ -11,8 +11,8 @@ namespace shoal::command {
 /// The word after the subcommand's name, into `name_or_pid`.
 void add_session_option(CLI::App& command, std::string& name_or_pid);
 
-/// By pid or name; where that is empty, the only one of this user. Throws Error, which lists them if there are
-/// several.
+/// Finds the session by pid or name; if that is empty, the only one of this user. Throws Error, which lists them if
+/// there are several.
 FoundSession choose_session(const std::string& name_or_pid);
 
 }  // namespace shoal::command

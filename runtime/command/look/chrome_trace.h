@@ -14,7 +14,7 @@ namespace shoal::command {
 
 /// Collects events and writes them as JSON, "Trace Event Format": a line for each thread of each process on one time
 /// line (CLOCK_MONOTONIC), complete events only, and an arrow from each put to its get and from each start to what was
-/// started, where both are there. One thread.
+/// started, if both are there. One thread.
 class ChromeTrace {
  public:
   static constexpr std::size_t kMostEvents = 20'000'000;

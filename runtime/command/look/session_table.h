@@ -17,9 +17,8 @@ struct TableOptions {
   bool pss = false;       // the view has PSS: what each process costs, and all together
 };
 
-/// The lines, each of at most `width` characters as a terminal counts them; what other processes have written into
-/// names is made harmless. Where there are more processes or queues than fit, the last line of each part says how many
-/// are missing.
+/// The lines, each of at most `width` characters as a terminal counts them; names that other processes have written are
+/// made harmless. If there are more processes or queues than fit, the last line of each part says how many are missing.
 std::vector<std::string> to_table(const SessionView& view, const SessionRates& rates, const TableOptions& options);
 
 /// "1.5G", "312k", "17": four or five characters.

@@ -12,8 +12,8 @@
 
 namespace shoal {
 
-/// A Communicator as libtorch wants it; made by init_process_group, which says what it does. Owned by its
-/// ProcessGroup. Threads: any, one call at a time.
+/// A Communicator in libtorch's form; init_process_group makes it and says what it does. Owned by its ProcessGroup.
+/// Threads: any, one call at a time.
 class ShmBackend final : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -54,7 +54,7 @@ class ShmBackend final : public c10d::Backend {
   void reduce_scatter_one(at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op);
   Tensors parts_of(at::Tensor& whole, const at::Tensor& part, const char* what) const;
 
-  /// Begins a call, whose own timeout goes before the backend's.
+  /// Begins a call. Its own timeout overrides the backend's.
   std::unique_lock<std::mutex> start(std::chrono::milliseconds timeout);
 
   std::mutex mutex_;

@@ -26,7 +26,7 @@ struct AllCanBeSearched<Tuple<Parts...>> {
   static constexpr bool value = (can_be_searched<std::remove_cvref_t<Parts>>() && ...);
 };
 
-/// Whether for_each_tensor finds every tensor in a T. It passes by what it does not know, without a word.
+/// Whether for_each_tensor finds every tensor in a T. It silently passes by types that it does not know.
 template <class T>
 constexpr bool can_be_searched() {
   if constexpr (std::same_as<T, at::Tensor> || std::is_arithmetic_v<T> || std::is_enum_v<T> ||

@@ -36,28 +36,27 @@ class PeerBuffers {
 
   PeerBuffers(Rounds& rounds, std::vector<Ring>& inboxes);
 
-  /// Where the others find a block from now on: in this slot, until drop() if it is there once.
+  /// The place where the others find a block from now on: in this slot, until drop() if it is there once.
   struct Place {
     std::uint32_t slot;
     bool once;
   };
   /// Sends letters if the block is in no slot.
   Place show(const Hold& hold);
-  /// Looks at this many slots for blocks that this process has let go of, in turn; sends letters if there are some.
-  /// Instead of show(): either sends one letter at most.
+  /// Looks at this many slots, in turn, for blocks that this process has let go of; sends letters if there are some.
+  /// Call it or show() in a collective, not both: either sends one letter at most.
   void look_after(std::uint32_t slots);
   /// Empties the slot of a block that this rank, or another, has shown once. All ranks do, when all are done with it.
   void drop(int rank, std::uint32_t slot);
-  /// Letters sent to each other rank so far: to be announced.
+  /// How many letters were sent to each other rank so far, for the announcement.
   std::uint32_t letters_sent() const { return letters_sent_; }
 
   /// Reads this rank's inbox until `letters` letters of that rank were read.
   void read_letters(int from, std::uint32_t letters);
-  /// Bytes [offset, offset + size) of a block that the rank shows in this slot. Throws Error if there
-  /// is no such thing.
+  /// Bytes [offset, offset + size) of a block that the rank shows in this slot. Throws Error if there is no such thing.
   std::byte* find(int from, std::uint32_t slot, std::uint64_t offset, std::uint64_t size) const;
 
-  /// What a message that brings a value to a rank begins with; the value is written behind it.
+  /// The beginning of a message that brings a value to a rank; the value is written behind it.
   void begin_value(Encoder& message) const;
   /// Throws Error, OutOfSharedMemory.
   void send_value(int to, Encoder& message);
@@ -66,7 +65,7 @@ class PeerBuffers {
     std::unique_ptr<Received> message;  // what the decoder reads
     std::unique_ptr<Decoder> decoder;
   };
-  /// The value that this rank has sent, which it has said that it did.
+  /// The value that this rank has sent, after it has said that it did.
   Value take_value(int from);
 
   static std::uint32_t inbox_capacity(int world_size) { return std::uint32_t(world_size) * 3 + 2; }

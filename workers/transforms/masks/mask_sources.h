@@ -11,17 +11,18 @@
 
 namespace shoal {
 
-/// What moves pixels (flips, crops, resizing) moves whole rows and whole columns. So all steps of a transform together
-/// say of each row and each column of the result which one of the mask it shows, and the mask is copied once, whatever
-/// its type: no value arises that was not in it. One thread; used again for the next mask, without allocating.
+/// Steps that move pixels (flips, crops, resizing) move whole rows and whole columns. So all steps of a transform
+/// together say for each row and each column of the result which one of the mask it shows, and the mask is copied once,
+/// whatever its type: every value in the result was in the mask. One thread; used again for the next mask, without
+/// allocating.
 class MaskSources {
  public:
   /// Begins with a mask of this size as it is.
   void start(const ImageSize& size);
   [[nodiscard]] ImageSize size() const { return {std::int64_t(rows_.size()), std::int64_t(columns_.size())}; }
 
-  /// One more step, whose result has this size: its row y is row row_of(y) of what there was before it, its column x
-  /// is column column_of(x). Below 0: outside, where `fill` stands.
+  /// Adds a step whose result has this size: its row y is row row_of(y) of what there was before it, its column x is
+  /// column column_of(x). Below 0: outside, filled with `fill`.
   template <class RowOf, class ColumnOf>
   void then(const ImageSize& size, std::int64_t fill, RowOf row_of, ColumnOf column_of) {
     fills_.push_back(fill);
