@@ -180,9 +180,9 @@ class DataLoader {
     return {*this, std::move(on_failure)};
   }
 
-  /// Sets the next loop's epoch. A loader counts its loops by itself, and both the random numbers in samples and the
-  /// sampler's order follow from that number. Only a sampler that is shared with other ranks (DistributedSampler) stays
-  /// at the epoch that was set last, as in torch.
+  /// Sets the next loop's epoch, also for workers that run. A loader counts its loops by itself, and both the random
+  /// numbers in samples and the sampler's order follow from that number. Only a sampler that is shared with other ranks
+  /// (DistributedSampler) stays at the epoch that was set last, as in torch.
   void set_epoch(std::int64_t epoch) {
     order_.set_epoch(epoch);
     const auto is_other = [&](const LoaderState& state) { return state.epoch != epoch || state.order_epoch != epoch; };
