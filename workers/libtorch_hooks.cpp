@@ -8,7 +8,7 @@
 
 namespace {
 
-/// libtorch makes a pool of that many threads at once, also where it is the number that it had.
+/// libtorch makes a pool of that many threads at once, even if it had that number already.
 void set_threads(int threads) {
   if (at::get_num_threads() != threads) at::set_num_threads(threads);
 }

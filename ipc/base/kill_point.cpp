@@ -94,7 +94,7 @@ void delay() noexcept {
   // A kill point may lie between a system call and the look at its errno.
   const int error = errno;
   const timespec time{.tv_sec = 0, .tv_nsec = long(length)};
-  ::nanosleep(&time, nullptr);  // shorter where a signal comes: as good a random length
+  ::nanosleep(&time, nullptr);  // shorter if a signal comes: as good a random length
   errno = error;
 }
 

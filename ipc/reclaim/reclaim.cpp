@@ -40,7 +40,7 @@ void mark_linked_chunk(const Heap& heap, BlockOffset block, ProcessTag dead) {
   for (std::uint64_t next = memory.header(parent).overflow.load(); next != 0;
        next = memory.header(BlockOffset{next}).overflow.load())
     if (next == block.value) {
-      // By CAS: where the parent has been closed meanwhile, the word is the closer's, or of a later block.
+      // By CAS: if the parent has been closed meanwhile, the word is the closer's, or of a later block.
       std::uint32_t expected = dead.word();
       header.holds[0].compare_exchange_strong(expected, ProcessTag(ExtentRecord::kOrphan, 1).word());
       return;

@@ -340,7 +340,7 @@ std::uint64_t Ring::bytes() const {
       last = last.before(capacity());
     }
     std::uint64_t start = layout().span(head).start.load(), end = layout().span(last).end.load();
-    // Both are of one moment only where neither end of the ring has moved meanwhile.
+    // Both are of one moment only if neither end of the ring has moved meanwhile.
     if (core.oldest(state).word == head.word && core.newest().word == tail.word) return end - start;
   }
 }

@@ -14,7 +14,7 @@ void Event::set() {
   while ((state & EventLayout::kSet) == 0)
     if (part_->state.compare_exchange_weak(state, (state + EventLayout::kOneTime) | EventLayout::kSet)) break;
   SHOAL_KILL_POINT("event.set.before_notify");
-  // Also where it was set already: whoever set it may have been killed here.
+  // Also if it was set already: the process that set it may have been killed here.
   part_->changed.notify_all();
 }
 

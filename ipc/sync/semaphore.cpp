@@ -48,7 +48,7 @@ bool Semaphore::some_are_out(Lives&& lives) const {
   });
   for (ProcessTag tag : dead) {
     session.reclaim(tag);
-    layout.core().reap(tag);  // reclaim leaves this to us where it had let its handles go
+    layout.core().reap(tag);  // reclaim leaves this to us if it had let its handles go
   }
   return out || !dead.empty();
 }
@@ -94,7 +94,7 @@ void Semaphore::release() {
 }
 
 void SemaphoreLayout::recover(ProcessTag dead) {
-  // Also where it had none: what it had decided may still have to be written, and those it should have woken wait.
+  // Also if it had none: what it had decided may still have to be written, and those it should have woken wait.
   core().reap(dead);
   SHOAL_KILL_POINT("semaphore.recover.before_notify");
   event.wake_all_for_the_dead();

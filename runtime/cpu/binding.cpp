@@ -62,7 +62,7 @@ std::vector<CpuPart> divide_cpus(Binding binding, int count, const Topology& mac
   const auto n = std::size_t(count), have = places.size();
   std::vector<CpuPart> parts;
   for (std::size_t i = 0; i < n; ++i) {
-    // The i-th n-th of the places, rounded down at both ends; the one at its beginning where that is less than one.
+    // The i-th n-th of the places, rounded down at both ends; the one at its beginning if that is less than one.
     const std::size_t first = i * have / n, last = std::max(first + 1, (i + 1) * have / n);
     CpuPart part{joined(places, first, last), 1};
     if (n <= have) {

@@ -30,7 +30,7 @@ int number(std::string_view text, const std::string& list) {
 
 CpuSet CpuSet::of_this_thread() {
   CpuSet set;
-  // The call fails where the kernel knows more CPUs than the set has room for.
+  // The call fails if the kernel knows more CPUs than the set has room for.
   for (std::size_t words = 16; words <= kMostCpus / kBits; words *= 2) {
     set.words.assign(words, 0);
     // By number: the library's wrapper takes a cpu_set_t.

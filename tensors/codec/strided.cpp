@@ -56,7 +56,7 @@ std::uint32_t add_storage(Encoder& encoder, const at::Tensor& tensor) {
   return handle;
 }
 
-/// A private tensor's storage goes as a whole where the message has it already, which costs nothing, and for a view of
+/// A private tensor's storage goes as a whole if the message has it already, which costs nothing, and for a view of
 /// at least half of it: so expanded tensors do not grow, and a small view of a large storage moves its own elements
 /// only.
 bool goes_as_a_whole(Encoder& encoder, const at::Tensor& tensor) {

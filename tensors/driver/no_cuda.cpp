@@ -1,4 +1,4 @@
-// In place of cuda_memory.cpp where the build found no CUDA toolkit.
+// In place of cuda_memory.cpp if the build found no CUDA toolkit.
 #include <shoal/internal/tensors/driver/cuda_memory.h>
 
 namespace shoal {

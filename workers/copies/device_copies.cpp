@@ -19,7 +19,7 @@ class DeviceCopies::Flight {
       : begun(type, timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT),
         done(type, timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT) {}
 
-  c10::Event begun;  // recorded where times are taken
+  c10::Event begun;  // recorded if times are taken
   c10::Event done;
   std::vector<at::Tensor> sources;  // what the copies read
 };
@@ -70,7 +70,7 @@ std::shared_ptr<DeviceCopies::Flight> DeviceCopies::start(std::span<at::Tensor* 
     if (measures_) flight->begun.record(stream_);
     for (at::Tensor* tensor : tensors) {
       if (!is_plain(*tensor)) continue;
-      flight->sources.push_back(*tensor);  // before the copy: it may have begun where queueing it throws
+      flight->sources.push_back(*tensor);  // before the copy: it may have begun if queueing it throws
       *tensor = tensor->to(device(), /*non_blocking=*/true);
     }
     flight->done.record(stream_);

@@ -70,7 +70,7 @@ class IdxFile {
     }
   }
 
-  // Also where zlib compares the checksum, so that a damaged file is not taken for data.
+  // Also if zlib compares the checksum, so that a damaged file is not taken for data.
   void expect_end() {
     std::uint8_t byte = 0;
     const int got = gzread(file_.get(), &byte, 1);

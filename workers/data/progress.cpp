@@ -27,7 +27,7 @@ std::size_t columns_of(int fd) {
   return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kWidthWhereUnknown;
 }
 
-// What can't be shown is not worth failing for: the work goes on where the terminal is gone.
+// What can't be shown is not worth failing for: the work goes on if the terminal is gone.
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());

@@ -89,7 +89,7 @@ std::string host_name() {
   return name;
 }
 
-/// This launcher's member of the run, and where the store is here the coordinator of all.
+/// This launcher's member of the run, and if the store is here the coordinator of all.
 class Companion {
  public:
   explicit Companion(const Arguments& arguments)

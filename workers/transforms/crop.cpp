@@ -99,7 +99,7 @@ Corner random_corner(const RandomCrop& crop, const ImageShape& shape, const Imag
   return {top - canvas.top, random.below(canvas.width - after.width + 1) - canvas.left};
 }
 
-// Of the middle. torchvision rounds half to even where it cuts, and down where it pads: first padding, then the cut.
+// Of the middle. torchvision rounds half to even if it cuts, and down if it pads: first padding, then the cut.
 std::int64_t middle(std::int64_t whole, std::int64_t part) {
   if (part > whole) return -((part - whole) / 2);
   const std::int64_t difference = whole - part, half = difference / 2;

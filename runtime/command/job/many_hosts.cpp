@@ -126,7 +126,7 @@ void ManyHosts::tell(const std::string& line) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   log_debug("to the companion: {}", text);
   text += '\n';
-  // Shorter than a pipe holds; where the companion is gone, its answers end and that is told.
+  // Shorter than a pipe holds; if the companion is gone, its answers end and that is told.
   [[maybe_unused]] auto written = ::write(orders_.get(), text.data(), text.size());
 }
 

@@ -46,7 +46,7 @@ bool write_all(const std::string& text) {
   return true;
 }
 
-/// The other screen of the terminal, keys without Return, and both as they were at the end, also where a signal ends
+/// The other screen of the terminal, keys without Return, and both as they were at the end, also if a signal ends
 /// it.
 class Screen {
  public:

@@ -52,7 +52,7 @@ void RankProcess::signal(int number) noexcept {
   if (number != SIGCONT && number != SIGSTOP) told_to_end_by_ = number;
   const pid_t group = -process_.pid;
   if (number == SIGKILL || !is_member())
-    // It is this process's child and not reaped: the number is its, and its group's, also where it has ended already.
+    // It is this process's child and not reaped: the number is its, and its group's, even if it has ended already.
     ::kill(group, number);
   else
     send_signal(process_.process, number);

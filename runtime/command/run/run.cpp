@@ -37,7 +37,7 @@ std::string spellings(const std::string& name) {
   return name + "," + other;
 }
 
-/// As errno says it; 0 where it may be executed.
+/// The errno of executing it; 0 if it may be executed.
 int why_not_executable(const std::string& path) {
   if (::access(path.c_str(), X_OK) != 0) return errno;
   return std::filesystem::is_directory(path) ? EISDIR : 0;

@@ -43,7 +43,7 @@ Failure& failure_of(j_common_ptr info) { return *reinterpret_cast<Failure*>(info
 }
 
 // What libjpeg gets over by itself. A file that is cut short it fills with grey, which is no training data: PIL refuses
-// that, too. Only the end marker may be missing, where the bits of all samples were there: a Huffman decoder says when
+// that, too. Only the end marker may be missing, if the bits of all samples were there: a Huffman decoder says when
 // they are not, an arithmetic one does not, and with several scans nobody knows how many there should have been.
 void on_message(j_common_ptr info, int level) {
   if (level >= 0) return;

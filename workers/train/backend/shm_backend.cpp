@@ -269,7 +269,7 @@ ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inp
   auto turn = start(options.timeout);
   at::Tensor& output = only(outputs, "scatter");
   TensorBytes target(output, "scatter");
-  at::Tensor whole = at::empty_like(output);  // stays as it is where this rank is not root
+  at::Tensor whole = at::empty_like(output);  // stays as it is if this rank is not root
   if (options.rootRank == getRank()) {
     Tensors rows;
     for (const at::Tensor& input : only(inputs, "scatter")) {

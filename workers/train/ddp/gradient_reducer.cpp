@@ -197,7 +197,7 @@ void GradientReducer::before_forward() {
   if (!at::GradMode::is_enabled()) return;
   if (s.in_backward) s.start_anew();
   if (s.syncs) s.reducer->prepare_for_forward();
-  s.in_backward = true;  // another rank may be starting anew: where a collective says so, this one has to as well
+  s.in_backward = true;  // another rank may be starting anew: if a collective says so, this one has to as well
   try {
     BucketScope scope;
     s.reducer->rebuild_buckets();

@@ -17,7 +17,7 @@ using namespace reduce_loops;
   throw std::invalid_argument(fmt::format("{} of {} elements: {}", name_of(op), c10::toString(type), why));
 }
 
-/// Integers: signed ones only where order matters, since sums of unsigned ones wrap as they should.
+/// Integers: signed ones only if order matters, since sums of unsigned ones wrap as they should.
 template <class Signed>
 const ReduceKernel::Loops* integer_loops(ReduceOp op, bool is_signed) {
   using Unsigned = std::make_unsigned_t<Signed>;

@@ -136,7 +136,7 @@ void Rounds::check_peers(const char* what) {
   }
 }
 
-/// Returns where all have come after all. What the others do is theirs to find out: their rounds go on until they look
+/// Returns if all have come after all. What the others do is theirs to find out: their rounds go on until they look
 /// at this rank's state, in the round that it gave up in at the latest, unless all came in the very moment in which it
 /// did; then in the next one.
 void Rounds::give_up(const char* what) {

@@ -15,7 +15,7 @@ namespace shoal {
 namespace {
 
 /// Large enough that a round's cost vanishes, small enough that a chunk stays in the caches between the
-/// rank that writes it and those that read it; smaller where many ranks would stage a lot of memory.
+/// rank that writes it and those that read it; smaller if many ranks would stage a lot of memory.
 std::uint64_t chunk_bytes_for(int world_size) {
   constexpr std::uint64_t kAllStages = 8u << 20, kLargest = 128u << 10, kSmallest = 16u << 10;
   std::uint64_t each = kAllStages / (std::uint64_t(world_size) * GroupLayout::kStages);
