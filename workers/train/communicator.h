@@ -73,6 +73,11 @@ class Communicator {
   void reduce_scatter(Region input, std::byte* output, c10::ScalarType type, ReduceOp op);
   /// output = root's part for this rank. Only root needs an input, of world_size times part_bytes.
   void scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type = Type::Undefined);
+  /// Every rank sends a part to every rank. `input` is the parts for rank 0, 1, ... one after the other, of
+  /// input_bytes[r] each; `output` gets those from rank 0, 1, ..., of output_bytes[r] each. Parts may be empty. If a rank
+  /// expects another size from a rank than that one sends, all get std::invalid_argument, which names the two.
+  void all_to_all(Region input, std::span<const std::size_t> input_bytes, std::byte* output,
+                  std::span<const std::size_t> output_bytes, Type type = Type::Undefined);
   /// Returns when all ranks have called it.
   void barrier();
   /// Exchanges values of any type: object_collectives.h calls it.

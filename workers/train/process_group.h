@@ -13,9 +13,9 @@ namespace shoal {
 /// memory.
 ///
 /// - Supported: allreduce (one tensor or coalesced; all c10d::ReduceOps but PREMUL_SUM), reduce, broadcast, allgather,
-///   gather, reduce_scatter, scatter, their one-buffer and coalesced forms, barrier, and splitGroup, which all ranks
+///   gather, reduce_scatter, scatter, all-to-all with equal and unequal parts, their one-buffer and coalesced forms, barrier, and splitGroup, which all ranks
 ///   call at the same time (split.h).
-/// - Refused, by name: sparse tensors, point-to-point, all-to-all.
+/// - Refused, by name: sparse tensors, point-to-point.
 ///
 /// A call returns when it is done, so its Work is complete: if every CPU has a rank, another thread could overlap
 /// nothing. Calls throw PeerDied, TimeoutError, std::invalid_argument; see Communicator. Any thread may call it; calls

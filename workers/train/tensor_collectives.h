@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <shoal/workers/train/communicator.h>
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 namespace shoal {
@@ -25,5 +27,11 @@ void broadcast(Communicator& ranks, const at::Tensor& tensor, int root = 0);
 std::vector<at::Tensor> all_gather(Communicator& ranks, const at::Tensor& tensor);
 /// Like all_gather() on root; returns nothing on the others.
 std::vector<at::Tensor> gather(Communicator& ranks, const at::Tensor& tensor, int root = 0);
+/// Sends rows of `input`, slices along its first dimension, to all ranks: the first input_splits[0] to rank 0, and so
+/// on. `output` gets output_splits[0] rows from rank 0, and so on. Without splits all parts have as many rows as any
+/// other. Rows have to be of one size and type on all ranks. The two tensors must not overlap.
+void all_to_all_single(Communicator& ranks, const at::Tensor& output, const at::Tensor& input,
+                       std::span<const std::int64_t> output_splits = {},
+                       std::span<const std::int64_t> input_splits = {});
 
 }  // namespace shoal

@@ -90,6 +90,25 @@ int all_operations(int rank, ShmGroup group) {
     if (rank == 2) to_scatter = pieces;
     process_group->scatter(result, to_scatter, {.rootRank = 2})->wait();
     check("scatter", result[0], one * 3 + rank);
+    own = {torch::cat({one, one, one}) * (rank + 1)};
+    whole = torch::zeros({150, 40});
+    std::vector<std::int64_t> equal;
+    process_group->alltoall_base(whole, own[0], equal, equal)->wait();
+    check("alltoall_base", whole, torch::cat({one, one * 2, one * 3}));
+    // Rank r sends 10 (r + 1) rows to each: so it gets 10 from rank 0, 20 from rank 1, 30 from rank 2.
+    std::vector<std::int64_t> from{10, 20, 30}, to(kWorld, 10 * (rank + 1));
+    at::Tensor sixty = torch::zeros({60, 40}), rows = torch::full({30 * (rank + 1), 40}, rank + 1.f);
+    backend->alltoall_base(sixty, rows, from, to)->wait();
+    check("alltoall_base of unequal parts", sixty,
+          torch::cat({torch::full({10, 40}, 1.f), torch::full({20, 40}, 2.f), torch::full({30, 40}, 3.f)}));
+    Tensors outgoing{make(rank, kind), make(rank, kind) + 1, (make(rank, kind) + 2).narrow(0, 0, 7)};
+    Tensors incoming(kWorld, torch::Tensor());
+    for (at::Tensor& tensor : incoming) tensor = rank == 2 ? torch::zeros({7, 40}) : torch::zeros({40, 50}).t();
+    process_group->alltoall(incoming, outgoing)->wait();
+    for (int other = 0; other < kWorld; ++other) {
+      at::Tensor wanted = one * (other + 1) + rank;
+      check("alltoall", incoming[std::size_t(other)], rank == 2 ? wanted.narrow(0, 0, 7) : wanted);
+    }
     process_group->barrier()->wait();
   }
   return checked;

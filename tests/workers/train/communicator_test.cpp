@@ -107,6 +107,21 @@ int all_collectives(int rank, ShmGroup group, Place place, std::int64_t largest)
     check("reduce_scatter", part.tensor, sum_of_all(world, count * world, type).narrow(0, rank * count, count));
     ranks.scatter(rank == root ? parts.region() : Region{}, part.data(), part.tensor.nbytes(), root);
     check("scatter", part.tensor, values_of(root, count * world, type).narrow(0, rank * count, count));
+    // Parts of unequal sizes, some of them empty; each says who sends it, and to whom.
+    const auto size_of = [&](int from, int to) { return count * ((from + 2 * to) % 3); };
+    const auto part_of = [&](int from, int to) {
+      return values_of(from, count * 2, type).narrow(0, 0, size_of(from, to)) + 1000 * to;
+    };
+    std::vector<at::Tensor> outgoing, incoming;
+    std::vector<std::size_t> sent_bytes, received_bytes;
+    for (int other = 0; other < world; ++other) {
+      sent_bytes.push_back(outgoing.emplace_back(part_of(rank, other)).nbytes());
+      received_bytes.push_back(incoming.emplace_back(part_of(other, rank)).nbytes());
+    }
+    Data given(torch::cat(outgoing), rank, place);
+    Data got(torch::full_like(torch::cat(incoming), 99), rank, place);
+    ranks.all_to_all(given.region(), sent_bytes, got.data(), received_bytes, type);
+    check("all_to_all", got.tensor, torch::cat(incoming));
     ranks.barrier();
   }
   return checked;
@@ -155,7 +170,7 @@ TEST_CASE("communicator: every collective gives every rank what it should, for a
     for (Place place : {Place::nowhere, Place::everywhere, Place::odd_ranks}) {
       INFO(world << " ranks, place " << int(place));
       for (int checked : spawn({.nprocs = world}, all_collectives, ShmGroup(world), place, kCounts.back()))
-        CHECK(checked == int(kCounts.size()) * (5 + 2 * world));
+        CHECK(checked == int(kCounts.size()) * (6 + 2 * world));
     }
 }
 

@@ -1,13 +1,16 @@
 #include <shoal/internal/workers/train/backend/shm_backend.h>
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <shoal/internal/workers/train/backend/finished_work.h>
 #include <shoal/internal/workers/train/group/tensor_bytes.h>
 #include <shoal/workers/train/split.h>
+#include <shoal/workers/train/tensor_collectives.h>
 
+#include <numeric>
 #include <stdexcept>
 
 namespace shoal {
@@ -286,6 +289,45 @@ ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inp
   communicator_.scatter(source.region(), target.data(), output.nbytes(), int(options.rootRank), output.scalar_type());
   target.write_back();
   return done(c10d::OpType::SCATTER, outputs);
+}
+
+ShmBackend::Work ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                           std::vector<std::int64_t>& output_splits,
+                                           std::vector<std::int64_t>& input_splits,
+                                           const c10d::AllToAllOptions& options) {
+  auto turn = start(options.timeout);
+  all_to_all_single(communicator_, output, input, output_splits, input_splits);
+  return done(c10d::OpType::ALLTOALL_BASE, {output});
+}
+
+ShmBackend::Work ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  auto turn = start(options.timeout);
+  const auto world = std::size_t(getSize());
+  if (inputs.size() != world || outputs.size() != world)
+    throw std::invalid_argument(
+        fmt::format("alltoall: {} outputs and {} inputs in a group of {} ranks", outputs.size(), inputs.size(), world));
+  // One buffer each: rows of single elements, as many as each tensor has.
+  Tensors rows;
+  std::vector<std::int64_t> output_splits, input_splits;
+  for (const Tensors* list : {&inputs, &outputs})
+    for (const at::Tensor& tensor : *list) {
+      if (!tensor.defined() || tensor.scalar_type() != inputs[0].scalar_type())
+        throw std::invalid_argument(
+            fmt::format("alltoall of {} and {}: all tensors have to have one type",
+                        inputs[0].defined() ? c10::toString(inputs[0].scalar_type()) : "an undefined tensor",
+                        tensor.defined() ? c10::toString(tensor.scalar_type()) : "an undefined tensor"));
+      (list == &inputs ? input_splits : output_splits).push_back(tensor.numel());
+      if (list == &inputs) rows.push_back(tensor.detach().reshape({-1}));
+    }
+  const at::Tensor received =
+      at::empty({std::accumulate(output_splits.begin(), output_splits.end(), std::int64_t(0))}, inputs[0].options());
+  all_to_all_single(communicator_, received, at::cat(rows), output_splits, input_splits);
+  std::int64_t at = 0;
+  for (at::Tensor& output : outputs) {
+    output.detach().copy_(received.narrow(0, at, output.numel()).view(output.sizes()));
+    at += output.numel();
+  }
+  return done(c10d::OpType::ALLTOALL, outputs);
 }
 
 ShmBackend::Work ShmBackend::barrier(const c10d::BarrierOptions& options) {

@@ -46,6 +46,9 @@ class ShmBackend final : public c10d::Backend {
   Work reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                        const c10d::ReduceScatterOptions& options) override;
   Work scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+  Work alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  Work alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                     std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
   Work barrier(const c10d::BarrierOptions& options) override;
 
  private:

@@ -60,7 +60,11 @@ struct Communicator::State {
     apart,  // staged, from copies: what ranks are to change overlaps, and none may change it before all have read it
   };
 
-  Way begin(Announcement announcement, const Region& shown);
+  Way begin(const Announcement& announcement, const Region& shown) {
+    return begin(announcement, shown, announcement.bytes);
+  }
+  /// `most_bytes`: of any rank's data, where ranks give unequal amounts. All have to come to the same way.
+  Way begin(Announcement announcement, const Region& shown, std::uint64_t most_bytes);
   /// Ends a round and waits for it.
   void meet(const char* what);
   void end_in_place(const char* what);

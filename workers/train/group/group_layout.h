@@ -18,6 +18,8 @@ enum class Collective : std::uint32_t {
   gather,
   scatter,
   barrier,
+  all_to_all,        // how much goes from whom to whom
+  all_to_all_parts,  // the parts themselves
   all_gather_object,
   gather_object,
   broadcast_object,
@@ -75,7 +77,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 ///   | GroupLayout | RankLayout per rank | staging: three chunks per rank |
 struct GroupLayout {
   static constexpr std::uint32_t kMagic = 0x6b6e6172;  // "rank"
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
   static constexpr int kStages = 3;
   static constexpr std::uint32_t kLargestWorld = 256;
 

@@ -12,9 +12,10 @@ namespace {
 /// Data in the heap is faster where it is, in two rounds, unless it is next to nothing.
 constexpr std::size_t kTinyBytes = 512;
 
-constexpr const char* kNames[] = {
-    "all_reduce", "broadcast", "all_gather",        "reduce_scatter", "reduce",           "gather",
-    "scatter",    "barrier",   "all_gather_object", "gather_object",  "broadcast_object", "scatter_object"};
+constexpr const char* kNames[] = {"all_reduce",       "broadcast",     "all_gather",        "reduce_scatter",
+                                  "reduce",           "gather",        "scatter",           "barrier",
+                                  "all_to_all",       "all_to_all",    "all_gather_object", "gather_object",
+                                  "broadcast_object", "scatter_object"};
 
 bool is_of_values(Collective what) { return what >= Collective::all_gather_object; }
 
@@ -33,7 +34,9 @@ std::string describe(const Announcement& announced) {
 }
 
 bool same(const Announcement& a, const Announcement& b) {
-  return a.what == b.what && a.type == b.type && a.op == b.op && a.root == b.root && a.bytes == b.bytes;
+  // What each rank gives to all_to_all may differ; the round before has compared it.
+  return a.what == b.what && a.type == b.type && a.op == b.op && a.root == b.root &&
+         (a.bytes == b.bytes || a.what == Collective::all_to_all_parts);
 }
 
 }  // namespace
@@ -42,10 +45,11 @@ const char* name_of(Collective what) { return kNames[int(what)]; }
 
 /// Every collective starts here, with exactly one round. So where ranks disagree, all have done the
 /// same number of rounds when they find out.
-Communicator::State::Way Communicator::State::begin(Announcement announcement, const Region& shown) {
+Communicator::State::Way Communicator::State::begin(Announcement announcement, const Region& shown,
+                                                    std::uint64_t most_bytes) {
   const char* what = name_of(announcement.what);
   rounds.check_usable();
-  const bool small = announcement.bytes <= kSmallBytes, tiny = announcement.bytes <= kTinyBytes;
+  const bool small = most_bytes <= kSmallBytes, tiny = most_bytes <= kTinyBytes;
   announcement.buffer = Announcement::kPrivate;
   if (!tiny && shown.hold) {
     announcement.offset = std::uint64_t(shown.data - shown.hold->data());

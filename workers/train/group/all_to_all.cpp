@@ -1,0 +1,130 @@
+// All-to-all: how much goes from whom to whom in the first round, the parts themselves in the next ones.
+#include <fmt/format.h>
+#include <shoal/internal/workers/train/group/communicator_state.h>
+#include <shoal/ipc/trace_span.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+namespace shoal {
+namespace {
+
+/// What every rank says in the first round: what it sends to each rank, then what it expects from each.
+class Sizes {
+ public:
+  explicit Sizes(std::size_t world) : world_(world), all_(world * world * 2) {}
+
+  std::uint64_t* row(std::size_t rank) { return all_.data() + rank * world_ * 2; }
+  std::size_t row_bytes() const { return world_ * 2 * sizeof(std::uint64_t); }
+  std::uint64_t sent(std::size_t from, std::size_t to) const { return all_[from * world_ * 2 + to]; }
+  std::uint64_t expected(std::size_t from, std::size_t to) const { return all_[to * world_ * 2 + world_ + from]; }
+  /// Where the part for `to` begins in the input of `from`.
+  std::uint64_t begin(std::size_t from, std::size_t to) const {
+    const auto first = all_.begin() + std::ptrdiff_t(from * world_ * 2);
+    return std::accumulate(first, first + std::ptrdiff_t(to), std::uint64_t(0));
+  }
+  std::uint64_t input(std::size_t from) const { return begin(from, world_); }
+
+  std::uint64_t most_input() const {
+    std::uint64_t most = 0;
+    for (std::size_t rank = 0; rank < world_; ++rank) most = std::max(most, input(rank));
+    return most;
+  }
+  std::uint64_t longest_part() const {
+    std::uint64_t most = 0;
+    for (std::size_t from = 0; from < world_; ++from)
+      for (std::size_t to = 0; to < world_; ++to) most = std::max(most, sent(from, to));
+    return most;
+  }
+  /// All ranks come to the same, since all have the same sizes.
+  void check() const {
+    for (std::size_t from = 0; from < world_; ++from)
+      for (std::size_t to = 0; to < world_; ++to)
+        if (sent(from, to) != expected(from, to))
+          throw std::invalid_argument(fmt::format("all_to_all: rank {} sends {} bytes to rank {}, which expects {}",
+                                                  from, sent(from, to), to, expected(from, to)));
+  }
+
+ private:
+  std::size_t world_;
+  std::vector<std::uint64_t> all_;
+};
+
+std::size_t sum(std::span<const std::size_t> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::size_t(0));
+}
+
+}  // namespace
+
+void Communicator::all_to_all(Region input, std::span<const std::size_t> input_bytes, std::byte* output,
+                              std::span<const std::size_t> output_bytes, Type type) {
+  static_assert(GroupLayout::kLargestWorld * 2 * sizeof(std::uint64_t) <=
+                State::kSmallBytes);  // go with the announcement
+  const TraceSpan span("all_to_all", input.bytes);
+  State& s = *state_;
+  const std::size_t world = std::size_t(s.world), me = std::size_t(s.me);
+  for (auto sizes : {input_bytes, output_bytes})
+    if (sizes.size() != world)
+      throw std::invalid_argument(fmt::format("all_to_all: {} sizes in a group of {} ranks", sizes.size(), world));
+  if (sum(input_bytes) != input.bytes)
+    throw std::invalid_argument(
+        fmt::format("all_to_all: an input of {} bytes, with parts of {} in all", input.bytes, sum(input_bytes)));
+  const std::size_t result = sum(output_bytes);
+  const std::less<> before;
+  if (result != 0 && input.bytes != 0 && before(output, input.data + input.bytes) &&
+      before(input.data, output + result))
+    throw std::invalid_argument("all_to_all: the output overlaps the input: give it memory of its own");
+
+  Sizes sizes(world);
+  std::copy(input_bytes.begin(), input_bytes.end(), sizes.row(me));
+  std::copy(output_bytes.begin(), output_bytes.end(), sizes.row(me) + world);
+  s.begin({Collective::all_to_all, std::uint32_t(type), State::kNone, -1, sizes.row_bytes(), 0, 0, 0, 0, 0, {}},
+          {reinterpret_cast<std::byte*>(sizes.row(me)), sizes.row_bytes(), nullptr});
+  for (std::size_t rank = 0; rank < world; ++rank)
+    if (rank != me)
+      State::copy_bytes(reinterpret_cast<std::byte*>(sizes.row(rank)), s.layout.stage(int(rank), s.rounds.last_stage()),
+                        sizes.row_bytes());
+  sizes.check();
+  const std::uint64_t longest = sizes.longest_part();
+  if (longest == 0) return;
+
+  std::vector<std::byte*> to(world);
+  for (std::size_t rank = 0, at = 0; rank < world; at += output_bytes[rank++]) to[rank] = output + at;
+  const auto way =
+      s.begin({Collective::all_to_all_parts, std::uint32_t(type), State::kNone, -1, input.bytes, 0, 0, 0, 0, 0, {}},
+              input, sizes.most_input());
+  const std::byte* own = input.data + sizes.begin(me, me);
+  if (way == State::Way::staged) {
+    // A stage holds a piece of every part, as in reduce_scatter. This rank's own part needs none.
+    const std::size_t step = s.layout.chunk_bytes / world / State::kLine * State::kLine;
+    const auto piece = [](std::uint64_t part, std::size_t begin, std::size_t bytes) {
+      return part <= begin ? 0 : std::min<std::size_t>(bytes, part - begin);
+    };
+    s.through_stages(
+        "all_to_all", longest, step,
+        [&](std::size_t begin, std::size_t bytes, std::byte* stage) {
+          for (std::size_t rank = 0, at = 0; rank < world; at += input_bytes[rank++])
+            if (rank != me)
+              State::copy_bytes(stage + rank * step, input.data + at + begin, piece(input_bytes[rank], begin, bytes));
+        },
+        [&](std::size_t begin, std::size_t bytes, std::uint32_t stage) {
+          for (std::size_t rank = 0; rank < world; ++rank)
+            if (rank != me)
+              State::copy_bytes(to[rank] + begin, s.layout.stage(int(rank), stage) + me * step,
+                                piece(output_bytes[rank], begin, bytes));
+        });
+    State::copy_bytes(to[me], own, output_bytes[me]);
+    return;
+  }
+  for (std::size_t rank = 0; rank < world; ++rank)
+    State::copy_bytes(
+        to[rank],
+        rank == me || output_bytes[rank] == 0 ? own : s.shown_by(int(rank), way, input) + sizes.begin(rank, me),
+        output_bytes[rank]);
+  if (way == State::Way::in_place) s.end_in_place("all_to_all");
+}
+
+}  // namespace shoal
