@@ -41,7 +41,7 @@ class Line {
   std::size_t capacity_, size_ = 0;
 };
 
-/// Whoever was there before decides what comes of it; without anyone the fault repeats itself and ends the process.
+/// Whoever was there before decides what comes of it; without anyone it ends the process.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if (before.sa_flags & SA_SIGINFO) {
     before.sa_sigaction(signal, info, context);
@@ -51,8 +51,10 @@ void pass_on(int signal, siginfo_t* info, void* context) {
     struct sigaction plain{};
     plain.sa_handler = SIG_DFL;  // a fault that is ignored would repeat itself for ever
     ::sigaction(signal, &plain, nullptr);
-    // What was sent has to be sent again; it arrives when this handler returns.
-    if (info->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), ::gettid(), signal);
+    // Not every fault repeats itself (one that arm64's memory tags tell late does not), nor does what was sent. So it is
+    // sent again, with all that the kernel said, and arrives when this handler returns.
+    if (::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::gettid(), signal, info) != 0)
+      ::syscall(SYS_tgkill, ::getpid(), ::gettid(), signal);
   }
 }
 
