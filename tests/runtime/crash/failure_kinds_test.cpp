@@ -122,7 +122,10 @@ TEST_CASE("crash: SIGSEGV is told with address and stack, innermost function fir
   for (const auto& frame : trace) CHECK(frame.function.find("run_started_child") == std::string::npos);
   // As far as the user's function, and no further: this test's lambda, or what it was inlined into.
   CHECK_FALSE(trace.back().function.starts_with("std::"));
-  for (const auto& frame : trace) CHECK(frame.function.find("TypedTask<") == std::string::npos);
+  for (const auto& frame : trace) {
+    CHECK(frame.function.find("TypedTask<") == std::string::npos);
+    CHECK_THAT(frame.file, !ContainsSubstring("runtime/child/") && !ContainsSubstring("runtime/call/"));
+  }
   CHECK_THAT(trace.at(0).file, EndsWith("tests/runtime/crash/failure_kinds_test.cpp"));
   CHECK(trace.at(0).line > 0);
   CHECK_THAT(failure.report(),
@@ -351,8 +354,24 @@ TEST_CASE("crash: what a process forks while its threads write to stderr can wri
   });
   CHECK(failure.exit_code() == 3);
   CHECK_THAT(failure.stderr_tail(), EndsWith("a line of a thread\nthe end\n"));
-  // The record is the process's own, and goes with it; a copy may stay.
-  CHECK_THAT(failure.stderr_tail(), !ContainsSubstring("of a copy"));
+}
+
+TEST_CASE("crash: what a copy writes that the function forks is none of the process's last words") {
+  FOR_EACH_METHOD(method);
+  const auto failure = exit_of(method, [](int) {
+    ::dup2(::open("/dev/null", O_WRONLY), 2);
+    ::fprintf(stderr, "of the process\n");
+    const pid_t copy = ::fork();
+    if (copy == 0) {
+      // The record is the process's own, and goes with it; a copy may stay.
+      ::fprintf(stderr, "of a copy\n");
+      std::cerr << "of a copy\n";
+      ::_exit(0);
+    }
+    while (::waitpid(copy, nullptr, 0) < 0 && errno == EINTR) continue;
+    ::_exit(3);
+  });
+  CHECK(failure.stderr_tail() == "of the process\n");
 }
 
 TEST_CASE("crash: stderr stays descriptor 2, is what it was, and can be reopened") {
