@@ -112,6 +112,19 @@ TEST_CASE("run: on one host no port is opened, not even a socket that could have
   CHECK(result.code == 0);
 }
 
+namespace {
+
+/// A line is a rank's, the launcher's, or goes on with the launcher's above it.
+void check_prefixes(const std::string& error) {
+  std::istringstream lines(error);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK((line.starts_with("shoal: ") || line.starts_with("[rank") || line.starts_with("  ")));
+  }
+}
+
+}  // namespace
+
 TEST_CASE("run: a failed rank ends the others, and the summary names the root cause") {
   struct Case {
     const char* how;
@@ -126,6 +139,7 @@ TEST_CASE("run: a failed rank ends the others, and the summary names the root ca
     CAPTURE(result.error);
     CHECK(result.code == 1);
     CHECK_THAT(result.error, ContainsSubstring("failed. The root cause:\n  rank 1 (pid "));
+    check_prefixes(result.error);
     CHECK_THAT(result.error, ContainsSubstring(one.says));
     CHECK_THAT(result.error, ContainsSubstring("    | last words\n"));
     CHECK_THAT(result.error, !ContainsSubstring("Later"));
@@ -167,6 +181,7 @@ TEST_CASE("run: all ranks are started again as often as allowed") {
     const auto lines = lines_of(starts);
     CHECK(std::count(lines.begin(), lines.end(), "0/2 of start 2") == 1);
     CHECK_THAT(result.error, ContainsSubstring("all ranks are started again: rank 1 (pid "));
+    check_prefixes(result.error);
   }
   SECTION("not enough") {
     const ProgramResult result =
@@ -302,16 +317,50 @@ TEST_CASE("run: SIGUSR1 ends the run in order where it is asked for, and reaches
   CHECK(lines_of(told).size() == 2);
 }
 
-TEST_CASE("run: as process 1 it reaps what others leave, passes signals on, and ends as the run does") {
-  // A namespace of processes, as a container has one.
-  auto in_container = [](std::vector<std::string> command) {
-    command.insert(command.begin(), {"/usr/bin/unshare", "--fork", "--pid", "--mount-proc", "--kill-child"});
-    return command;
-  };
-  if (run_program(in_container({"/bin/true"})).code != 0) {
-    WARN("no namespace of processes is to be had here");
-    return;
-  }
+TEST_CASE("run: a rank that dies of the signal that ends the run is no failure") {
+  TemporaryFolder folder;
+  const std::string ready = folder.file("ready");
+  RunningProgram launcher({kShoal, "run", "--nproc-per-node", "2", "--signals-to-handle", "SIGTERM,SIGUSR1", "--",
+                           "/bin/sh", "-c", "echo ready >> " + ready + "; exec sleep 1000"});
+  wait_for_lines(ready, 2);
+  launcher.signal(SIGUSR1);
+  const ProgramResult result = launcher.finish();
+  CHECK(result.code == -SIGUSR1);
+  CHECK(result.error == "");
+}
+
+namespace {
+
+/// In a namespace of processes, as a container has one.
+std::vector<std::string> in_container(std::vector<std::string> command) {
+  command.insert(command.begin(), {"/usr/bin/unshare", "--fork", "--pid", "--mount-proc", "--kill-child"});
+  return command;
+}
+
+bool has_containers() {
+  if (run_program(in_container({"/bin/true"})).code == 0) return true;
+  WARN("no namespace of processes is to be had here");
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("run: as process 1 it passes on what it is sent, and ends as the run does then") {
+  if (!has_containers()) return;
+  TemporaryFolder folder;
+  // From inside, by a rank: the kernel keeps from process 1 what that neither blocks nor handles.
+  const ProgramResult told = run_program(
+      in_container({kShoal, "run", "--nproc-per-node", "2", "--", "/bin/bash", "-c",
+                    "trap 'echo told; exit 0' TERM; echo $RANK >> $0; until [ $(wc -l < $0) = 2 ]; do :; done; "
+                    "[ $RANK = 1 ] || kill -TERM 1; while :; do sleep 0.01; done",
+                    folder.file("ready")}));
+  CAPTURE(told.output, told.error);
+  CHECK(told.code == 128 + SIGTERM);
+  CHECK(sorted_lines(told.output) == std::set<std::string>{"[rank0]: told", "[rank1]: told"});
+}
+
+TEST_CASE("run: as process 1 it reaps what others leave, and ends as the run does") {
+  if (!has_containers()) return;
   TemporaryFolder folder;
   const ProgramResult zombies = run_program(in_container(
       {kShoal, "run", "--nproc-per-node", "2", "--", "/bin/bash", "-c",

@@ -155,6 +155,7 @@ TEST_CASE("environment: PMI's variables with the names of HPE's PALS and of Flux
   check_place(seen,
               {.rank = 3, .world_size = 4, .local_rank = 1, .local_world_size = 2, .node_rank = 1, .node_count = 2});
   CHECK(seen.run_id == "8c1");
+  CHECK(read(with(pals, {{"PALS_APID", ""}, {"FLUX_JOB_ID", "f2Y"}})).run_id == "f2Y");
   CHECK_THAT(refusal(with(pals, {{"PMI_LOCAL_SIZE", ""}})), ContainsSubstring("PMI_LOCAL_SIZE is not set"));
   CHECK_THAT(refusal(with(pals, {{"PMI_LOCAL_RANK", "2"}})), ContainsSubstring("PMI_LOCAL_RANK=2"));
   // Where both are there, those that were read before this.
