@@ -77,6 +77,12 @@ const std::string& ChromeTrace::wait_name(std::uint64_t word) {
   return found->second;
 }
 
+void ChromeTrace::note_thread(pid_t pid, std::uint32_t thread) {
+  const auto [found, is_new] = thread_names_.try_emplace({pid, thread});
+  // Asked while it is there still.
+  if (is_new) found->second = name_of_thread_(pid, thread);
+}
+
 void ChromeTrace::add(const TracedProcess& process, const TraceRecord& record) {
   if (events_.size() >= kMostEvents) {
     ++dropped_;
@@ -84,6 +90,7 @@ void ChromeTrace::add(const TracedProcess& process, const TraceRecord& record) {
   }
   if (record.kind > TraceKind::kRun || record.end < record.start) return;  // nonsense
   events_.push_back({process.pid, record});
+  note_thread(process.pid, record.thread);
   if (record.kind == TraceKind::kWait) {
     TraceRecord& own = events_.back().record;
     std::memset(own.name, 0, sizeof own.name);
@@ -95,7 +102,9 @@ void ChromeTrace::add_open_wait(pid_t pid, std::uint32_t thread, const std::stri
                                 std::uint64_t now) {
   TraceRecord record{since, now, 0, 0, 0, TraceKind::kWait, thread, {}};
   what.copy(record.name, sizeof record.name - 1);
-  if (now >= since) events_.push_back({pid, record});
+  if (now < since) return;
+  events_.push_back({pid, record});
+  note_thread(pid, thread);
 }
 
 bool ChromeTrace::write(std::FILE* to, const std::vector<TracedProcess>& processes) const {
@@ -127,6 +136,10 @@ bool ChromeTrace::write(std::FILE* to, const std::vector<TracedProcess>& process
   for (const auto& [pid, name] : names)
     line(fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", pid, pid,
                      json_escaped(name)));
+  for (const auto& [thread, name] : thread_names_)
+    if (!name.empty())
+      line(fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})", thread.first,
+                       thread.second, json_escaped(name)));
   std::uint64_t arrows = 0;
   for (const Event* event : sorted) {
     const TraceRecord& record = event->record;

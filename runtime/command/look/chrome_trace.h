@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace shoal::command {
@@ -19,9 +21,11 @@ class ChromeTrace {
  public:
   static constexpr std::size_t kMostEvents = 20'000'000;
 
-  /// `name_of_wait` says what a word is; asked once for each.
-  explicit ChromeTrace(std::function<std::string(std::uint64_t word)> name_of_wait)
-      : name_of_wait_(std::move(name_of_wait)) {}
+  using NameOfWait = std::function<std::string(std::uint64_t word)>;
+  using NameOfThread = std::function<std::string(pid_t pid, std::uint32_t thread)>;
+  /// Each asked once for each word and each thread, at its first event; an empty name is none.
+  ChromeTrace(NameOfWait name_of_wait, NameOfThread name_of_thread)
+      : name_of_wait_(std::move(name_of_wait)), name_of_thread_(std::move(name_of_thread)) {}
 
   void add(const TracedProcess& process, const TraceRecord& record);
   /// A thread that waits still.
@@ -38,10 +42,13 @@ class ChromeTrace {
     TraceRecord record;
   };
   const std::string& wait_name(std::uint64_t word);
+  void note_thread(pid_t pid, std::uint32_t thread);
 
-  std::function<std::string(std::uint64_t)> name_of_wait_;
+  NameOfWait name_of_wait_;
+  NameOfThread name_of_thread_;
   std::vector<Event> events_;
   std::unordered_map<std::uint64_t, std::string> wait_names_;
+  std::map<std::pair<pid_t, std::uint32_t>, std::string> thread_names_;
   std::uint64_t dropped_ = 0;
 };
 

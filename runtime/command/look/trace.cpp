@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -57,6 +58,13 @@ void add_open_waits(const SessionFile& file, ChromeTrace& trace) {
     }
 }
 
+/// As the kernel has it; empty where the thread has gone already.
+std::string name_of_thread(pid_t pid, std::uint32_t thread) {
+  std::string name;
+  std::getline(std::ifstream(fmt::format("/proc/{}/task/{}/comm", pid, thread)), name);
+  return name;
+}
+
 /// Those too that wrote nothing.
 std::vector<TracedProcess> living_processes(const SessionFile& file) {
   std::vector<TracedProcess> processes;
@@ -74,7 +82,7 @@ int trace_session(const TraceOptions& options) {
   action.sa_handler = [](int) { stopped = 1; };
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(number, &action, nullptr);
   Tracer tracer;
-  ChromeTrace trace([&](std::uint64_t word) { return tracer.name_of_wait(word); });
+  ChromeTrace trace([&](std::uint64_t word) { return tracer.name_of_wait(word); }, name_of_thread);
   const auto add = [&](const TracedProcess& process, const TraceRecord& record) { trace.add(process, record); };
   const auto end = std::chrono::steady_clock::now() + duration;
   bool interrupted = false;

@@ -7,6 +7,7 @@
 #include <shoal/runtime/process.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,7 +76,12 @@ void run_named_step(Queue<int> queue) {
 }  // namespace
 
 TEST_CASE("trace: events come out as JSON that parses, in order, with arrows from put to get and from start to run") {
-  ChromeTrace trace([](std::uint64_t word) { return "get word " + std::to_string(word); });
+  int asked = 0;
+  ChromeTrace trace([](std::uint64_t word) { return "get word " + std::to_string(word); },
+                    [&](pid_t pid, std::uint32_t thread) {
+                      ++asked;
+                      return pid == 1 ? "th\"read " + std::to_string(thread) : std::string();
+                    });
   const TracedProcess first{1, "fi\"rst\n", 0}, second{2, "second", 3};
   trace.add(second, record(TraceKind::kGet, 3000, 9000, "qu\\eue", 42));
   trace.add(first, record(TraceKind::kPut, 5000, 6001, "qu\\eue", 42));
@@ -91,6 +97,12 @@ TEST_CASE("trace: events come out as JSON that parses, in order, with arrows fro
   const json parsed = json::parse(written(trace, {first, second}));
   CHECK(parsed["otherData"]["lost_events"] == 3);
   CHECK(events_with(parsed, "ph", "M")[0]["args"]["name"] == "fi\"rst?");
+  const auto threads = events_with(parsed, "name", "thread_name");
+  REQUIRE(threads.size() == 1);  // the other one had gone before it could be asked
+  CHECK(threads[0]["args"]["name"] == "th\"read 7");
+  CHECK(threads[0]["pid"] == 1);
+  CHECK(threads[0]["tid"] == 7);
+  CHECK(asked == 2);
   const auto complete = events_with(parsed, "ph", "X");
   REQUIRE(complete.size() == 8);
   double last = 0;
@@ -119,6 +131,7 @@ TEST_CASE("trace: the program traces a running session, and top shows it") {
   SimpleQueue<int> stop;
   Forked worker([&] {
     set_label("busy");
+    ::prctl(PR_SET_NAME, "name of thread");
     while (stop.empty()) {
       TraceSpan span("round");
       queue.put(1);
@@ -132,6 +145,10 @@ TEST_CASE("trace: the program traces a running session, and top shows it") {
   CHECK(events_with(trace, "name", "round").size() > 0);
   CHECK(events_with(trace, "name", "put numbers").size() > 0);
   CHECK(events_with(trace, "name", "get numbers").size() > 0);
+  const auto threads = events_with(trace, "name", "thread_name");
+  CHECK(std::any_of(threads.begin(), threads.end(), [&](auto& thread) {
+    return thread["tid"] == worker.pid() && thread["args"]["name"] == "name of thread";
+  }));
   CHECK_FALSE(trace::is_on());
   const auto [look, look_code] = run_program("top " + pid + " --once --json");
   CHECK(look_code == 0);
@@ -165,7 +182,7 @@ TEST_CASE("trace: starts and runs of processes are events, with the arrow betwee
     CAPTURE(method_name(method));
     Queue<int> queue({.name = "numbers"});
     SimpleQueue<int> on, stop;
-    ChromeTrace trace([](std::uint64_t) { return "something"; });
+    ChromeTrace trace([](std::uint64_t) { return "something"; }, [](pid_t, std::uint32_t) { return "thread"; });
     Forked tracing([&] {
       Tracer tracer;
       on.put(1);
