@@ -135,6 +135,7 @@ class SessionText {
                   {"BYTES", Side::kRight, 60},
                   {"IN/s", Side::kRight, 0},
                   {"OUT/s", Side::kRight, 0},
+                  {"HELD BY", Side::kLeft, 110},
                   {"WAITING", Side::kLeft, 0}},
                  options_);
     for (const SeenQueue& queue : view_.queues)
@@ -305,6 +306,16 @@ class SessionText {
     return cell;
   }
 
+  /// Whose it is: of several queues of one name that tells which.
+  std::string holders(const SeenQueue& queue) const {
+    constexpr std::size_t kMost = 3;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(queue.holders.size(), kMost); ++i)
+      text += (i == 0 ? "" : ", ") + who(queue.holders[i]);
+    if (queue.holders.size() > kMost) text += fmt::format(" +{}", queue.holders.size() - kMost);
+    return text;
+  }
+
   void add(Table& table, const SeenQueue& queue) const {
     const auto messages = rates_.messages(queue);
     constexpr int kBar = 8;
@@ -322,6 +333,7 @@ class SessionText {
                {queue.bytes ? short_bytes(*queue.bytes) : "-"},
                {messages ? short_number(messages->in) : "-"},
                {messages ? short_number(messages->out) : "-"},
+               {holders(queue)},
                waiting});
   }
 

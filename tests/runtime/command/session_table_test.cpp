@@ -90,7 +90,8 @@ TEST_CASE("top: the table has processes as a tree, queues with who waits, locks,
   CHECK_THAT(text, ContainsSubstring("epoch 3"));
   CHECK_THAT(text, ContainsSubstring("4/8"));
   CHECK_THAT(text, ContainsSubstring("####...."));
-  CHECK_THAT(text, ContainsSubstring("get: train 1 3.0s"));
+  CHECK_THAT(text, ContainsSubstring("root, train 0, train 1  get: train 1 3.0s"));
+  CHECK_THAT(joined(to_table(example(), {}, {.width = 100})), !ContainsSubstring("root, train 0"));
   CHECK_THAT(text, ContainsSubstring("r@2328  train 0  train 1 500ms"));
   CHECK_THAT(text, !ContainsSubstring("shoal: channel"));
   CHECK_THAT(joined(to_table(example(), {}, {.width = 120, .channels = true})), ContainsSubstring("shoal: channel"));
@@ -123,6 +124,8 @@ TEST_CASE("top: no line is longer than the terminal is wide, and no table higher
       if (height > 0) CHECK(int(lines.size()) <= height);
     }
   CHECK_THAT(joined(to_table(view, {}, {.width = 80, .height = 24})), ContainsSubstring("more"));
+  view.queues[0].holders = {0, 1, 2, 3, 4};
+  CHECK_THAT(joined(to_table(view, {}, {.width = 120})), ContainsSubstring("root, train 0, train 1 +2  get"));
 }
 
 TEST_CASE("top: what other processes write into names cannot reach the terminal") {
