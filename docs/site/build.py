@@ -1,6 +1,7 @@
 """Makes the site: the pages as guides, in the order of README, and the reference from the public headers. `build.py FOLDER`
 writes FOLDER/index.html and what it needs, which is nothing outside of FOLDER, and fails where Doxygen has something to say."""
 
+import json
 import pathlib
 import re
 import shutil
@@ -34,7 +35,7 @@ def reading_order():
             found = [page for page in re.findall(r"\]\((docs/[\w-]+\.md)\)", item)]
             if found:
                 parts[-1][1].append((label[1] if label else None, found))
-    return parts
+    return [part for part in parts if part[1]]
 
 
 def programs():
@@ -56,6 +57,7 @@ def layout(guide, target):
         tab(parent, "user", guide.short_title(path), f"@ref {guide.ids[path]}")
 
     tab(index, "mainpage", "shoal")
+    tab(index, "user", "Search the guides", "@ref search-guides")
     for title, lines in reading_order():
         group = tab(index, "usergroup", title, "[none]")
         for label, paths in lines:
@@ -146,9 +148,12 @@ def main(output):
             is_program = not path.endswith(".md")
             copy.write_text(guide.program(path) if is_program else guide.converted(path))
 
+        (folder / "pages/search-guides.md").write_text(pages.search_page)
+        sections = [section for path in guide.titles if path.endswith(".md") for section in guide.sections(path)]
+        (folder / "guides.js").write_text(f"searchGuides({json.dumps(sections)})\n")
         layout(guide, folder / "layout.xml")
         header(folder / "header.html")
-        extra = [str(theme / name) for name in scripts if (theme / name).exists()] + [str(here / "site.js")]
+        extra = [str(theme / name) for name in scripts if (theme / name).exists()] + [str(here / "site.js"), str(folder / "guides.js")]
         result = folder / "html"
         said = reference.run({**common, "INPUT": [*code, name + "/pages"], "OUTPUT_DIRECTORY": name,
                               "GENERATE_HTML": "YES", "HTML_OUTPUT": "html", "HTML_HEADER": [str(folder / "header.html")],

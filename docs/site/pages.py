@@ -72,7 +72,7 @@ class Pages:
         self.titles[path] = path.rpartition("/")[2]
 
     def short_title(self, path):
-        return self.titles[path].partition(":")[0]
+        return self.titles[path].partition(":")[0].replace("`", "")
 
     def url(self, page, target):
         """Where a link of a page leads to in the site; None where that is not in it."""
@@ -145,6 +145,23 @@ class Pages:
                 lines.append(self.text(page, line))
         return "\n".join(lines) + "\n"
 
+    def sections(self, page):
+        """What a search through the page's text looks at: a section each, as it is read."""
+        found = [{"page": self.short_title(page), "title": "", "url": self.url(page, "") or "", "text": []}]
+        in_fence = False
+        for line in (self.root / page).read_text().splitlines():
+            title = heading.match(line)
+            if fence.match(line):
+                in_fence = not in_fence
+            elif title and not in_fence and title[1] == "#":
+                continue
+            elif title and not in_fence:
+                found.append({**found[0], "title": title[2].replace("`", ""), "url": self.url(page, "#" + slug(title[2])), "text": []})
+            elif not from_program.match(line) and not re.match(r"^\|[-:| ]+$", line):
+                said = re.sub(r"!?\[((?:[^\[\]`]|`[^`]*`)*)\]\([^)\s]+\)", r"\1", line) if not in_fence else line
+                found[-1]["text"].append(re.sub(r"\s+", " ", said.replace("`", "").replace("**", "").strip("|* ")))
+        return [{**section, "text": " ".join(filter(None, section["text"]))} for section in found]
+
     def program(self, path):
         """A program as a page: what its first comment says, then all of it."""
         source = (self.root / path).read_text()
@@ -201,3 +218,15 @@ def svg(path, caption):
     picture = re.sub(r"<\?xml.*?\?>\s*", "", path.read_text())
     return (f"\n@htmlonly[block]\n<figure class=\"plot\">\n{picture}\n<figcaption>{html.escape(caption)}</figcaption>\n</figure>\n"
             "@endhtmlonly\n")
+
+
+search_page = """# Search the guides {#search-guides}
+
+Sections that have all of the words. Names of the reference are found by the box at the top, while you type.
+
+@htmlonly[block]
+<input id="guide-search" type="search" aria-label="words to look for"/>
+<div id="guide-results"></div>
+<script type="text/javascript" src="guides.js"></script>
+@endhtmlonly
+"""
