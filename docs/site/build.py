@@ -111,64 +111,78 @@ def fail(faults):
     sys.exit(1)
 
 
+def stop_at(faults):
+    if faults:
+        fail(faults)
+
+
+def read_headers(folder):
+    """Puts the headers' copies into `folder`, and lets Doxygen read them once, for their faults and for what there is. Returns the
+    settings that are the same for the site, and what the copies' lines are of."""
+    origins = headers.stage(root, folder / "in")
+    below = [str(folder / "in")]
+    common = {"INPUT": [*below, str(here / "namespaces.dox")], "STRIP_FROM_PATH": below, "STRIP_FROM_INC_PATH": below,
+              "EXCLUDE_SYMBOLS": reference.hidden, "OUTPUT_DIRECTORY": str(folder)}
+    # Twice, since it has nothing to say of what it is told to hide.
+    said = reference.run({**common, "GENERATE_HTML": "YES", "HTML_OUTPUT": "first", "SEARCHENGINE": "NO", "HIDE_UNDOC_MEMBERS": "YES",
+                          "GENERATE_TAGFILE": str(folder / "tags")})
+    said += reference.run({**common, "GENERATE_XML": "YES", "XML_OUTPUT": "xml", "XML_PROGRAMLISTING": "NO"})
+    stop_at(reference.faults(said, origins) + list(reference.silent_concepts(folder / "xml", origins)))
+    return common, origins
+
+
+def write_pages(folder, origins):
+    """Puts the pages' copies, and what is searched, into `folder`."""
+    guide = pages.Pages(root, pages.Symbols(folder / "tags"))
+    guide.add("README.md")
+    for _, lines in reading_order():
+        for _, paths in lines:
+            for path in paths:
+                guide.add(path)
+    for path in programs():
+        guide.add_program(path)
+    for folder_of_programs in ("docs/examples", "docs/examples/recipes"):
+        guide.ids[folder_of_programs] = guide.ids["docs/recipes.md"]
+    (folder / "pages").mkdir()
+    for path in guide.titles:
+        copy = folder / "pages" / f"{guide.ids[path]}.md"
+        copy.write_text(guide.converted(path) if path.endswith(".md") else guide.program(path))
+        origins[str(copy)] = path
+    (folder / "pages/search-guides.md").write_text(pages.search_page)
+    sections = [section for path in guide.titles if path.endswith(".md") for section in guide.sections(path)]
+    (folder / "guides.js").write_text(f"searchGuides({json.dumps(sections)})\n")
+    return guide
+
+
 def main(output):
     if shutil.which("doxygen") is None or not theme.exists():
         fail(["doxygen and doxygen-awesome-css have to be installed"])
     with tempfile.TemporaryDirectory() as name:
-        if len(sys.argv) > 2: name = sys.argv[2]
         folder = pathlib.Path(name)
-        origins = headers.stage(root, folder / "in")
-        code = [name + "/in", str(here / "namespaces.dox")]
-        common = {"STRIP_FROM_PATH": [name + "/in"], "STRIP_FROM_INC_PATH": [name + "/in"], "EXCLUDE_SYMBOLS": reference.hidden}
-
-        # Once for what there is, so that the pages can lead to it, and for its faults.
-        said = reference.run({**common, "INPUT": code, "OUTPUT_DIRECTORY": name, "GENERATE_HTML": "YES",
-                              "HTML_OUTPUT": "first", "SEARCHENGINE": "NO", "HIDE_UNDOC_MEMBERS": "YES",
-                              "GENERATE_TAGFILE": name + "/tags"})
-        said += reference.run({**common, "INPUT": code, "OUTPUT_DIRECTORY": name, "GENERATE_XML": "YES",
-                               "XML_OUTPUT": "xml", "XML_PROGRAMLISTING": "NO"})
-        if faults := reference.faults(said, origins) + list(reference.silent_concepts(folder / "xml", origins)):
-            fail(faults)
-
-        guide = pages.Pages(root, pages.Symbols(folder / "tags"))
-        guide.add("README.md")
-        for _, lines in reading_order():
-            for _, paths in lines:
-                for path in paths:
-                    guide.add(path)
-        for path in programs():
-            guide.add_program(path)
-        for folder_of_programs in ("docs/examples", "docs/examples/recipes"):
-            guide.ids[folder_of_programs] = guide.ids["docs/recipes.md"]
-        for path, page in guide.ids.items():
-            if path not in guide.titles:
-                continue
-            copy = folder / "pages" / f"{page}.md"
-            copy.parent.mkdir(exist_ok=True)
-            is_program = not path.endswith(".md")
-            copy.write_text(guide.program(path) if is_program else guide.converted(path))
-
-        (folder / "pages/search-guides.md").write_text(pages.search_page)
-        sections = [section for path in guide.titles if path.endswith(".md") for section in guide.sections(path)]
-        (folder / "guides.js").write_text(f"searchGuides({json.dumps(sections)})\n")
+        common, origins = read_headers(folder)
+        guide = write_pages(folder, origins)
         layout(guide, folder / "layout.xml")
         header(folder / "header.html")
-        extra = [str(theme / name) for name in scripts if (theme / name).exists()] + [str(here / "site.js"), str(folder / "guides.js")]
-        result = folder / "html"
-        said = reference.run({**common, "INPUT": [*code, name + "/pages"], "OUTPUT_DIRECTORY": name,
-                              "GENERATE_HTML": "YES", "HTML_OUTPUT": "html", "HTML_HEADER": [str(folder / "header.html")],
-                              "HTML_EXTRA_STYLESHEET": [*(str(theme / name) for name in styles), str(here / "site.css")],
-                              "HTML_EXTRA_FILES": extra, "LAYOUT_FILE": [str(folder / "layout.xml")],
-                              "USE_MDFILE_AS_MAINPAGE": [name + "/pages/index.md"], "HIDE_UNDOC_MEMBERS": "YES",
-                              "WARN_IF_UNDOCUMENTED": "NO"})
-        if faults := reference.faults(said, origins) + list(dead_links(result, guide)):
-            fail(faults)
+        settings = {
+            "INPUT": [*common["INPUT"], str(folder / "pages")],
+            "USE_MDFILE_AS_MAINPAGE": [str(folder / "pages/index.md")],
+            "LAYOUT_FILE": [str(folder / "layout.xml")],
+            "GENERATE_HTML": "YES",
+            "HTML_HEADER": [str(folder / "header.html")],
+            "HTML_EXTRA_STYLESHEET": [*(str(theme / name) for name in styles), str(here / "site.css")],
+            "HTML_EXTRA_FILES": [*(str(theme / name) for name in scripts if (theme / name).exists()), str(here / "site.js"),
+                                 str(folder / "guides.js")],
+            "HIDE_UNDOC_MEMBERS": "YES",
+            "WARN_IF_UNDOCUMENTED": "NO",   # that was seen to
+        }
+        if reference.version() >= (1, 9, 5):
+            settings["HTML_COLORSTYLE"] = "LIGHT"   # the theme's colours, and not Doxygen's own dark ones
+        said = reference.run({**common, **settings})
+        stop_at(reference.faults(said, origins) + list(dead_links(folder / "html", guide)))
         shutil.rmtree(output, ignore_errors=True)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(result, output)
-    count = len(list(output.glob("*.html")))
-    print(f"docs: {len(guide.titles)} guides and programs, {len(list(headers.public_headers(root)))} headers: {count} pages, "
-          f"{output / 'index.html'}")
+        shutil.copytree(folder / "html", output)
+    print(f"docs: {len(guide.titles)} guides and programs, {len(list(headers.public_headers(root)))} headers: "
+          f"{len(list(output.glob('*.html')))} pages, {output / 'index.html'}")
 
 
 if __name__ == "__main__":

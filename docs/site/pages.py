@@ -140,10 +140,10 @@ class Pages:
             elif line.startswith("|"):   # Doxygen takes no empty heading of a column
                 lines.append(self.text(page, re.sub(r"\|(?= +\|)", "| &nbsp;", line)))
             elif line.startswith("    ") and not re.match(r" *([*-]|\d+\.) ", line) and in_indented(lines):
-                lines.append(line)
+                lines.append(Code(line))
             else:
                 lines.append(self.text(page, line))
-        return "\n".join(lines) + "\n"
+        return "\n".join(fenced(lines)) + "\n"
 
     def sections(self, page):
         """What a search through the page's text looks at: a section each, as it is read."""
@@ -168,6 +168,22 @@ class Pages:
         language = "cpp" if path.endswith((".cpp", ".h")) else ""
         return (f"# {self.titles[path]} {{#{self.ids[path]}}}\n\n`{path}`\n\n"
                 f"```{{.{language}}}\n{source.rstrip()}\n```\n")
+
+
+class Code(str):
+    """A line of code that is told by four spaces in front of it."""
+
+
+def fenced(lines):
+    """The same with marks around such code: in it, newer Doxygens look for Markdown."""
+    for number, line in enumerate(lines):
+        before = next((one for one in reversed(lines[:number]) if one.strip()), "")
+        after = next((one for one in lines[number + 1:] if one.strip()), "")
+        if isinstance(line, Code) and not isinstance(before, Code):
+            yield "```"
+        yield line[4:] if isinstance(line, Code) else line
+        if isinstance(line, Code) and not isinstance(after, Code):
+            yield "```"
 
 
 def in_indented(lines):

@@ -36,8 +36,13 @@ def is_copy_or_move(name, owner):
     return re.match(rf"(?:operator=|{type_name})\((?:const )?{type_name}(?:<.*>)? ?&", name) is not None
 
 
+def version():
+    said = subprocess.run(["doxygen", "--version"], check=True, capture_output=True, text=True).stdout
+    return tuple(int(part) for part in re.findall(r"\d+", said)[:3])
+
+
 def run(settings):
-    """Doxygen's version, and what it had to say, one line each. `settings`: a map."""
+    """What Doxygen had to say, one line each. `settings`: a map."""
     lines = [f"{key} = " + (" ".join(f'"{one}"' for one in value) if isinstance(value, list) else str(value))
              for key, value in settings.items()]
     command = ["doxygen", "-"]
@@ -50,7 +55,8 @@ def run(settings):
 
 
 def faults(said, origins):
-    """Of what Doxygen said, that which has to be mended. `origins`: for the path of each copy, what its lines are of."""
+    """Of what Doxygen said, that which has to be mended. `origins`: for the path of each copy, what its lines are of, or the page that
+    it is of."""
     found = []
     for line in said:
         parts = warning.match(line)
@@ -64,8 +70,8 @@ def faults(said, origins):
         about = undocumented.match(text)
         if about and (unsaid.match(about["name"]) or is_copy_or_move(about["name"], about["owner"])):
             continue
-        lines = origins.get(path)
-        place = "{}:{}".format(*lines[int(number) - 1]) if lines else f"{path}:{number}"
+        origin = origins.get(path, f"{path}:{number}")
+        place = origin if isinstance(origin, str) else "{}:{}".format(*origin[int(number) - 1])
         found.append(f"{place}: {text}")
     return sorted(set(found))   # a template is said once an instance
 
