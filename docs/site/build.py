@@ -1,5 +1,9 @@
 """Makes the site: the pages as guides, in the order of README, and the reference from the public headers. `build.py FOLDER`
-writes FOLDER/index.html and what it needs, which is nothing outside of FOLDER, and fails where Doxygen has something to say."""
+writes FOLDER/index.html and what it needs, which is nothing outside of FOLDER, and fails where Doxygen has something to say.
+
+Doxygen reads neither the pages nor the comments as people here write them: its Markdown is another one, and what users name lies
+partly in internal headers. So it is given copies, and nothing in the repository is written for it. What its search does not do,
+finding words in the text of guides, site.js does."""
 
 import json
 import pathlib

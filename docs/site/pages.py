@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 fence = re.compile(r"^( *)(```+)(\w*)\s*$")
 heading = re.compile(r"^(#+) (.*?)\s*$")
 inline = re.compile(r"(`+)(.+?)\1|(!?)\[((?:[^\[\]`]|`[^`]*`)*)\]\(([^)\s]+)\)")   # a code span, or a link, or a picture
-from_program = re.compile(r"^<!-- from (\S+) -->$")
+comment = re.compile(r"^<!--.*-->$")   # for checks: where a block comes from, that it goes on
 name_of_symbol = re.compile(r"^(?:shoal::)?([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)(?:<[^()]*>)?(?:\(\))?$")
 name_of_header = re.compile(r"^<?(?:shoal/)?((?:ipc|runtime|tensors|workers)/[\w/]+\.h|shoal\.h)>?$")
 
@@ -124,7 +124,7 @@ class Pages:
                 lines.append(f"{mark[1]}```{{.{mark[3]}}}" if in_fence and mark[3] else f"{mark[1]}```")
             elif in_fence:
                 lines.append(line)
-            elif from_program.match(line):
+            elif comment.match(line):
                 pass
             elif title := heading.match(line):
                 if title[1] == "#":
@@ -157,7 +157,7 @@ class Pages:
                 continue
             elif title and not in_fence:
                 found.append({**found[0], "title": title[2].replace("`", ""), "url": self.url(page, "#" + slug(title[2])), "text": []})
-            elif not from_program.match(line) and not re.match(r"^\|[-:| ]+$", line):
+            elif not comment.match(line) and not re.match(r"^\|[-:| ]+$", line):
                 said = re.sub(r"!?\[((?:[^\[\]`]|`[^`]*`)*)\]\([^)\s]+\)", r"\1", line) if not in_fence else line
                 found[-1]["text"].append(re.sub(r"\s+", " ", said.replace("`", "").replace("**", "").strip("|* ")))
         return [{**section, "text": " ".join(filter(None, section["text"]))} for section in found]
