@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 fence = re.compile(r"^( *)(```+)(\w*)\s*$")
 heading = re.compile(r"^(#+) (.*?)\s*$")
-inline = re.compile(r"(`+)(.+?)\1|(!?)\[((?:[^\[\]`]|`[^`]*`)*)\]\(([^)\s]+)\)")   # a code span, or a link, or a picture
+inline = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)|(!?)\[((?:[^\[\]`]|`[^`]*`)*)\]\(([^)\s]+)\)")   # a code span, or a link, or a picture
 comment = re.compile(r"^<!--.*-->$")   # for checks: where a block comes from, that it goes on
 name_of_symbol = re.compile(r"^(?:shoal::)?([A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)(?:<[^()]*>)?(?:\(\))?$")
 name_of_header = re.compile(r"^<?(?:shoal/)?((?:ipc|runtime|tensors|workers)/[\w/]+\.h|shoal\.h)>?$")
@@ -96,6 +96,8 @@ class Pages:
         """A line outside of code."""
         def replaced(found):
             if found[2] is not None:
+                if "`" in found[2]:   # Doxygen knows no such span
+                    return f"@htmlonly<code>{html.escape(found[2].strip()).replace('`', '&#96;')}</code>@endhtmlonly"
                 is_bold = line[:found.start()].count("**") % 2   # Doxygen does not end it behind a link
                 place = None if is_bold else self.symbols.place_of(found[2].strip())
                 return f"[{found[0]}]({place})" if place else found[0]
