@@ -69,8 +69,12 @@ def layout(guide, target):
             for path in paths:
                 page(inner, path)
     group = tab(index, "usergroup", "Whole programs", "[none]")
+    folders = {}
     for path in sorted(programs(), key=lambda name: (name.count("/"), name)):
-        page(group, path)
+        folder = path.removeprefix("docs/examples/").rpartition("/")[0]
+        if folder not in folders:
+            folders[folder] = tab(group, "usergroup", folder, "[none]") if folder else group
+        page(folders[folder], path)
     group = tab(index, "usergroup", "API reference", "[none]")
     tab(group, "user", "Headers, in a line each", "@ref headers")
     tab(group, "classlist", "Types")
