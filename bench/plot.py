@@ -58,7 +58,7 @@ units = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "
 floors = ("futex", "cache line", "memcpy", "bare fork", "exec and load", "at::from_blob", "as many bare")
 most = 10   # times the median: as far as a line to the slowest goes
 
-width, row, labels, values, ratios = 940, 20, 275, 100, 120
+width, row, labels, values, ratios = 960, 20, 275, 118, 120
 style = """
 .shoal-plot { --ink: #24292f; --soft: #57606a; --grid: #d8dee4; --ours: #1779c4; --peer: #8c959f; --floor: #d0d7de; --line: #424a53; }
 @media (prefers-color-scheme: dark) { .shoal-plot {

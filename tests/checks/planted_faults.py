@@ -123,6 +123,22 @@ def run_check(check, files):
 
 
 wrong = []
+
+# ./dev bench --plot: a run's figures take the place of older ones; one that was cut off in a line, or has none, of none.
+with tempfile.TemporaryDirectory() as folder:
+    results, pictures = pathlib.Path(folder) / "results", pathlib.Path(folder) / "plots"
+    results.mkdir()
+    pictures.mkdir()
+    (pictures / "lock.jsonl").write_text(kept)
+    for text, expected in (("# lock: another machine\n", "a machine"),
+                           ("# lock: another machine\n# begun 2026-12-24, load 7.5\n" + kept.split("\n", 1)[1].replace("14", "900")
+                            + '{"impl": "cut o', "another machine; 2026-12-24; the machine was busy with other work (load 7.5)")):
+        (results / "lock.txt").write_text(text)
+        subprocess.run([sys.executable, here.parents[1] / "bench/plot.py", results, pictures], check=True, stdout=subprocess.DEVNULL)
+        drawn = (pictures / "lock_uncontended.svg").read_text()
+        if expected not in drawn or ("333 times worse" in drawn) != ("900" in text):
+            wrong.append(f"plot.py did not draw '{expected}' of this result:\n{text}")
+
 for check in sorted({fault[0] for fault in faults}):
     code, output = run_check(check, clean)
     if code != 0:
