@@ -18,7 +18,7 @@ import pathlib
 import re
 import sys
 
-mark = re.compile(r"<!-- (continues|refused|from)(?:: ?| )?(.*?) ?-->")
+mark = re.compile(r"<!-- (continues|refused|from):? ?(.*?) ?-->")
 first_words = re.compile(r"(?:struct|class|enum|union|template|namespace|using|typedef|static|inline|thread_local|TORCH_MODULE)(?!\w)|#")
 control = re.compile(r"(?:if|for|while|switch|do|else|return|throw|delete|co_\w+)\b")
 heads_a_function = re.compile(r"[\w:<>,&*\s]*[\w>&*]\s[&*]*[\w:]+\s*$")
@@ -109,7 +109,7 @@ def read(root, page):
                         faults.append((page, number, "no block before this one that it could continue"))
                 if fault := split(block):
                     faults.append((page, *fault))
-            previous = block if not block.kind == "refused" else previous
+            previous = previous if block.kind == "refused" else block
             blocks.append(block)
         said, number = None, end + 1
     return blocks, faults
