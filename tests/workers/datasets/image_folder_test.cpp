@@ -52,6 +52,20 @@ TEST_CASE("image folder: a sample is the picture, whatever the name says it is, 
   CHECK_THROWS_AS(images.get(2), std::out_of_range);
 }
 
+TEST_CASE("image folder: what is done to an example is not in the next one") {
+  const TemporaryFolder folder;
+  add(folder, "a/1.png");
+  add(folder, "b/1.png");
+  const shoal::ImageFolder images = image_folder(folder.path());
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const shoal::Example example = images.get(1);
+    CHECK(example.data.equal(smooth_image(6, 8)));
+    CHECK(example.target.item<std::int64_t>() == 1);
+    example.data.zero_();
+    example.target.fill_(-1);
+  }
+}
+
 TEST_CASE("image folder: decodes JPEGs no larger than asked for") {
   const TemporaryFolder folder;
   write_file(folder.file("a/1.jpg"), jpeg_of(smooth_image(400, 600)));
