@@ -48,7 +48,7 @@ TEST_CASE("DataLoader: where an epoch's first batches fail, the next begin() goe
       for (;;) try {
           return step();
         } catch (const std::exception&) {
-          ++failures;
+          if (++failures > 2) throw;  // the same ones again
         }
     };
     for (attempt([&] { it.emplace(loader.begin()); }); *it != loader.end(); attempt([&] { ++*it; }))
