@@ -234,3 +234,17 @@ TEST_CASE("DataLoader: a worker_init_fn that never ends is an error that says so
                     Numbers{8});
   CHECK_THROWS_WITH(loader.begin(), Catch::Contains("cannot start within the 0.05 s of start_timeout"));
 }
+
+TEST_CASE("DataLoader: a worker_init_fn takes as long as it wants, whatever a batch may take") {
+  DataLoader loader({.num_workers = 1,
+                     .timeout = std::chrono::milliseconds(50),
+                     .worker_init_fn =
+                         [](int) {
+                           const auto begun = std::chrono::steady_clock::now();
+                           while (std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(400)) continue;
+                         },
+                     .max_retries = 100,  // on a busy machine a batch may take that long, too
+                     .max_replacements = -1},
+                    Numbers{4});
+  for (int epoch = 0; epoch < 2; ++epoch) CHECK(flat(one_epoch(loader)) == counting(4));
+}
