@@ -151,14 +151,12 @@ class DataLoader {
     pass_plan_ = order_.pass(from, pass_);
     done_ = 0;
     over_ = false;
-    if (options_.num_workers > 0) stream().begin(pass_plan_);
-    choose_device();
     try {
-      refuse_capture();
-    } catch (...) {  // the first loop, which knows its device only now: the next one is this epoch
-      leave();
-      resume_ = from;
-      next_epoch_ = from.epoch;
+      if (options_.num_workers > 0) begin_stream();
+      choose_device();
+      refuse_capture();  // the first loop knows its device only now
+    } catch (...) {
+      give_back_epoch();
       throw;
     }
     return begun();
@@ -383,10 +381,28 @@ class DataLoader {
       if (batch_has_failed_)
         first_has_failed_ = true;
       else
-        leave();
+        give_back_epoch();
       throw;
     }
     return Iterator(*this);
+  }
+
+  /// The loop has had no batch of the epoch, and that is no batch's fault (workers that cannot start): the next one is
+  /// this epoch.
+  void give_back_epoch() {
+    const LoaderState from = began_at_;
+    leave();
+    resume_ = from;
+    next_epoch_ = from.epoch;
+  }
+
+  void begin_stream() {
+    try {
+      stream().begin(pass_plan_);
+    } catch (const PoolStopped&) {
+      workers_are_gone_ = true;
+      throw;
+    }
   }
 
   void advance(std::uint64_t pass) {
@@ -410,6 +426,7 @@ class DataLoader {
     try {
       made = on_device_ ? on_device_->next(*stream_, taken) : stream_->next(taken);
     } catch (const PoolStopped&) {
+      workers_are_gone_ = true;
       throw;
     } catch (...) {  // a batch that fails is done, too
       batch_has_failed_ = taken.done != done_;
@@ -493,7 +510,7 @@ class DataLoader {
     if (on_device_) on_device_->leave();
     if (!stream_) return;
     stream_->leave();
-    if (!options_.persistent_workers) stream_.reset();
+    if (std::exchange(workers_are_gone_, false) || !options_.persistent_workers) stream_.reset();
   }
 
   DataLoaderOptions options_;
@@ -517,6 +534,7 @@ class DataLoader {
   std::uint64_t dataset_bytes_ = 0;
   std::unique_ptr<LoaderReport> report_ = std::make_unique<LoaderReport>();
   std::unique_ptr<Stream> stream_;
+  bool workers_are_gone_ = false;  // their pool has stopped: the next loop starts others
 };
 
 template <class Dataset>

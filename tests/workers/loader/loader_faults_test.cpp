@@ -10,6 +10,7 @@
 #include <linux/seccomp.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap_statistics.h>
+#include <shoal/ipc/value.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/data/data_loader.h>
 #include <shoal/workers/data/mnist.h>
@@ -247,4 +248,35 @@ TEST_CASE("DataLoader: a worker_init_fn takes as long as it wants, whatever a ba
                      .max_replacements = -1},
                     Numbers{4});
   for (int epoch = 0; epoch < 2; ++epoch) CHECK(flat(one_epoch(loader)) == counting(4));
+}
+
+namespace {
+
+// Who reads the sample of this number is killed, once.
+struct Deadly {
+  shoal::Value<int> deadly;
+  std::int64_t size() const { return 4; }
+  at::Tensor get(std::int64_t index) const {
+    shoal::Value<int> number = deadly;
+    if (number.load() == index) {
+      number.store(-1);
+      ::raise(SIGKILL);
+    }
+    return at::full({1}, index, at::kLong);
+  }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "DataLoader: after its workers have given up the next loop starts others, at the epoch that no loop has had") {
+  shoal::Value<int> deadly(-1);
+  DataLoader loader({.num_workers = 1, .max_retries = 0, .max_replacements = 0}, Deadly{deadly});
+  CHECK(flat(one_epoch(loader)) == counting(4));
+  for (int epoch = 1; epoch < 3; ++epoch) {
+    deadly.store(0);
+    CHECK_THROWS_AS(loader.begin(), shoal::PoolStopped);
+    CHECK(loader.state_dict().epoch == epoch);
+    CHECK(flat(one_epoch(loader)) == counting(4));
+  }
 }
