@@ -111,11 +111,11 @@ class BatchInMaking {
     times_ = {};
     notes_ = {};
   }
-  /// What was said since the last call was said of the sample at_fault_.
-  void note_warnings() {
-    for (std::string& text : warnings_->take()) notes_.warnings.push_back({task_->batch, at_fault_, std::move(text)});
+  /// What was said since the last call was said of this sample (-1: of some of the batch).
+  void note_warnings(std::int64_t index) {
+    for (std::string& text : warnings_->take()) notes_.warnings.push_back({task_->batch, index, std::move(text)});
   }
-
+  /// What was said since the last call is said again, or was not said of a sample of this batch.
   void drop_warnings() { warnings_->take(); }
 
   const LoaderTask* task_ = nullptr;
@@ -152,10 +152,10 @@ class BatchMaker : public BatchInMaking {
         batch = read_batch();
       else
         batch = read_samples();
-      note_warnings();
+      note_warnings(at_fault_);
       return batch;
     } catch (...) {
-      note_warnings();
+      note_warnings(at_fault_);
       throw;
     }
   }
@@ -186,6 +186,7 @@ class BatchMaker : public BatchInMaking {
       return get_batch(indices);
     } catch (const std::exception&) {
       // Some sample's fault: each is read by itself to find out which one, and then the others together.
+      drop_warnings();
     }
     std::vector<std::int64_t> readable;
     for (const std::int64_t index : indices)
@@ -194,7 +195,9 @@ class BatchMaker : public BatchInMaking {
         readable.push_back(from);
       });
     if (readable.empty()) return std::nullopt;
-    return get_batch(readable);
+    std::optional<Batch> batch = get_batch(readable);
+    drop_warnings();  // each is noted with its sample
+    return batch;
   }
 
   Batch get_batch(std::span<const std::int64_t> indices) {
@@ -206,23 +209,27 @@ class BatchMaker : public BatchInMaking {
   template <class Read>
   void with_policy(std::int64_t index, Read&& read) {
     at_fault_ = index;
+    std::int64_t from = index;
     if (policy_.on_error == OnError::raise) {
       read(index);
     } else {
-      std::int64_t from = index;
       for (int attempt = 0;; ++attempt) try {
           read(from);
           break;
         } catch (const std::exception& error) {
           const bool gives_up = policy_.on_error != OnError::skip && attempt == policy_.max_retries;
           if (gives_up) throw;
+          if (policy_.on_error == OnError::retry)
+            drop_warnings();
+          else
+            note_warnings(from);
           SampleFault fault{task_->batch, from, policy_.on_error, -1, type_name(error), describe(error)};
           if (policy_.on_error == OnError::replace) fault.replacement = from = other_than(index, attempt);
           notes_.faults.push_back(std::move(fault));
           if (policy_.on_error == OnError::skip) break;
         }
     }
-    note_warnings();
+    note_warnings(from);
     at_fault_ = -1;
   }
 

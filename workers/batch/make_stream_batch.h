@@ -40,13 +40,13 @@ class StreamBatchMaker : public BatchInMaking {
     const SeededGenerator seeded(sample_key(number_of(task.part.first)), kGeneratorAfterwards<Scope>);
     try {
       Samples samples = read();
-      note_warnings();
+      note_warnings(at_fault_);
       if (samples.empty()) return std::nullopt;
       const Stopwatch watch(times_.collate);
       [[maybe_unused]] const Scope scope;
       return collate_(std::move(samples));
     } catch (...) {
-      note_warnings();
+      note_warnings(at_fault_);
       throw;
     }
   }
@@ -59,25 +59,30 @@ class StreamBatchMaker : public BatchInMaking {
     const Stopwatch watch(times_.dataset);
     const StreamPart& part = task_->part;
     Samples samples;
-    if (!go_to(part.first)) return samples;
+    if (!go_to(part.first)) {
+      drop_warnings();  // of others' samples
+      return samples;
+    }
     // Again: what samples that were passed over have drawn depends on which worker this is.
     const SeededGenerator seeded(sample_key(number_of(part.first)), SeededGenerator::Afterwards::kLeave);
     samples.reserve(static_cast<std::size_t>(part.count));
     for (std::int64_t place = part.first; place < part.first + part.count && !at_end_; ++place) {
       at_fault_ = number_of(place);
-      drop_warnings();  // of samples that were only passed over
       if (auto sample = read_one(place)) samples.push_back(*std::move(sample));
-      note_warnings();
+      note_warnings(at_fault_);
     }
     at_fault_ = -1;
     if (part.at_least > 0 && (at_end_ || !go_to(part.at_least))) samples.clear();
+    drop_warnings();  // of other ranks' samples
     return samples;
   }
 
   /// The sample at a place that its stream is at: nothing where it was skipped, or at the end.
   std::optional<typename Stream::Sample> read_one(std::int64_t place) {
     for (int attempt = 0;; ++attempt) try {
-        if (!go_to(place)) return std::nullopt;
+        const bool is_there = go_to(place);
+        drop_warnings();  // of samples that were only passed over, and of this one where it is read again
+        if (!is_there) return std::nullopt;
         auto sample = stream().next();
         at_end_ = !sample.has_value();
         failures_in_a_row_ = 0;

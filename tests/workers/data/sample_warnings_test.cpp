@@ -8,9 +8,11 @@
 #include <shoal/workers/datasets/transformed_dataset.h>
 #include <shoal/workers/transforms/transforms.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -36,6 +38,56 @@ struct Doubtful {
     if (index == bad) throw std::out_of_range("bad");
     return at::full({1}, index, at::kLong);
   }
+};
+
+// Says of each sample that it was read.
+struct Talkative {
+  std::int64_t count = 0;
+  std::int64_t bad = -1;
+  std::int64_t size() const { return count; }
+  at::Tensor get(std::int64_t index) const {
+    warn_of_sample("read " + std::to_string(index));
+    if (index == bad) throw std::out_of_range("bad");
+    return at::full({1}, index, at::kLong);
+  }
+};
+
+struct TalkativeAtOnce {
+  Talkative samples;
+  std::int64_t size() const { return samples.size(); }
+  at::Tensor get(std::int64_t index) const { return samples.get(index); }
+  at::Tensor get_batch(std::span<const std::int64_t> indices) const {
+    at::Tensor batch = at::zeros({std::int64_t(indices.size()), 1}, at::kLong);
+    for (std::size_t i = 0; i < indices.size(); ++i) batch[std::int64_t(i)] = get(indices[i]);
+    return batch;
+  }
+};
+
+// Which samples the warnings are of, by their texts. Of a batch that was read at once the report has no number.
+std::vector<std::int64_t> samples_of(const shoal::LoaderReport& report) {
+  std::vector<std::int64_t> samples;
+  for (const shoal::SampleWarning& warning : report.warnings) {
+    samples.push_back(std::stoll(warning.text.substr(std::string("read ").size())));
+    CHECK((warning.index == samples.back() || warning.index == -1));
+  }
+  return samples;
+}
+
+int failures_left = 0;  // of the sample 5, without workers
+
+struct TalkativeStream {
+  std::int64_t count = 0;
+  struct Stream {
+    std::int64_t next_one, count;
+    std::optional<at::Tensor> next() {
+      if (next_one == count) return std::nullopt;
+      const std::int64_t index = next_one++;
+      warn_of_sample("read " + std::to_string(index));
+      if (index == 5 && failures_left > 0 && failures_left-- > 0) throw std::out_of_range("not now");
+      return at::full({1}, index, at::kLong);
+    }
+  };
+  Stream stream() const { return {0, count}; }
 };
 
 struct DoubtfulStream {
@@ -78,6 +130,48 @@ TEST_CASE("DataLoader: report() has each warning with batch and index, also of a
   DataLoader streamed({.batch_size = 4, .num_workers = workers}, DoubtfulStream{12});
   CHECK(flat(one_epoch(streamed)) == counting(12));
   CHECK((streamed.report().warnings == std::vector<shoal::SampleWarning>{{1, 5, "five"}}));
+}
+
+TEST_CASE(
+    "DataLoader: each warning is in the report once, with the sample that was read, whatever on_error reads again") {
+  const int workers = GENERATE(0, 2);
+  const auto warned_of = [&](shoal::OnError on_error, auto dataset) {
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .on_error = on_error, .max_retries = 1}, dataset);
+    for ([[maybe_unused]] at::Tensor& batch : loader.continuing([](const std::exception&) {})) {
+    }
+    auto all = samples_of(loader.report());
+    CHECK(loader.report().warning_count == std::int64_t(all.size()));
+    return all;
+  };
+  using shoal::OnError;
+  CHECK(warned_of(OnError::skip, Talkative{12, 6}) == counting(12));
+  CHECK(warned_of(OnError::skip, TalkativeAtOnce{{12, 6}}) == counting(12));
+  CHECK(warned_of(OnError::skip, TalkativeAtOnce{{12, 4}}) == counting(12));
+  // The last attempt's; the batch fails, so that its last sample is not read.
+  const std::vector<std::int64_t> but_7 = {0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11};
+  CHECK(warned_of(OnError::retry, Talkative{12, 6}) == but_7);
+  // Of a sample and of the one that takes its place.
+  auto all = warned_of(OnError::replace, Talkative{12, 6});
+  REQUIRE(all.size() == 13);
+  CHECK(all[6] == 6);
+  all.erase(all.begin() + 7);
+  CHECK(all == counting(12));
+}
+
+TEST_CASE("DataLoader: what a stream says of samples that are passed over is in no report") {
+  failures_left = 2;
+  DataLoader loader({.batch_size = 4, .on_error = shoal::OnError::retry}, TalkativeStream{12});
+  CHECK(flat(one_epoch(loader)) == counting(12));
+  CHECK(failures_left == 0);
+  CHECK(samples_of(loader.report()) == counting(12));
+  std::vector<std::int64_t> both;
+  for (const int rank : {0, 1}) {
+    DataLoader mine({.batch_size = 2, .drop_last = true, .rank = rank, .num_replicas = 2}, TalkativeStream{9});
+    CHECK(flat(one_epoch(mine)).size() == 4);
+    for (const std::int64_t index : samples_of(mine.report())) both.push_back(index);
+  }
+  std::ranges::sort(both);
+  CHECK(both == counting(9));  // the last one was read, though its batch is left out
 }
 
 TEST_CASE("DataLoader: warnings are counted without end, and kept up to a thousand") {
