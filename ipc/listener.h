@@ -1,11 +1,8 @@
 // A name under which processes outside the tree can attach to this session.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace shoal {
 
@@ -25,17 +22,10 @@ class Listener {
   /// The socket's path, for people.
   std::string path() const;
 
-  /// For a forked child: closes the descriptors that it inherited of all listeners.
-  static void after_fork() noexcept;
-  /// Whether `thread` answers for a listener of this process; such a thread is no reason to refuse a fork.
-  static bool is_thread_of_one(pid_t thread) noexcept;
-
  private:
   friend class Session;
   explicit Listener(const std::string& name);
   struct State;
-  /// The listeners of this process; listener.cpp's mutex protects them.
-  static std::vector<State*>& all();
   std::unique_ptr<State> state_;
 };
 

@@ -21,8 +21,6 @@ void write(TraceKind kind, std::uint64_t start, std::uint64_t end, std::string_v
 
 /// Gives this process's buffer back if nobody traces any more. Shoal calls it before a thread sleeps.
 void let_go() noexcept;
-/// For a forked child: forgets the buffer, which is its parent's.
-void after_fork() noexcept;
 
 }  // namespace trace
 

@@ -1,46 +1,90 @@
 #include <shoal/internal/ipc/base/service_thread.h>
 
 #include <pthread.h>
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <stdexcept>
-#include <thread>
+#include <memory>
+#include <mutex>
+#include <new>
 #include <utility>
 
 namespace shoal {
 namespace {
 
-/// Never shrinks: the threads last as long as the process. A forked child, which has none, starts anew.
-std::atomic<pid_t> ids[16];
-std::atomic<pid_t> process{0};
-std::atomic<std::size_t> used{0};
+/// Lies in its thread's stack.
+struct Entry {
+  pid_t thread = ::gettid();
+  Entry *before = nullptr, *next = nullptr;
+};
+
+constinit std::mutex mutex;  // of the list
+constinit Entry* first = nullptr;
+
+class Entered {
+ public:
+  Entered() {
+    std::lock_guard lock(mutex);
+    entry_.next = first;
+    if (first) first->before = &entry_;
+    first = &entry_;
+  }
+  ~Entered() {
+    std::lock_guard lock(mutex);
+    (entry_.before ? entry_.before->next : first) = entry_.next;
+    if (entry_.next) entry_.next->before = entry_.before;
+  }
+
+ private:
+  Entry entry_;
+};
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .stage = ForkStage::kProcess,
+    // Not waited for, as a thread that forks may be one of those that come and go; nothing is read of the entries.
+    .in_child =
+        []() noexcept {
+          new (&mutex) std::mutex;
+          first = nullptr;
+        },
+});
 
 }  // namespace
 
-void start_service_thread(std::function<void()> work) {
-  if (process.exchange(::getpid()) != ::getpid()) {
-    for (auto& id : ids) id = 0;
-    used = 0;
-  }
-  const std::size_t place = used.fetch_add(1);
-  if (place >= std::size(ids)) throw std::logic_error("shoal: more service threads than there are services");
+std::thread make_service_thread(const char* name, std::function<void()> work) {
+  auto entered = std::make_shared<std::atomic<bool>>(false);
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([work = std::move(work), place] {
-    ids[place] = ::gettid();
-    ids[place].notify_all();
-    work();
-  }).detach();
+  std::thread thread;
+  try {
+    thread = std::thread([name, work = std::move(work), entered] {
+      ::pthread_setname_np(::pthread_self(), name);
+      const Entered in_the_list;
+      *entered = true;
+      entered->notify_one();
+      work();
+    });
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  ids[place].wait(0);  // it can be told from the program's own threads as soon as it is there
+  entered->wait(false);
+  return thread;
+}
+
+void start_service_thread(const char* name, std::function<void()> work) {
+  make_service_thread(name, std::move(work)).detach();
 }
 
 bool is_service_thread(pid_t thread) noexcept {
-  return std::any_of(std::begin(ids), std::end(ids), [&](auto& id) { return id.load() == thread; });
+  std::lock_guard lock(mutex);
+  for (const Entry* each = first; each; each = each->next)
+    if (each->thread == thread) return true;
+  return false;
 }
 
 }  // namespace shoal

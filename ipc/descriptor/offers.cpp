@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/ipc/base/event_word.h>
 #include <shoal/internal/ipc/base/kill_point.h>
@@ -22,15 +22,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 namespace shoal {
 namespace {
 
-using Secret = std::uint64_t[2];
-
-DescriptorOffers* instance = nullptr;
-std::mutex instance_mutex;
+constinit OnePerProcess<DescriptorOffers> the_offers;
+constinit std::mutex mutex;  // of the table
 
 /// In the abstract name space: no file is left behind by whoever is killed. Other users may connect, too; without
 /// the secret they get nothing.
@@ -55,15 +54,18 @@ bool wait_readable(int descriptor, int timeout_ms) {
   return ::poll(&entry, 1, timeout_ms) == 1;
 }
 
-/// One byte, 1 with a descriptor and 0 without.
-void send_descriptor(int connection, int descriptor) {
-  char found = descriptor >= 0;
-  iovec bytes{&found, 1};
+/// What comes back: 0 with a descriptor, else an errno. ENOENT: no such offer.
+using Answer = std::int32_t;
+
+/// Does not wait: nothing else was written to this connection.
+void send_answer(int connection, int descriptor) {
+  Answer error = descriptor >= 0 ? 0 : ENOENT;
+  iovec bytes{&error, sizeof error};
   msghdr message{};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
-  if (found) {
+  if (error == 0) {
     message.msg_control = control;
     message.msg_controllen = sizeof control;
     cmsghdr* header = CMSG_FIRSTHDR(&message);
@@ -72,23 +74,32 @@ void send_descriptor(int connection, int descriptor) {
     header->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
   }
-  ::sendmsg(connection, &message, MSG_NOSIGNAL);  // a receiver that is gone needs nothing
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  if (::sendmsg(connection, &message, kFlags) >= 0) return;
+  error = errno;  // ETOOMANYREFS, ENOMEM
+  message.msg_control = nullptr;
+  message.msg_controllen = 0;
+  (void)!::sendmsg(connection, &message, kFlags);  // a receiver that is gone needs nothing
 }
 
-Fd receive_descriptor(int connection) {
-  char found = 0;
-  iovec bytes{&found, 1};
+/// Nothing if the sender has closed the connection, or knows of no such offer.
+Fd receive_descriptor(int connection, pid_t sender) {
+  Answer error = ENOENT;
+  iovec bytes{&error, sizeof error};
   msghdr message{};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  if (::recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != 1 || !found) return {};
+  if (::recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != sizeof error || error == ENOENT) return {};
+  if (error != 0)
+    throw SystemError(fmt::format("getting a descriptor of the process that sent it (pid {}), which cannot", sender),
+                      error, "raise its limit of descriptors (ulimit -n)");
   int descriptor = -1;
   if (cmsghdr* header = CMSG_FIRSTHDR(&message); header && header->cmsg_type == SCM_RIGHTS)
     std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-  else  // the byte came and the descriptor did not: there was no room for it in this process's table
+  else  // the answer came and the descriptor did not: there was no room for it in this process's table
     throw SystemError("receiving a descriptor", EMFILE, "raise the limit of descriptors (ulimit -n)");
   Fd received = lift(Fd(descriptor));
   if (!received) throw SystemError("receiving a descriptor", errno, "raise the limit of descriptors (ulimit -n)");
@@ -97,39 +108,41 @@ Fd receive_descriptor(int connection) {
 
 }  // namespace
 
-DescriptorOffers& DescriptorOffers::current() {
-  std::lock_guard lock(instance_mutex);
-  if (instance) return *instance;
-  static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
-    // The child's copies of the descriptors are closed: with its copy of the socket the kernel would go on taking
-    // connections when the parent is dead, for nobody. The rest is the parent's, threads and locks included.
-    if (instance) {
-      instance->listener_.reset();
-      for (Offer& offer : instance->offers_) offer.duplicate.reset();
-      instance->first_offer_.reset();
-    }
-    instance = nullptr;
-    new (&instance_mutex) std::mutex;
-  });
-  (void)registered;
-  auto* made = new DescriptorOffers;
-  try {
-    made->start();
-  } catch (...) {
-    delete made;
-    throw;
+struct DescriptorOffers::AroundFork {
+  static void in_child() noexcept {
+    if (DescriptorOffers* parents = the_offers.if_there()) parents->close_inherited();
+    the_offers.forget();
+    mutex.unlock();
   }
-  return *(instance = made);
+  static const AtFork steps;
+};
+
+[[gnu::init_priority(101)]] const AtFork DescriptorOffers::AroundFork::steps({
+    .before = &ForkWaitsFor<mutex>::lock,
+    .in_parent = &ForkWaitsFor<mutex>::unlock,
+    .in_child = &AroundFork::in_child,
+});
+
+/// With the child's copy of the socket the kernel would go on taking connections when the parent is dead, for nobody.
+/// The holds are the parent's.
+void DescriptorOffers::close_inherited() noexcept {
+  listener_.reset();
+  for (Offer& offer : offers_) offer.duplicate.reset();
+  first_offer_.reset();
+  spare_.reset();
 }
 
-void DescriptorOffers::start() {
+DescriptorOffers& DescriptorOffers::current() { return the_offers.get(); }
+
+DescriptorOffers::DescriptorOffers() {
   first_offer_ = lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
   if (!first_offer_) throw SystemError("making an eventfd", errno, "raise the limit of descriptors (ulimit -n)");
+  spare_ = Fd(::fcntl(first_offer_.get(), F_DUPFD_CLOEXEC, 3));
   listener_ = make_socket("descriptors in messages");
   auto [address, length] = address_of(Session::current().self());
   if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(listener_.get(), 64) != 0)
     throw SystemError("listening for processes that fetch descriptors", errno);
-  start_service_thread([this] { serve(); });
+  start_service_thread("shoal-offers", [this] { serve(); });
 }
 
 void DescriptorOffers::serve() {
@@ -140,12 +153,26 @@ void DescriptorOffers::serve() {
     ::poll(entries, 2, some_left ? kForgetEvery : kForever);
     std::uint64_t count;
     if (entries[1].revents != 0 && ::read(first_offer_.get(), &count, sizeof count) < 0) continue;
-    if (entries[0].revents != 0) {
-      Fd connection = lift(Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
-      if (connection) answer(connection.get());
-    }
+    if (entries[0].revents != 0) take_connection();
     some_left = forget_fetched();
   }
+}
+
+/// A process without room for another descriptor hands out those it has all the same: it keeps one to be able to.
+void DescriptorOffers::take_connection() {
+  constexpr int kBetweenTries = 100;  // ms: whoever connected keeps waiting, and this thread must not spin
+  auto accept = [&] { return lift(Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC))); };
+  Fd connection = accept();
+  if (!connection && (errno == EMFILE || errno == ENFILE) && spare_) {
+    spare_.reset();
+    connection = accept();
+  }
+  if (connection)
+    answer(connection.get());
+  else if (errno != EINTR && errno != ECONNABORTED)
+    ::poll(nullptr, 0, kBetweenTries);
+  connection.reset();
+  if (!spare_) spare_ = Fd(::fcntl(first_offer_.get(), F_DUPFD_CLOEXEC, 3));
 }
 
 void DescriptorOffers::answer(int connection) {
@@ -156,24 +183,22 @@ void DescriptorOffers::answer(int connection) {
   if (peer.uid != ::geteuid() && peer.uid != 0) return;
   Secret secret{};
   if (!wait_readable(connection, kPatience) || ::recv(connection, secret, sizeof secret, 0) != sizeof secret) return;
-  Fd duplicate = duplicate_for(secret);
-  send_descriptor(connection, duplicate.get());
+  std::lock_guard lock(mutex);
+  send_answer(connection, find(secret));
 }
 
-Fd DescriptorOffers::duplicate_for(const Secret& secret) {
-  std::lock_guard lock(mutex_);
+int DescriptorOffers::find(const Secret& secret) const {
   for (const Offer& offer : offers_) {
     auto& layout = *reinterpret_cast<const DescriptorOfferLayout*>(offer.block.data());
-    if (std::memcmp(layout.secret, secret, sizeof secret) == 0)
-      return Fd(::fcntl(offer.duplicate.get(), F_DUPFD_CLOEXEC, 3));
+    if (std::memcmp(layout.secret, secret, sizeof secret) == 0) return offer.duplicate.get();
   }
-  return {};
+  return -1;
 }
 
 /// An offer whose only hold is the table's is in no message any more. False if none is left.
 bool DescriptorOffers::forget_fetched() {
   const BlockMemory memory = Session::current().heap().memory();
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex);
   std::erase_if(offers_, [&](const Offer& offer) {
     int holds = 0;
     memory.for_each_hold(offer.block.block(), [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {
@@ -198,8 +223,9 @@ std::uint32_t DescriptorOffers::offer(int descriptor, Encoder& message) {
   if (::getrandom(layout->secret, sizeof layout->secret, 0) != sizeof layout->secret)
     throw SystemError("drawing a random number", errno);
   const std::uint32_t handle = message.add(offer.block);  // first: an offer that nobody else holds is forgotten
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex);
   offers_.push_back(std::move(offer));
+  SHOAL_KILL_POINT("descriptor.offer.entered");
   std::uint64_t one = 1;
   if (::write(first_offer_.get(), &one, sizeof one) != sizeof one)
     throw SystemError("waking the thread that hands out descriptors", errno);
@@ -214,8 +240,12 @@ Fd DescriptorOffers::fetch(const Hold& offer) {
   Session& session = Session::current();
   const ProcessTag sender = ProcessTag::from_word(layout.sender);
   if (sender == session.self()) {
-    Fd own = current().duplicate_for(layout.secret);
-    if (!own) throw SystemError("duplicating a descriptor sent by this process", errno);
+    const DescriptorOffers& offers = current();
+    std::lock_guard lock(mutex);
+    Fd own(::fcntl(offers.find(layout.secret), F_DUPFD_CLOEXEC, 3));
+    if (!own)
+      throw SystemError("duplicating a descriptor sent by this process", errno,
+                        "raise the limit of descriptors (ulimit -n)");
     return own;
   }
   auto gone = [&] {
@@ -248,7 +278,7 @@ Fd DescriptorOffers::fetch(const Hold& offer) {
     if (!session.is_alive(sender) && !wait_readable(connection.get(), 0)) throw gone();
     check_patience();
   }
-  Fd received = receive_descriptor(connection.get());
+  Fd received = receive_descriptor(connection.get(), session.record(sender.slot()).pid.load());
   if (!received) throw gone();
   return received;
 }

@@ -1,10 +1,10 @@
 #include <shoal/ipc/heap.h>
 
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/heap/block_cache.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
 #include <shoal/internal/ipc/heap/inherited_holds.h>
-#include <shoal/internal/ipc/process/at_fork.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/error.h>
 
@@ -45,7 +45,7 @@ void Heap::after_fork_in_child() noexcept {
   // old state is leaked, not destroyed: destroying it would free memory under that thread's feet.
   State* old = state_.release();
   state_ = std::make_unique<State>(memory_.base());
-  state_->inherited.after_fork_in_child(old->inherited, Session::current().fork_count());
+  state_->inherited.after_fork_in_child(old->inherited, fork_count());
   state_->parents = old;  // still referred to, so that leak checkers do not ask
 }
 
@@ -62,7 +62,7 @@ HoldRef Heap::make_live(BlockOffset block, std::uint64_t payload, std::size_t by
   // A small block that is free, and a large one that is kMaking, is the owner's alone, under its mutex: a store is
   // enough. R1: whoever sees the block live sees its first hold (A1 in is_hold() and heap_bytes_in_use()).
   header.state.store(BlockHeader::with(before, BlockHeader::kLive), std::memory_order_release);
-  return HoldRef{block, 0, Session::current().fork_count()};
+  return HoldRef{block, 0, fork_count()};
 }
 
 HoldRef Heap::allocate(std::size_t bytes, BlockType type) {
@@ -96,7 +96,7 @@ HoldRef Heap::add_hold(BlockOffset block, std::uint32_t word) {
     SHOAL_KILL_POINT("heap.chunk.linked");
     memory_.header(chunk.block).holds[0].store(kHeldByParent);
   }
-  added.reserved = Session::current().fork_count();
+  added.reserved = fork_count();
   return added;
 }
 
@@ -199,14 +199,32 @@ bool Heap::is_hold(const HoldRef& ref, std::uint32_t word) const noexcept {
   return hold && hold->load(std::memory_order_acquire) == word;  // A2: pairs with R2 in into_transit
 }
 
-Heap* Session::make_heap(std::byte* base) {
-  auto heap = std::make_unique<Heap>(base);
-  static constexpr AtFork kSteps{.before = []() noexcept { Session::current().heap().before_fork(); },
-                                 .in_parent = []() noexcept { Session::current().heap().after_fork_in_parent(); },
-                                 .in_child = []() noexcept { Session::current().heap().after_fork_in_child(); }};
-  at_fork(kSteps);
-  return heap.release();  // never destroyed, as the session
-}
+Heap* Session::make_heap(std::byte* base) { return new Heap(base); }
+
+namespace {
+
+/// Whether this thread's fork found a session: another thread may be making one.
+constinit thread_local bool was_there = false;
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .stage = ForkStage::kHeap,
+    .before =
+        []() noexcept {
+          was_there = Session::exists();
+          if (was_there) Session::current().heap().before_fork();
+        },
+    .in_parent =
+        []() noexcept {
+          if (was_there) Session::current().heap().after_fork_in_parent();
+        },
+    // A heap that came meanwhile has no inherited handles, whose map alone is what the lock is for.
+    .in_child =
+        []() noexcept {
+          if (Session::exists()) Session::current().heap().after_fork_in_child();
+        },
+});
+
+}  // namespace
 
 // ---------------------------------------------------------------- Hold
 
@@ -230,7 +248,7 @@ HoldRef Hold::share_in_transit() const {
 
 HoldRef Hold::into_transit() && {
   Session& session = Session::current();
-  if (ref_.reserved != session.fork_count()) return Hold(std::move(*this)).share_in_transit();
+  if (ref_.reserved != fork_count()) return Hold(std::move(*this)).share_in_transit();
   HoldRef ref = std::exchange(ref_, {});
   auto* word = session.heap().memory().hold_word(ref.block, ref.word);
   // Our own word: a store. R2: what was written to the block goes before it (A2 in is_hold).
@@ -242,7 +260,7 @@ Hold Hold::from_transit(const HoldRef& ref) noexcept {
   Session& session = Session::current();
   auto* word = session.heap().memory().hold_word(ref.block, ref.word);
   word->store(session.self().word(), std::memory_order_release);  // R2, as in into_transit
-  return Hold(HoldRef{ref.block, ref.word, session.fork_count()});
+  return Hold(HoldRef{ref.block, ref.word, fork_count()});
 }
 
 Hold Hold::adopt(const HoldRef& lent, ProcessTag lender) noexcept {
@@ -255,7 +273,7 @@ Hold Hold::adopt(const HoldRef& lent, ProcessTag lender) noexcept {
   // have this value: a dead lender does not lend again.
   // A2: pairs with R2 by which it was lent. R2: as in from_transit.
   if (!word->compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) return {};
-  return Hold(HoldRef{lent.block, lent.word, session.fork_count()});
+  return Hold(HoldRef{lent.block, lent.word, fork_count()});
 }
 
 void Hold::release() noexcept {
@@ -263,7 +281,7 @@ void Hold::release() noexcept {
   HoldRef ref = std::exchange(ref_, {});
   Session& session = Session::current();
   // A copy of a handle from before a fork: its word is the parent's. Ours is another one, if any.
-  if (ref.reserved == session.fork_count())
+  if (ref.reserved == fork_count())
     session.heap().drop(ref);
   else if (InheritedHolds::counts(ref.reserved))
     session.heap().drop_inherited(ref.block);

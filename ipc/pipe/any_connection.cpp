@@ -56,7 +56,7 @@ void AnyConnection::close() noexcept {
     std::lock_guard lock(core_->mutex);
     core_->end.release();
   }
-  if (core_->watched) ReadinessWatch::current().look_again(*core_);
+  if (core_->watched) ReadinessWatch::look_again(*core_);
 }
 
 void AnyConnection::send(Encoder& message, Deadline deadline, const char* operation) const {
@@ -92,7 +92,7 @@ bool AnyConnection::receive(Received& message, Deadline deadline, const char* op
     throw std::invalid_argument(fmt::format("Connection::{}: this end of a one-way pipe only sends", operation));
   for (;;) {
     RingStatus status = core.in->get(message, deadline);
-    if (core.watched) ReadinessWatch::current().look_again(core);
+    if (core.watched) ReadinessWatch::look_again(core);
     switch (status) {
       case RingStatus::kDone:
         return true;

@@ -1,8 +1,9 @@
 #include <shoal/internal/ipc/pipe/readiness.h>
 
+#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/service_thread.h>
 #include <shoal/internal/ipc/process/liveness_watch.h>
-#include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/ipc/wait/wait_any.h>
 #include <shoal/ipc/error.h>
 #include <sys/eventfd.h>
@@ -10,34 +11,39 @@
 
 #include <cerrno>
 #include <chrono>
+#include <mutex>
 
 namespace shoal {
+namespace {
 
-ReadinessWatch& ReadinessWatch::current() {
-  static std::mutex mutex;
-  static ReadinessWatch* instance = nullptr;
-  static pid_t process = 0;
-  std::lock_guard lock(mutex);
-  if (process != ::getpid()) {
-    instance = new ReadinessWatch;  // a parent's has a thread that is not here
-    process = ::getpid();
-    instance->start();
-  }
-  return *instance;
-}
+constinit OnePerProcess<ReadinessWatch> the_watch;
+constinit std::mutex mutex;  // of what it has
 
-void ReadinessWatch::start() {
-  start_service_thread([this] { serve(); });
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .before = &ForkWaitsFor<mutex>::lock,
+    .in_parent = &ForkWaitsFor<mutex>::unlock,
+    .in_child =
+        []() noexcept {
+          the_watch.forget();
+          mutex.unlock();
+        },
+});
+
+}  // namespace
+
+ReadinessWatch& ReadinessWatch::current() { return the_watch.get(); }
+
+ReadinessWatch::ReadinessWatch() {
+  start_service_thread("shoal-ready", [this] { serve(); });
 }
 
 int ReadinessWatch::descriptor(const std::shared_ptr<Core>& core) {
-  std::lock_guard lock(mutex_);
-  const std::uint32_t fork_count = Session::current().fork_count();
-  if (core->ready && core->fork_count == fork_count) return core->ready.get();
+  std::lock_guard lock(mutex);
+  if (core->ready && core->fork_count == fork_count()) return core->ready.get();
   Fd fresh = lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
   if (!fresh) throw SystemError("making an eventfd for a connection", errno, "raise the limit of descriptors");
   core->ready = std::move(fresh);
-  core->fork_count = fork_count;
+  core->fork_count = fork_count();
   core->signaled = false;
   watched_.push_back(core);
   core->watched = true;
@@ -47,10 +53,12 @@ int ReadinessWatch::descriptor(const std::shared_ptr<Core>& core) {
 }
 
 void ReadinessWatch::look_again(Core& core) {
-  std::lock_guard lock(mutex_);
-  if (core.fork_count != Session::current().fork_count()) return;
-  update(core);
-  changed_.notify_all();
+  ReadinessWatch* watch = the_watch.if_there();
+  if (!watch) return;
+  std::lock_guard lock(mutex);
+  if (core.fork_count != fork_count()) return;
+  watch->update(core);
+  watch->changed_.notify_all();
 }
 
 /// Makes the descriptor say what is. A message that comes after the look is seen by the thread.
@@ -70,10 +78,11 @@ void ReadinessWatch::serve() {
     events.clear();
     events.push_back({&changed_, changed_.prepare()});
     {
-      std::lock_guard lock(mutex_);
+      std::lock_guard lock(mutex);
       std::erase_if(watched_, [&](const std::weak_ptr<Core>& weak) {
         auto core = weak.lock();
         if (!core) return true;
+        SHOAL_KILL_POINT("readiness.serve.holds");
         if (core->signaled) return false;  // until it is received from
         EventWord& event = core->in->message_event();
         events.push_back({&event, event.prepare()});

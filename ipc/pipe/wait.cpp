@@ -73,7 +73,7 @@ std::vector<std::size_t> Waitable::wait_for_descriptors(std::span<const Waitable
       if (core.in->is_ready())
         ready.push_back(i);
       else if (polled[i].revents != 0)
-        ReadinessWatch::current().look_again(core);  // another process took the message
+        ReadinessWatch::look_again(core);  // another process took the message
     }
     return !ready.empty();
   };

@@ -1,5 +1,6 @@
 #include <shoal/internal/ipc/process/activity.h>
 
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <sys/syscall.h>
@@ -23,7 +24,7 @@ void begin(ActivityRecord& record, ProcessTag owner) noexcept {
 std::uint32_t thread() noexcept {
   // The system call is the most expensive part of a note. In a forked child the thread is another one.
   thread_local std::uint32_t known = 0, forks = 0;
-  const std::uint32_t now = Session::current().fork_count();
+  const std::uint32_t now = fork_count();
   if (known == 0 || forks != now) {
     known = std::uint32_t(::syscall(SYS_gettid));
     forks = now;

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
+#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/own_file.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/memory/budget.h>
 #include <shoal/internal/ipc/process/activity.h>
-#include <shoal/internal/ipc/process/at_fork.h>
 #include <shoal/internal/ipc/process/liveness.h>
 #include <shoal/internal/ipc/process/made_at.h>
 #include <shoal/internal/ipc/process/mapping.h>
@@ -27,6 +27,8 @@
 
 namespace shoal {
 namespace {
+
+constinit std::mutex creating;
 
 constexpr std::uint64_t kDefaultBytes = 1ull << 40;
 constexpr std::uint64_t kLeastBytes = 256ull << 20;
@@ -117,6 +119,11 @@ std::string name_in_session() {
 
 std::atomic<Session*> Session::instance_{nullptr};
 
+[[gnu::init_priority(101)]] const AtFork Session::at_fork_({
+    .stage = ForkStage::kSession,
+    .in_child = &Session::after_fork,
+});
+
 Session::Session(Descriptors descriptors, std::byte* base)
     : base_(base),
       memory_(std::make_unique<OwnFile>(Fd(descriptors.memory), "the session's memory")),
@@ -126,16 +133,23 @@ Session::Session(Descriptors descriptors, std::byte* base)
 Session& Session::install(std::unique_ptr<Session> session) {
   Session* installed = session.release();                 // never destroyed; see the class
   instance_.store(installed, std::memory_order_release);  // R2
-  trace::session_word.store(&installed->layout().tracing);
-  detail::process_name.store(&name_in_session, std::memory_order_release);  // R1: after the instance
-  ::pthread_atfork(&at_fork_steps::before, &at_fork_steps::in_parent, &Session::after_fork);
+  SHOAL_KILL_POINT("session.install.stored");
+  tell_others(*installed);
   return *installed;
 }
 
+void Session::tell_others(Session& session) noexcept {
+  trace::session_word.store(&session.layout().tracing);
+  detail::process_name.store(&name_in_session, std::memory_order_release);  // R1: after the instance
+}
+
 Session& Session::create() {
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(creating);
   if (exists()) return current();
+  SHOAL_KILL_POINT("session.create.begun");
+  std::atexit([] {  // before there is one: a process that another thread forks meanwhile has this from here
+    if (exists()) current().leave();
+  });
   Fd file = lift(Fd(::memfd_create("shoal-heap", MFD_CLOEXEC)));
   if (!file) throw SystemError("creating the session's memory", errno);
   std::uint64_t bytes = wanted_bytes();
@@ -160,7 +174,6 @@ Session& Session::create() {
   note_session_made();
   session.describe_self("root", -1);
   log_info("made a session: {} of address space for its memory, {} slots", layout.bytes, ProcessTag::kSlotCount);
-  std::atexit([] { Session::current().leave(); });
   return session;
 }
 
@@ -198,15 +211,16 @@ ActivityRecord& Session::activity(std::uint32_t slot) const {
 }
 
 void Session::after_fork() noexcept {
+  // A thread that was making the session is not here: this process makes its own.
+  new (&creating) std::mutex;
   Session* session = instance_.load();
   if (!session) return;
-  // One thread, and nothing of the parent's may be acted on: not its slot, its caches, its mutexes.
+  // One thread, and nothing of the parent's may be acted on: not its slot, its mutexes.
   session->forked_from_ = session->self_.load();
   session->self_ = 0;
-  session->fork_count_ += 1;
   new (&session->slot_mutex_) std::mutex;
   new (&session->reclaim_mutex_) std::mutex;
-  at_fork_steps::in_child();
+  tell_others(*session);  // the thread that had stored it may not have come to that
 }
 
 bool Session::try_slot(std::uint32_t slot) {

@@ -18,6 +18,7 @@
 namespace shoal {
 
 struct ActivityRecord;
+class AtFork;
 class Encoder;
 class Heap;
 class Listener;
@@ -86,8 +87,6 @@ class Session {
   }
   /// This process's tag if it has one; takes no slot.
   ProcessTag self_if_known() const noexcept { return ProcessTag::from_word(self_.load(std::memory_order_relaxed)); }
-  /// One larger in each forked child: objects from before the fork can be told from the child's own.
-  std::uint32_t fork_count() const noexcept { return fork_count_.load(std::memory_order_relaxed); }
 
   /// Writes this process's name and rank (-1: none) into the process table.
   void describe_self(const std::string& name, int rank);
@@ -134,6 +133,7 @@ class Session {
   Session(Descriptors descriptors, std::byte* base);
   static Session& create();
   static Session& install(std::unique_ptr<Session> session);
+  static void tell_others(Session& session) noexcept;
   static void after_fork() noexcept;
   /// Makes this process's allocator, which is never destroyed. Defined in the heap's folder, which this class does not
   /// know.
@@ -143,9 +143,9 @@ class Session {
   void publish_message(const std::string& key, std::uint64_t schema, Encoder& message);
   Published find_published(const std::string& key, std::uint64_t schema, Deadline deadline);
 
+  static const AtFork at_fork_;
   static std::atomic<Session*> instance_;
   std::atomic<std::uint32_t> self_{0};
-  std::atomic<std::uint32_t> fork_count_{0};
   std::uint32_t forked_from_ = 0;
   std::mutex slot_mutex_;     // held while this process takes a slot
   std::mutex reclaim_mutex_;  // held while reclaiming: a slot's reclaimer is a process, so this keeps its threads apart

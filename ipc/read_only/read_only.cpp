@@ -1,6 +1,7 @@
 #include <shoal/internal/ipc/read_only/read_only.h>
 
 #include <errno.h>
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/own_file.h>
 #include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/heap/size_class.h>
@@ -19,6 +20,13 @@ namespace shoal {
 namespace {
 
 std::atomic<const std::byte*> mapped{nullptr};
+constinit std::mutex mapping;
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .before = &ForkWaitsFor<mapping>::lock,
+    .in_parent = &ForkWaitsFor<mapping>::unlock,
+    .in_child = &ForkWaitsFor<mapping>::unlock,
+});
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment; }
 
@@ -38,9 +46,7 @@ const std::byte* map_view() {
 const std::byte* ReadOnlyView::base() {
   // A1: pairs with R1 below.
   if (const std::byte* base = mapped.load(std::memory_order_acquire)) return base;
-  // A fork while another thread is in here would leave it locked: started children are forked by one-thread processes.
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(mapping);
   if (const std::byte* base = mapped.load(std::memory_order_acquire)) return base;  // A1
   const std::byte* base = map_view();
   mapped.store(base, std::memory_order_release);  // R1

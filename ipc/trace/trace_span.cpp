@@ -1,9 +1,10 @@
 #include <shoal/ipc/trace_span.h>
 
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/one_per_process.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/activity.h>
-#include <shoal/internal/ipc/process/at_fork.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/heap.h>
 #include <string.h>
@@ -115,29 +116,24 @@ class Writer {
   std::atomic<bool> has_buffer_{false};
 };
 
-/// Never destroyed: threads may write until the end. A forked child gets another one.
-Writer* make_writer() { return new Writer; }
-std::atomic<Writer*> the_writer{nullptr};
-
-Writer& writer() {
-  // acquire: pairs with the store below, for what the constructor wrote.
-  if (Writer* there = the_writer.load(std::memory_order_acquire)) return *there;
-  static std::once_flag once;
-  std::call_once(once, [] {
-    if (the_writer.load()) return;
-    static constexpr AtFork kSteps{.in_child = &after_fork};
-    at_fork(kSteps);
-    the_writer.store(make_writer());
-  });
-  return *the_writer.load();
-}
+/// Threads may write until the end.
+constinit OnePerProcess<Writer> the_writer;
 
 /// What is done to write an event writes none itself.
-thread_local bool inside = false;
+constinit thread_local bool inside = false;
 struct Inside {
   Inside() { inside = true; }
   ~Inside() { inside = false; }
 };
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    // The hold on the buffer is the parent's.
+    .in_child =
+        []() noexcept {
+          the_writer.forget();
+          inside = false;
+        },
+});
 
 }  // namespace
 
@@ -149,14 +145,14 @@ void write(TraceKind kind, std::uint64_t start, std::uint64_t end, std::string_v
   const Inside guard;
   try {
     TraceRecord record{start, end, subject, link, value, kind, 0, {}};
-    writer().write(record, name);
+    the_writer.get().write(record, name);
   } catch (const std::exception&) {
     // No memory for a buffer: this process is missing in the trace, and nothing else.
   }
 }
 
 void let_go() noexcept {
-  Writer* there = the_writer.load(std::memory_order_acquire);  // acquire: as in writer()
+  Writer* there = the_writer.if_there();
   if (!there || inside) return;
   const Inside guard;
   try {
@@ -164,18 +160,6 @@ void let_go() noexcept {
   } catch (const std::exception&) {
     // The next one does it.
   }
-}
-
-void after_fork() noexcept {
-  // The mutex may be held by a thread that does not exist here, and the hold is the parent's: leaked, as Heap's state
-  // is.
-  static Writer* parents = nullptr;
-  if (Writer* old = the_writer.load()) {
-    parents = old;  // still referred to, so that leak checkers do not ask
-    the_writer.store(make_writer());
-  }
-  inside = false;
-  (void)parents;
 }
 
 }  // namespace shoal::trace

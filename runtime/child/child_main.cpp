@@ -82,7 +82,7 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, Cr
     SHOAL_KILL_POINT("child.record_adopted");
     record.phase = ChildPhase::kStarting;
     install_crash_handler(record);
-    keep_stderr_tail(record);
+    keep_stderr_tail();
     SHOAL_KILL_POINT("child.watched");
     Channel channel = Channel::adopt(lent.channel, parent);
     SHOAL_KILL_POINT("child.channel_adopted");

@@ -73,7 +73,7 @@ void join_as_member(const MemberTicket& ticket) {
   try {
     CrashRecord& record = adopt_crash_record(ticket.crash_record, launcher);
     install_crash_handler(record);
-    keep_stderr_tail(record);
+    keep_stderr_tail();
   } catch (const ParentDied&) {
     // Another program below the same one was first; of the launcher's own death the lifeline tells.
   }

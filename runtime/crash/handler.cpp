@@ -85,7 +85,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 }
 
 void note_crash(int signal, siginfo_t* info, void* context) {
-  if (owner != ::getpid() || !claim(*record)) return;
+  if (!own_crash_record() || !claim(*record)) return;
   CrashRecord& to = *record;
   to.signal = signal;
   // The abort at the end of std::terminate: that has told already.
@@ -111,7 +111,7 @@ void on_crash(int signal, siginfo_t* info, void* context) {
 
 /// May allocate, as the language's own handler does: this is no signal handler.
 void on_terminate() {
-  if (owner == ::getpid() && claim(*record)) {
+  if (own_crash_record() && claim(*record)) {
     CrashRecord& to = *record;
     note_time(to);
     to.type[0] = to.message[0] = '\0';
@@ -132,7 +132,7 @@ void on_terminate() {
 CrashRecord* own_crash_record() noexcept { return owner == ::getpid() ? record : nullptr; }
 
 void note_exception(const std::string& type, const std::string& message) noexcept {
-  if (owner != ::getpid() || !claim(*record)) return;
+  if (!own_crash_record() || !claim(*record)) return;
   copy_text(record->type, type.data(), type.size());
   copy_text(record->message, message.data(), message.size());
   note_time(*record);

@@ -19,7 +19,9 @@ void install_crash_handler(CrashRecord& record);
 /// Threads: any.
 void prepare_crash_handler();
 
-/// The record of this process; null if shoal did not start it.
+/// The record of this process; null if shoal did not start it, as in any process that the program forks. It compares
+/// pids, since a child of vfork(), of which the steps around a fork know nothing, may write or crash here.
+/// Async-signal-safe.
 CrashRecord* own_crash_record() noexcept;
 
 /// Notes what the function threw, in case the report does not get through. The stack is there already if the exception

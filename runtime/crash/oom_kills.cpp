@@ -1,5 +1,6 @@
 #include <shoal/internal/runtime/crash/oom_kills.h>
 
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/cgroup.h>
 
 #include <chrono>
@@ -19,16 +20,14 @@ std::optional<std::uint64_t> count_in(const std::string& file) {
   return std::nullopt;
 }
 
-struct Watch {
-  std::mutex mutex;
-  std::optional<OomKills> kills;
-};
+constinit std::mutex mutex;
+OomKills* kills = nullptr;  // never destroyed: children may be looked after while the program ends
 
-/// Never destroyed: children may be looked after while the program ends.
-Watch& watch() {
-  static auto* instance = new Watch;
-  return *instance;
-}
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .before = &ForkWaitsFor<mutex>::lock,
+    .in_parent = &ForkWaitsFor<mutex>::unlock,
+    .in_child = &ForkWaitsFor<mutex>::unlock,
+});
 
 }  // namespace
 
@@ -56,15 +55,13 @@ bool OomKills::explain_one() {
 }
 
 void watch_oom_kills() {
-  Watch& own = watch();
-  std::lock_guard lock(own.mutex);
-  if (!own.kills) own.kills = OomKills::of_this_cgroup();
+  std::lock_guard lock(mutex);
+  if (!kills) kills = new OomKills(OomKills::of_this_cgroup());
 }
 
 bool oom_killer_was_here() {
-  Watch& own = watch();
-  std::lock_guard lock(own.mutex);
-  return own.kills && own.kills->explain_one();
+  std::lock_guard lock(mutex);
+  return kills && kills->explain_one();
 }
 
 }  // namespace shoal

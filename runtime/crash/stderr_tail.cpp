@@ -1,6 +1,7 @@
 #include <shoal/internal/runtime/crash/stderr_tail.h>
 
 #include <errno.h>
+#include <shoal/internal/runtime/crash/handler.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -8,20 +9,18 @@
 #include <cstring>
 #include <iostream>
 #include <streambuf>
+#include <utility>
 
 namespace shoal {
 namespace {
-
-// Of this process.
-CrashRecord* record = nullptr;
-pid_t owner = 0;
 
 /// DANGER: no lock. One that another thread has at a fork stays locked in the child for ever, and so does one that a
 /// signal handler's thread has. Who writes claims its place first: threads that write at once keep their words apart,
 /// and only 4 KiB written while one of them copies could mix.
 void keep(const char* text, std::size_t size) {
   // What the program forks by itself may outlive this process, and the record would be another's by then.
-  if (owner != ::getpid()) return;
+  CrashRecord* const record = own_crash_record();
+  if (!record) return;
   std::uint64_t at = record->tail_written.fetch_add(size);
   const std::uint64_t end = at + size;
   if (size > CrashRecord::kTailBytes) {
@@ -116,11 +115,9 @@ void replace_c_stream(FILE* stream, FILE* wide) {
 
 void prepare_stderr_tail() { replacements(); }
 
-void keep_stderr_tail(CrashRecord& own) {
-  const bool again = record != nullptr;
-  record = &own;
-  owner = ::getpid();
-  if (again) return;
+void keep_stderr_tail() {
+  static bool kept = false;
+  if (std::exchange(kept, true)) return;
   Replacements& own_streams = replacements();
   replace_c_stream(own_streams.c_stream, own_streams.wide);
   own_streams.cerr.put_before(std::cerr);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/runtime/child/descendants.h>
 #include <shoal/internal/runtime/fork_server/fork_server_protocol.h>
@@ -16,9 +17,22 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <mutex>
+#include <new>
 #include <stdexcept>
 
 namespace shoal {
+namespace {
+
+constinit std::mutex mutex;
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    // DANGER: not waited for. Who starts a server has it, and waits for the lasting thread to execute it, which may be
+    // the thread that forks.
+    .in_child = []() noexcept { new (&mutex) std::mutex; },
+});
+
+}  // namespace
 
 pid_t start_fork_server() { return ForkServerClient::instance().ensure_started(nullptr); }
 
@@ -41,17 +55,17 @@ void ForkServerClient::inherit(Fd socket, pid_t server) {
 }
 
 int ForkServerClient::socket() const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex);
   return socket_.get();
 }
 
 pid_t ForkServerClient::server() const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex);
   return server_;
 }
 
 pid_t ForkServerClient::ensure_started(const ForkServerOptions* options) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex);
   if (has_ended()) bury(server_);
   if (options) {
     options_ = *options;
@@ -67,7 +81,7 @@ pid_t ForkServerClient::ensure_started(const ForkServerOptions* options) {
 /// still be on its way out, and then the next request finds that out.
 bool ForkServerClient::has_ended() const {
   if (!socket_) return false;
-  if (process_ && owner_ == ::getpid() && is_readable(process_.get())) return true;
+  if (process_ && made_by_.is_this() && is_readable(process_.get())) return true;
   pollfd end{socket_.get(), 0, 0};
   return ::poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;
 }
@@ -91,7 +105,7 @@ void ForkServerClient::start() {
   socket_ = std::move(sockets.first);
   server_ = started.pid;
   process_ = std::move(started.process);
-  owner_ = ::getpid();
+  made_by_ = OwnerProcess();
   log_info("started a fork server: pid {}, {} spares", server_, options_.spares);
 }
 
@@ -102,7 +116,7 @@ PendingFork ForkServerClient::request(const ChildBlocks& blocks) {
   request.parent_tag = Session::current().self().word();
   request.blocks = blocks;
   const int carried[] = {replies.second.get(), self.get(), lifeline_of_this_process()};
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex);
   for (bool again = false;; again = true) {
     if (!socket_) start();
     if (send_message(socket_, bytes_of(request), carried)) return {std::move(replies.first), server_};
@@ -116,7 +130,7 @@ StartedProcess ForkServerClient::await(PendingFork pending) {
   ForkReply reply;
   std::vector<Fd> descriptors;
   if (!receive_message(pending.reply, writable_bytes_of(reply), descriptors)) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(mutex);
     throw ForkServerDied(bury(pending.server));
   }
   if (reply.threads != 0)
@@ -143,8 +157,7 @@ std::string ForkServerClient::bury(pid_t server) {
   if (server_ == server) {  // else another thread has found out already, and there may be a new one
     int process = process_.get();
     // Its sockets close a moment before it can be waited for.
-    if (process >= 0 && owner_ == ::getpid() &&
-        wait_readable({&process, 1}, Deadline::after(std::chrono::seconds(1)))) {
+    if (process >= 0 && made_by_.is_this() && wait_readable({&process, 1}, Deadline::after(std::chrono::seconds(1)))) {
       ExitStatus status = reap(process_);
       how = status.signal ? fmt::format("was killed by {}", signal_name(status.signal))
                           : fmt::format("exited with code {}", status.code);

@@ -1,13 +1,13 @@
 // This process's way to the fork server.
 #pragma once
 
+#include <shoal/internal/ipc/base/owner_process.h>
 #include <shoal/internal/runtime/exec/exec_self.h>
 #include <shoal/internal/runtime/ticket/child_blocks.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/runtime/fork_server.h>
 
-#include <mutex>
 #include <string>
 
 namespace shoal {
@@ -51,12 +51,12 @@ class ForkServerClient {
   /// Forgets a server that is dead; says how it died.
   std::string bury(pid_t server);
 
-  mutable std::mutex mutex_;
+  // Under the mutex of fork_server_client.cpp.
   ForkServerOptions options_;
   Fd socket_;
   pid_t server_ = 0;
-  Fd process_;  // pidfd, where the server is this process's own child
-  pid_t owner_ = 0;
+  Fd process_;  // pidfd, if the server was made by this process and no ancestor
+  OwnerProcess made_by_;
 };
 
 }  // namespace shoal

@@ -1,24 +1,19 @@
 #include <shoal/internal/runtime/os/lasting_thread.h>
 
-#include <pthread.h>
-#include <signal.h>
+#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/base/one_per_process.h>
+#include <shoal/internal/ipc/base/service_thread.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 namespace shoal {
 namespace {
 
-/// Belongs to one process: a forked child has a copy with locks that nobody will ever open, and makes
-/// its own. Never destroyed, since its thread never ends.
 struct LastingThread {
-  const pid_t process = ::getpid();
-  std::atomic<pid_t> thread{0};
   std::mutex turn;  // one caller at a time
   std::mutex mutex;
   std::condition_variable changed;
@@ -27,7 +22,6 @@ struct LastingThread {
   std::exception_ptr error;
 
   void serve() {
-    thread = ::gettid();
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [&] { return work != nullptr; });
@@ -42,13 +36,8 @@ struct LastingThread {
     }
   }
 
-  void start() {
-    // Signals are for the program's own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([this] { serve(); }).detach();
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  LastingThread() {
+    start_service_thread("shoal-lasting", [this] { serve(); });
   }
 
   void run(const std::function<void()>& what) {
@@ -62,19 +51,11 @@ struct LastingThread {
   }
 };
 
-std::atomic<LastingThread*> instance{nullptr};
+constinit OnePerProcess<LastingThread> lasting_thread;
 
-LastingThread& lasting_thread() {
-  LastingThread* current = instance.load();
-  if (current && current->process == ::getpid()) return *current;
-  auto* fresh = new LastingThread;
-  if (instance.compare_exchange_strong(current, fresh)) {
-    fresh->start();
-    return *fresh;
-  }
-  delete fresh;  // another thread was first
-  return *current;
-}
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .in_child = []() noexcept { lasting_thread.forget(); },
+});
 
 }  // namespace
 
@@ -82,12 +63,7 @@ void in_lasting_thread(const std::function<void()>& work) {
   if (::gettid() == ::getpid())
     work();
   else
-    lasting_thread().run(work);
-}
-
-pid_t lasting_thread_id() noexcept {
-  LastingThread* current = instance.load();
-  return current && current->process == ::getpid() ? current->thread.load() : 0;
+    lasting_thread.get().run(work);
 }
 
 }  // namespace shoal

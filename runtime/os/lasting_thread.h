@@ -1,8 +1,6 @@
 // A thread that ends with its process.
 #pragma once
 
-#include <sys/types.h>
-
 #include <functional>
 
 namespace shoal {
@@ -14,8 +12,5 @@ namespace shoal {
 ///
 /// If `work` forks, the child goes on inside `work` and must not return from it.
 void in_lasting_thread(const std::function<void()>& work);
-
-/// Its thread id, 0 if there is none in this process.
-pid_t lasting_thread_id() noexcept;
 
 }  // namespace shoal

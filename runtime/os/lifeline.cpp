@@ -4,20 +4,19 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/ipc/error.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <mutex>
-#include <new>
 
 namespace shoal {
 namespace {
 
-// Numbers and not Fd: an atfork handler and static destruction must find them plain.
-std::mutex mutex;
+// Numbers and not Fd: a fork's child and static destruction must find them plain.
+constinit std::mutex mutex;
 std::atomic<int> reading{-1}, writing{-1};  // of this process
 std::atomic<int> watched{-1};               // its parent's
 
@@ -26,12 +25,18 @@ void close_and_clear(std::atomic<int>& descriptor) noexcept {
   if (number >= 0) ::close(number);
 }
 
-/// A forked child, whoever made it: while it had the writing end, its parent's death would go unnoticed. The
-/// reading end is closed when the child has made its own, or has taken it for its parent's.
-void after_fork() noexcept {
-  new (&mutex) std::mutex;
-  close_and_clear(writing);
-}
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .stage = ForkStage::kProcess,
+    .before = &ForkWaitsFor<mutex>::lock,
+    .in_parent = &ForkWaitsFor<mutex>::unlock,
+    // A forked child, whoever made it: while it had the writing end, its parent's death would go unnoticed. The
+    // reading end is closed when the child has made its own, or has taken it for its parent's.
+    .in_child =
+        []() noexcept {
+          close_and_clear(writing);
+          mutex.unlock();
+        },
+});
 
 /// Whom the kernel tells is noted in the open file, which all that inherit a descriptor share: so the pipe is opened
 /// anew.
@@ -61,8 +66,6 @@ int lifeline_of_this_process() {
   PipeEnds pipe = make_pipe();
   reading = pipe.reading.release();
   writing = pipe.writing.release();
-  static const int registered = ::pthread_atfork(nullptr, nullptr, &after_fork);
-  (void)registered;
   return reading.load();
 }
 

@@ -1,6 +1,7 @@
 #include <shoal/runtime/stop.h>
 
 #include <errno.h>
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -18,10 +19,16 @@ std::atomic<int> last_signal{0};
 std::atomic<bool> asked{false};
 std::atomic<const std::atomic<std::uint64_t>*> told_to_end{nullptr};
 
-std::mutex mutex;  // of what follows
+constinit std::mutex mutex;  // of what follows
 int waiting = 0;
 struct sigaction actions_before[NSIG];
 std::atomic<bool> installed[NSIG];
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .stage = ForkStage::kProcess,
+    // Not waited for: a handler of the program's may fork, in a thread that has it.
+    .in_child = []() noexcept { new (&mutex) std::mutex; },
+});
 
 /// As if there were no handler: arrives when the handler that calls this returns.
 void act_as_ever(int signal) {
@@ -119,7 +126,6 @@ int stop_requests() noexcept { return requested.load(); }
 bool stop_is_urgent() noexcept { return requested.load() > 1 && last_signal.load() == SIGINT; }
 
 void reset_stop_signals() noexcept {
-  new (&mutex) std::mutex;
   waiting = 0;
   uninstall();
   asked = false;

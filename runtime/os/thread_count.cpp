@@ -1,8 +1,6 @@
 #include <shoal/internal/runtime/os/thread_count.h>
 
 #include <shoal/internal/ipc/base/service_thread.h>
-#include <shoal/internal/runtime/os/lasting_thread.h>
-#include <shoal/ipc/listener.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,9 +33,7 @@ std::vector<std::string> other_threads() {
   std::error_code gone;  // threads end while one looks
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", gone)) {
     pid_t thread = pid_t(std::stol(task.path().filename()));
-    if (thread == ::gettid() || thread == lasting_thread_id() || is_service_thread(thread) ||
-        Listener::is_thread_of_one(thread))
-      continue;
+    if (thread == ::gettid() || is_service_thread(thread)) continue;
     std::string name;
     if (std::getline(std::ifstream(task.path() / "comm"), name)) names.push_back(name);
   }

@@ -21,14 +21,9 @@
 namespace shoal {
 
 ChildProcess::ChildProcess(ChildSettings settings, std::shared_ptr<Task> task)
-    : settings_(std::move(settings)),
-      task_(std::move(task)),
-      returns_value_(task_->returns_value()),
-      owner_(::getpid()) {}
+    : settings_(std::move(settings)), task_(std::move(task)), returns_value_(task_->returns_value()) {}
 
 ChildProcess::~ChildProcess() = default;
-
-bool ChildProcess::is_mine() const { return owner_ == ::getpid(); }
 
 void ChildProcess::begin_start() {
   if (started_ || pending_)
@@ -152,7 +147,7 @@ void ChildProcess::check_started(const char* operation) const {
   if (!is_mine())
     throw std::invalid_argument(
         fmt::format("{} of process '{}', which is a child of process {} and not of this one ({})", operation,
-                    settings_.name, owner_, ::getpid()));
+                    settings_.name, owner_.pid(), ::getpid()));
 }
 
 pid_t ChildProcess::pid() const {

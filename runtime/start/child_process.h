@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/base/owner_process.h>
 #include <shoal/internal/runtime/call/channel.h>
 #include <shoal/internal/runtime/call/task.h>
 #include <shoal/internal/runtime/cpu/cpu_set.h>
@@ -79,7 +80,7 @@ class ChildProcess {
   /// The encoded result. To be read once.
   Decoder& result() { return *result_; }
   /// False in a forked copy of the process that made the object.
-  bool is_mine() const;
+  bool is_mine() const { return owner_.is_this(); }
 
  private:
   void request_start();
@@ -93,7 +94,7 @@ class ChildProcess {
   ChildSettings settings_;
   std::shared_ptr<Task> task_;  // until the child has its arguments: what they hold is not held any longer here
   const bool returns_value_;
-  const pid_t owner_;
+  const OwnerProcess owner_;
   std::optional<Channel> channel_;
   std::optional<CrashRecordBlock> record_;
   ChildBlocks lent_;

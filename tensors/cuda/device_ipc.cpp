@@ -2,15 +2,13 @@
 
 #include <ATen/Context.h>
 #include <fmt/format.h>
-#include <pthread.h>
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/service_thread.h>
 #include <shoal/internal/ipc/process/session.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstring>
-#include <new>
 #include <utility>
 
 namespace shoal {
@@ -18,8 +16,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{100};
 
-std::atomic<DeviceIpc*> instance{nullptr};
-std::mutex instance_mutex;
+constinit OnePerProcess<DeviceIpc> the_device_ipc;
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .in_child = []() noexcept { the_device_ipc.forget(); },
+});
 
 /// Per handle of a message, so that tensors that share a storage go on sharing it, and wait for an event once.
 const char kStorages = 0, kEvents = 0;
@@ -42,26 +43,7 @@ DeviceExportLayout read_export(const Hold& block) {
   return layout;
 }
 
-DeviceIpc& DeviceIpc::current() {
-  // A1: pairs with R1.
-  if (DeviceIpc* known = instance.load(std::memory_order_acquire)) return *known;
-  std::lock_guard lock(instance_mutex);
-  if (DeviceIpc* known = instance.load(std::memory_order_acquire)) return *known;  // A1
-  static const int registered = ::pthread_atfork(nullptr, nullptr, [] {
-    instance.store(nullptr, std::memory_order_relaxed);  // relaxed: the child has one thread
-    new (&instance_mutex) std::mutex;
-  });
-  (void)registered;
-  auto* made = new DeviceIpc;
-  try {
-    made->start();
-  } catch (...) {
-    delete made;
-    throw;
-  }
-  instance.store(made, std::memory_order_release);  // R1: whoever finds it finds it whole
-  return *made;
-}
+DeviceIpc& DeviceIpc::current() { return the_device_ipc.get(); }
 
 DeviceIpc::Handles DeviceIpc::encode(Encoder& message, const c10::Storage& storage) {
   const c10::Device device = storage.device();
@@ -120,8 +102,8 @@ c10::Storage DeviceIpc::decode(Decoder& message, const Handles& handles) {
   return storage;
 }
 
-void DeviceIpc::start() {
-  start_service_thread([this] { run(); });
+DeviceIpc::DeviceIpc() {
+  start_service_thread("shoal-device", [this] { run(); });
 }
 
 void DeviceIpc::run() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/core/Storage.h>
+#include <shoal/internal/ipc/base/one_per_process.h>
 #include <shoal/internal/ipc/codec/decoder.h>
 #include <shoal/internal/ipc/codec/encoder.h>
 #include <shoal/internal/tensors/cuda/events.h>
@@ -50,8 +51,8 @@ class DeviceIpc {
   void wake() noexcept;
 
  private:
-  DeviceIpc() = default;
-  void start();
+  friend class OnePerProcess<DeviceIpc>;
+  DeviceIpc();
   void run();
   bool look_through();  // true: again, soon
   void use(c10::DeviceType type) noexcept { used_[std::size_t(type)].store(true); }

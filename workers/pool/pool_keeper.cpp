@@ -1,10 +1,10 @@
 #include <shoal/internal/workers/pool/pool_keeper.h>
 
+#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/base/one_per_process.h>
 #include <shoal/internal/ipc/base/service_thread.h>
 #include <shoal/internal/workers/pool/pool_core.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -18,6 +18,10 @@ constexpr std::chrono::milliseconds kBetweenRounds{10};
 
 class Keeper {
  public:
+  Keeper() {
+    start_service_thread("shoal-pools", [this] { run(); });
+  }
+
   void add(std::weak_ptr<PoolCore> core) {
     {
       std::lock_guard lock(mutex_);
@@ -26,6 +30,7 @@ class Keeper {
     changed_.notify_one();
   }
 
+ private:
   [[noreturn]] void run() {
     std::vector<std::weak_ptr<PoolCore>> cores;
     for (;;) {
@@ -44,9 +49,6 @@ class Keeper {
     }
   }
 
-  const pid_t process = ::getpid();
-
- private:
   static bool keep(PoolCore& core) noexcept {
     try {
       return core.keep();
@@ -60,22 +62,14 @@ class Keeper {
   std::vector<std::weak_ptr<PoolCore>> added_;
 };
 
+constinit OnePerProcess<Keeper> the_keeper;
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .in_child = []() noexcept { the_keeper.forget(); },
+});
+
 }  // namespace
 
-void keep_for(const std::shared_ptr<PoolCore>& core) {
-  static std::atomic<Keeper*> keeper{nullptr};
-  Keeper* current = keeper.load();
-  while (!current || current->process != ::getpid()) {
-    // Never deleted: its thread lasts as long as the process. A forked child has none of its parent's.
-    auto* made = new Keeper;
-    if (keeper.compare_exchange_strong(current, made)) {
-      current = made;
-      start_service_thread([made] { made->run(); });
-    } else {
-      delete made;
-    }
-  }
-  current->add(core);
-}
+void keep_for(const std::shared_ptr<PoolCore>& core) { the_keeper.get().add(core); }
 
 }  // namespace shoal::detail

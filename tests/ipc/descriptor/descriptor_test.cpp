@@ -229,7 +229,47 @@ TEST_CASE("descriptor: with no descriptor left, the receiver says so") {
   received.put(1);
   CHECK(sender.join() == 0);
 }
+
+TEST_CASE("descriptor: a sender that has no descriptor left hands out those that it has sent") {
+  Queue<Descriptor> queue(3);
+  Queue<int> full(1), received(1);
+  Forked sender([&] {
+    for (int i = 0; i < 3; ++i) queue.put(Descriptor::duplicate_of(0));
+    rlimit limit{64, 64};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    while (::dup(0) >= 0) continue;
+    full.put(1);
+    received.get();
+  });
+  Forked receiver([&] {
+    full.get();
+    for (int i = 0; i < 3; ++i) require(bool(queue.get()), "nothing");
+  });
+  CHECK(receiver.join() == 0);
+  received.put(1);
+  CHECK(sender.join() == 0);
+}
 #endif
+
+TEST_CASE("descriptor: a process that is forked while a thread of its parent sends one sends its own") {
+  Forked child([] {
+    Queue<Descriptor> queue(2);
+    queue.put(Descriptor::duplicate_of(0));
+    delay_at("descriptor.offer.entered", {.mean = 1'000'000, .one_in = 1});
+    std::thread sending([&] { queue.put(Descriptor::duplicate_of(0)); });
+    while (kill_points::delays_made() == 0) std::this_thread::yield();
+    Forked grandchild([] {
+      ::alarm(20);
+      Queue<Descriptor> own(1);
+      own.put(Descriptor::duplicate_of(0));
+      require(bool(own.get()), "nothing");
+    });
+    sending.join();
+    require(grandchild.join() == 0, "the fork failed");
+    for (int i = 0; i < 2; ++i) require(bool(queue.get()), "nothing");
+  });
+  CHECK(child.join() == 0);
+}
 
 namespace {
 

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/service_thread.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
 #include <shoal/internal/ipc/names/rendezvous.h>
@@ -470,7 +471,7 @@ TEST_CASE("attach: listening starts one thread, which a fork may lose") {
     int count = 0;
     for (const auto& task : fs::directory_iterator("/proc/self/task")) {
       const pid_t thread = std::stoi(task.path().filename());
-      count += thread != ::getpid() && Listener::is_thread_of_one(thread);
+      count += thread != ::getpid() && is_service_thread(thread);
     }
     return count;
   };
@@ -478,7 +479,7 @@ TEST_CASE("attach: listening starts one thread, which a fork may lose") {
   {
     Listener listener = Session::listen("test");
     CHECK(others() == 1);
-    CHECK_FALSE(Listener::is_thread_of_one(::gettid()));
+    CHECK_FALSE(is_service_thread(::gettid()));
   }
   CHECK(others() == 0);
 }

@@ -385,6 +385,27 @@ TEST_CASE("pipe: fileno is readable while there is something to receive") {
   CHECK(child.join() == 0);
 }
 
+TEST_CASE("pipe: a fork while the watching thread looks at an end: in the child that closes with its last handle") {
+  Forked child([] {
+    auto pipe = std::make_unique<Pipe<int>>();
+    delay_at("readiness.serve.holds", {.mean = 1'000'000, .one_in = 1});
+    (void)pipe->first.fileno();
+    while (kill_points::delays_made() == 0) std::this_thread::yield();
+    Forked grandchild([&] {
+      pipe.reset();
+      ::pause();
+    });
+    pipe->first.close();
+    try {
+      pipe->second.recv();
+    } catch (const EndOfFile&) {
+      return;
+    }
+    throw Error("no end of file");
+  });
+  CHECK(child.join() == 0);
+}
+
 TEST_CASE("pipe: fileno tells of a sender that was killed") {
   Pipe<int> pipe;
   Forked watcher([&] {

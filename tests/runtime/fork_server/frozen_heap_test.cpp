@@ -160,7 +160,7 @@ const bool registered = [] {
     preloaded = new ManyBlocks;
     if (!std::getenv(kThreadInServer)) return;
     // One of shoal's own, which does not keep the server from forking.
-    start_service_thread([numbers = new std::vector<std::uint64_t>(1)] {
+    start_service_thread("counting", [numbers = new std::vector<std::uint64_t>(1)] {
       for (;;) {
         ++numbers->front();
         std::this_thread::yield();

@@ -96,7 +96,7 @@ int events_opened() { return opened; }
 Streams& Streams::current() {
   static Streams* streams = [] {
     auto* made = new Streams;  // never destroyed: its thread lasts as long as the process
-    start_service_thread([made] { made->run(); });
+    start_service_thread("streams", [made] { made->run(); });
     streams_exist = true;
     return made;
   }();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/ipc/process/liveness_watch.h>
@@ -25,7 +26,7 @@ std::string text_of(std::chrono::nanoseconds time) {
 }  // namespace
 
 Rounds::Rounds(GroupLayout& layout, int rank)
-    : layout_(layout), rank_(rank), fork_count_(Session::current().fork_count()), round_(layout.first_round) {
+    : layout_(layout), rank_(rank), fork_count_(fork_count()), round_(layout.first_round) {
   RankLayout& own = mine();
   std::uint32_t nobody = 0;
   // The tag is what a rank belongs to: from here on its death is noticed.
@@ -40,7 +41,7 @@ Rounds::Rounds(GroupLayout& layout, int rank)
 }
 
 Rounds::~Rounds() {
-  if (Session::current().fork_count() != fork_count_) return;
+  if (fork_count() != fork_count_) return;
   if (mine().state.load(std::memory_order_relaxed) == RankLayout::kGaveUp) return;  // relaxed: nobody else writes it
   // R2: pairs with A2, which reads the culprit. seq_cst for the event word.
   mine().state.store(RankLayout::kLeft, std::memory_order_seq_cst);
@@ -49,7 +50,7 @@ Rounds::~Rounds() {
 
 void Rounds::check_usable() const {
   if (broken_) std::rethrow_exception(broken_);
-  if (Session::current().fork_count() != fork_count_)
+  if (fork_count() != fork_count_)
     throw Error(fmt::format("rank {} belongs to the process that joined the group, not to a forked copy of it", rank_));
 }
 
