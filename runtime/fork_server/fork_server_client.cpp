@@ -88,20 +88,16 @@ bool ForkServerClient::has_ended() const {
 
 void ForkServerClient::start() {
   SocketPair sockets = make_socket_pair();
-  Session::Descriptors session = Session::current().descriptors();
-  StartTicket ticket;
-  ticket.role = StartTicket::Role::kForkServer;
-  ticket.parent = ::getpid();
-  ticket.parent_tag = Session::current().self().word();
-  ticket.memory = session.memory;
-  ticket.liveness = session.liveness;
-  ticket.requests = sockets.first.get();
-  ticket.served = sockets.second.get();
-  ticket.lifeline = lifeline_of_this_process();
-  ticket.spares = options_.spares;
-  ticket.freeze = options_.freeze_heap ? 1 : 0;
-  StartedProcess started = exec_self(ticket.to_argument(),
-                                     {ticket.memory, ticket.liveness, ticket.requests, ticket.served, ticket.lifeline});
+  const StartTicket ticket{.role = StartTicket::Role::kForkServer,
+                           .parent = ParentTicket::of_this_process(),
+                           .requests = sockets.first.get(),
+                           .served = sockets.second.get(),
+                           .spares = options_.spares,
+                           .freeze = options_.freeze_heap ? 1 : 0,
+                           .blocks = {}};
+  std::vector<int> descriptors = ticket.parent.descriptors();
+  descriptors.insert(descriptors.end(), {ticket.requests, ticket.served});
+  StartedProcess started = exec_self(ticket.to_argument(), descriptors);
   socket_ = std::move(sockets.first);
   server_ = started.pid;
   process_ = std::move(started.process);

@@ -6,7 +6,6 @@
 #include <shoal/internal/runtime/cpu/cpu_share.h>
 #include <shoal/internal/runtime/crash/oom_kills.h>
 #include <shoal/internal/runtime/fork_server/fork_server_protocol.h>
-#include <shoal/internal/runtime/os/lifeline.h>
 #include <shoal/internal/runtime/os/pidfd.h>
 #include <shoal/internal/runtime/start/fork_self.h>
 #include <shoal/internal/runtime/ticket/start_ticket.h>
@@ -66,18 +65,12 @@ void ChildProcess::request_start() {
   try {
     switch (settings_.start_method) {
       case StartMethod::spawn: {
-        Session::Descriptors session = Session::current().descriptors();
         ForkServerClient& client = ForkServerClient::instance();
-        StartTicket ticket{.role = StartTicket::Role::kChild,
-                           .parent = ::getpid(),
-                           .parent_tag = Session::current().self().word(),
-                           .memory = session.memory,
-                           .liveness = session.liveness,
-                           .requests = client.socket(),
-                           .fork_server = client.server(),
-                           .lifeline = lifeline_of_this_process(),
-                           .blocks = lent_};
-        std::vector<int> descriptors{ticket.memory, ticket.liveness, ticket.lifeline};
+        const StartTicket ticket{.parent = ParentTicket::of_this_process(),
+                                 .requests = client.socket(),
+                                 .fork_server = client.server(),
+                                 .blocks = lent_};
+        std::vector<int> descriptors = ticket.parent.descriptors();
         if (ticket.requests >= 0) descriptors.push_back(ticket.requests);
         auto changes = settings_.environment;
         if (settings_.num_threads > 0) changes.emplace_back("OMP_NUM_THREADS", std::to_string(settings_.num_threads));

@@ -8,7 +8,6 @@
 #include <shoal/internal/runtime/exec/early_session.h>
 #include <shoal/internal/runtime/fork_server/fork_server.h>
 #include <shoal/internal/runtime/fork_server/fork_server_client.h>
-#include <shoal/internal/runtime/os/lifeline.h>
 #include <shoal/internal/runtime/os/parent_death.h>
 #include <shoal/internal/runtime/os/process_title.h>
 #include <shoal/internal/runtime/ticket/start_ticket.h>
@@ -26,16 +25,15 @@ namespace {
 std::atomic<bool> initialized{false};
 
 [[noreturn]] void run_started(const StartTicket& ticket) {
-  die_with_parent(ticket.parent);  // again: a program with file capabilities lost the setting when it was executed
-  die_with_lifeline(Fd(ticket.lifeline));
+  die_with_parent(ticket.parent.pid);  // again: a program with file capabilities lost the setting when it was executed
   for (int descriptor : {ticket.requests, ticket.served})
     if (descriptor >= 0) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  Session::join({ticket.memory, ticket.liveness});
-  log_debug("joined the session of process {} with a ticket for {}", ticket.parent,
+  ticket.parent.join();
+  log_debug("joined the session of process {} with a ticket for {}", ticket.parent.pid,
             ticket.role == StartTicket::Role::kForkServer ? "a fork server" : "a child");
   if (ticket.role == StartTicket::Role::kForkServer) run_fork_server(ticket);
   if (ticket.requests >= 0) ForkServerClient::inherit(Fd(ticket.requests), ticket.fork_server);
-  run_started_child(ticket.blocks, ProcessTag::from_word(ticket.parent_tag));
+  run_started_child(ticket.blocks, ticket.parent.process_tag());
 }
 
 }  // namespace

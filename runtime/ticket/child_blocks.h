@@ -20,6 +20,11 @@ struct ChildBlocks {
   /// In the parent, when the child has ended or could not be started: gives up the holds that the child did not
   /// adopt. (Those that it did adopt are given up with all else that the child had.)
   void take_back() const noexcept;
+
+  template <class Self, class Visit>
+  static void for_each_number(Self& self, Visit&& visit) {
+    for (auto* lent : {&self.channel, &self.crash_record}) visit(lent->block.value, lent->word);
+  }
 };
 
 /// In the child: the hold that its parent lent. Throws ParentDied if it was given back in the parent's name: by now

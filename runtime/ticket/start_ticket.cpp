@@ -1,9 +1,8 @@
 #include <shoal/internal/runtime/ticket/start_ticket.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/runtime/ticket/ticket_text.h>
 #include <shoal/ipc/error.h>
-
-#include <cstdio>
 
 namespace shoal {
 namespace {
@@ -15,10 +14,7 @@ constexpr std::string_view kForkServerPrefix = "--shoal-fork-server=";
 }  // namespace
 
 std::string StartTicket::to_argument() const {
-  return fmt::format("{}{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-                     role == Role::kChild ? kChildPrefix : kForkServerPrefix, parent, parent_tag, memory, liveness,
-                     requests, fork_server, served, spares, freeze, lifeline, blocks.channel.block.value,
-                     blocks.channel.word, blocks.crash_record.block.value, blocks.crash_record.word);
+  return fmt::format("{}{}", role == Role::kChild ? kChildPrefix : kForkServerPrefix, numbers_of(*this));
 }
 
 std::optional<StartTicket> StartTicket::from_argument(std::string_view argument) {
@@ -29,16 +25,7 @@ std::optional<StartTicket> StartTicket::from_argument(std::string_view argument)
     ticket.role = Role::kForkServer;
   else
     return std::nullopt;
-  std::string numbers(argument.substr(argument.find('=') + 1));
-  unsigned long long channel = 0, record = 0;
-  int end = 0;
-  int got = std::sscanf(numbers.c_str(), "%d,%u,%d,%d,%d,%d,%d,%d,%d,%d,%llu,%u,%llu,%u%n", &ticket.parent,
-                        &ticket.parent_tag, &ticket.memory, &ticket.liveness, &ticket.requests, &ticket.fork_server,
-                        &ticket.served, &ticket.spares, &ticket.freeze, &ticket.lifeline, &channel,
-                        &ticket.blocks.channel.word, &record, &ticket.blocks.crash_record.word, &end);
-  ticket.blocks.channel.block.value = channel;
-  ticket.blocks.crash_record.block.value = record;
-  if (got != 14 || std::size_t(end) != numbers.size())
+  if (!read_numbers(argument.substr(argument.find('=') + 1), ticket))
     throw Error(fmt::format("'{}' is nothing that shoal has written: it starts processes with it and is not for people",
                             argument));
   return ticket;

@@ -23,7 +23,9 @@ void append_indented(std::string& text, const std::string& lines, const char* ma
 }  // namespace
 
 RankProcess::RankProcess(RankStart start)
-    : start_(std::move(start)), record_(CrashRecordBlock::create(ChildPhase::kProgram)), lent_(record_.lend()) {
+    : start_(std::move(start)),
+      record_(CrashRecordBlock::create(ChildPhase::kProgram)),
+      lent_{.channel = {}, .crash_record = record_.lend()} {
   const MemberTicket ticket = MemberTicket::make(lent_, start_.rank, start_.output_is_piped);
   auto changes = start_.environment;
   changes.emplace_back(MemberTicket::kVariable, ticket.to_value());
@@ -34,13 +36,13 @@ RankProcess::RankProcess(RankStart start)
     process_ = exec_program({.path = start_.path,
                              .arguments = start_.arguments,
                              .environment = environment_with(changes),
-                             .descriptors = {ticket.memory, ticket.liveness, ticket.lifeline},
+                             .descriptors = ticket.launcher.descriptors(),
                              .standard = start_.standard,
                              .cpus = start_.cpus,
                              .own_group = true},
                             start_.path, "is it a program of this machine, or a script with a #! line?");
   } catch (...) {
-    Hold::adopt(lent_, Session::current().self()).release();
+    lent_.take_back();
     throw;
   }
 }
@@ -66,7 +68,7 @@ void RankProcess::collect() {
   ended_at_ = std::chrono::system_clock::now();
   end_time_ = std::chrono::steady_clock::now().time_since_epoch().count();
   clean_up_after(process_.pid);
-  Hold::adopt(lent_, Session::current().self()).release();
+  lent_.take_back();
   if (status_.succeeded()) return;
   auto facts = std::make_shared<FailureFacts>();
   facts->who = {start_.arguments.front(), start_.rank, process_.pid, StartMethod::spawn};

@@ -66,7 +66,7 @@ class RankProcess {
 
   RankStart start_;
   CrashRecordBlock record_;
-  HoldRef lent_;
+  ChildBlocks lent_;  // the record alone
   StartedProcess process_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::system_clock::time_point ended_at_;

@@ -19,20 +19,20 @@ namespace {
 
 TEST_CASE("member: a ticket comes out of the environment as it went in, once") {
   Session::current().self();
-  MemberTicket ticket = MemberTicket::make({{4096}, 3}, 7, true);
+  MemberTicket ticket = MemberTicket::make({.channel = {}, .crash_record = {{4096}, 3}}, 7, true);
   CHECK(ticket.file != 0);
   ::setenv(MemberTicket::kVariable, ticket.to_value().c_str(), 1);
   const auto taken = MemberTicket::take();
   REQUIRE(taken);
-  CHECK(taken->launcher == ::getpid());
-  CHECK(taken->launcher_tag == ticket.launcher_tag);
-  CHECK(taken->memory == ticket.memory);
-  CHECK(taken->liveness == ticket.liveness);
-  CHECK(taken->lifeline == ticket.lifeline);
-  CHECK(taken->crash_record.block == ticket.crash_record.block);
-  CHECK(taken->crash_record.word == 3);
+  CHECK(taken->launcher.pid == ::getpid());
+  CHECK(taken->launcher.tag == ticket.launcher.tag);
+  CHECK(taken->launcher.memory == ticket.launcher.memory);
+  CHECK(taken->launcher.liveness == ticket.launcher.liveness);
+  CHECK(taken->launcher.lifeline == ticket.launcher.lifeline);
+  CHECK(taken->blocks.crash_record.block == ticket.blocks.crash_record.block);
+  CHECK(taken->blocks.crash_record.word == 3);
   CHECK(taken->rank == 7);
-  CHECK(taken->output_is_piped);
+  CHECK(taken->output_is_piped == 1);
   CHECK(std::getenv(MemberTicket::kVariable) == nullptr);
   CHECK_FALSE(MemberTicket::take());
 }
@@ -40,17 +40,17 @@ TEST_CASE("member: a ticket comes out of the environment as it went in, once") {
 TEST_CASE("member: where the descriptors did not get through there is no ticket") {
   MemberTicket ticket = MemberTicket::make({}, 0, false);
   const int closed = GENERATE(-1, 1000);
-  ticket.memory = closed;
+  ticket.launcher.memory = closed;
   ::setenv(MemberTicket::kVariable, ticket.to_value().c_str(), 1);
   CHECK_FALSE(MemberTicket::take());
   // The number is another file's by now.
-  ticket.memory = ticket.lifeline;
+  ticket.launcher.memory = ticket.launcher.lifeline;
   ::setenv(MemberTicket::kVariable, ticket.to_value().c_str(), 1);
   CHECK_FALSE(MemberTicket::take());
 }
 
 TEST_CASE("member: a broken ticket is refused by name") {
-  for (const char* bad : {"hello", "1,2,3", "1,2,3,4,5,6,7,8,9,0,1", "1,2,3,4,5,6,7,8,9,0x"}) {
+  for (const char* bad : {"hello", "1,2,3", "1,2,3,4,5,6,7,8,9,10,11,0,1", "1,2,3,4,5,6,7,8,9,10,11,0x"}) {
     ::setenv(MemberTicket::kVariable, bad, 1);
     CHECK_THROWS_WITH(MemberTicket::take(), ContainsSubstring(std::string("SHOAL_MEMBER=") + bad));
   }
