@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/runtime/child/descendants.h>
+#include <shoal/internal/runtime/child/ended.h>
 #include <shoal/internal/runtime/cpu/cpu_share.h>
 #include <shoal/internal/runtime/crash/oom_kills.h>
 #include <shoal/internal/runtime/fork_server/fork_server_protocol.h>
@@ -183,9 +184,7 @@ void ChildProcess::collect(Deadline deadline) {
   } else {
     status_ = reap(process_.process);
   }
-  // Before its report is looked for: what it was writing when it died becomes no message.
-  clean_up_after(process_.pid);
-  lent_.take_back();
+  give_back_after(process_.pid, lent_);
   try {
     read_report();
   } catch (const std::exception&) {
@@ -214,19 +213,17 @@ void ChildProcess::read_report() {
 }
 
 void ChildProcess::judge() {
-  auto facts = std::make_shared<FailureFacts>();
-  facts->who = {settings_.name, settings_.rank, process_.pid, settings_.start_method};
-  facts->status = status_;
-  facts->crash = record_->read();
+  CrashReport crash = record_->read();
+  std::vector<ExceptionSummary> raised;
   if (report_) {
-    facts->raised = report_->raised;
-  } else if (facts->crash.kind == CrashKind::kException && facts->crash.phase == ChildPhase::kReturned) {
-    facts->raised = {{facts->crash.type, facts->crash.message}};  // the report did not get through
+    raised = report_->raised;
+  } else if (crash.kind == CrashKind::kException && crash.phase == ChildPhase::kReturned) {
+    raised = {{crash.type, crash.message}};  // the report did not get through
   } else if (status_.succeeded() && (result_ || !returns_value_)) {
     return;  // exit(0) says that all is well, but does not make a result
   }
-  facts->oom_killed = status_.signal == SIGKILL && !killed_here_ && oom_killer_was_here();
-  failure_ = make_failure(std::move(facts));
+  failure_ = failure_of({settings_.name, settings_.rank, process_.pid, settings_.start_method}, status_,
+                        std::move(crash), std::move(raised), killed_here_);
 }
 
 void ChildProcess::signal(int number) noexcept {

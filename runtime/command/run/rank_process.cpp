@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/runtime/child/descendants.h>
+#include <shoal/internal/runtime/child/ended.h>
 #include <shoal/internal/runtime/child/member.h>
 #include <shoal/internal/runtime/crash/oom_kills.h>
 #include <shoal/internal/runtime/os/pidfd.h>
@@ -67,15 +68,10 @@ void RankProcess::collect() {
   ended_ = true;
   ended_at_ = std::chrono::system_clock::now();
   end_time_ = std::chrono::steady_clock::now().time_since_epoch().count();
-  clean_up_after(process_.pid);
-  lent_.take_back();
+  give_back_after(process_.pid, lent_);
   if (status_.succeeded()) return;
-  auto facts = std::make_shared<FailureFacts>();
-  facts->who = {start_.arguments.front(), start_.rank, process_.pid, StartMethod::spawn};
-  facts->status = status_;
-  facts->crash = record_.read();
-  facts->oom_killed = status_.signal == SIGKILL && told_to_end_by_ == 0 && oom_killer_was_here();
-  failure_ = make_failure(std::move(facts));
+  failure_ = failure_of({start_.arguments.front(), start_.rank, process_.pid, StartMethod::spawn}, status_,
+                        record_.read(), {}, told_to_end_by_ != 0);
 }
 
 bool RankProcess::failed_by_itself() const {
