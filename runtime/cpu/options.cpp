@@ -7,26 +7,35 @@
 
 namespace shoal {
 
-const char* method_name(StartMethod method) {
-  switch (method) {
-    case StartMethod::spawn:
-      return "spawn";
-    case StartMethod::forkserver:
-      return "forkserver";
-    case StartMethod::fork:
-      return "fork";
-  }
-  return "?";
-}
-
 namespace {
-std::atomic<StartMethod> default_method{StartMethod::forkserver};
+
+struct Named {
+  StartMethod method;
+  const char* name;
+};
+/// The default one first.
+constexpr Named kMethods[] = {
+    {StartMethod::forkserver, "forkserver"},
+    {StartMethod::spawn, "spawn"},
+    {StartMethod::fork, "fork"},
+};
+
+std::atomic<StartMethod> default_method{kMethods[0].method};
+
+}  // namespace
+
+const char* method_name(StartMethod method) {
+  for (const Named& each : kMethods)
+    if (each.method == method) return each.name;
+  return "?";
 }
 
 void set_start_method(StartMethod method) noexcept { default_method = method; }
 StartMethod get_start_method() noexcept { return default_method; }
 std::vector<StartMethod> get_all_start_methods() {
-  return {StartMethod::forkserver, StartMethod::spawn, StartMethod::fork};
+  std::vector<StartMethod> all;
+  for (const Named& each : kMethods) all.push_back(each.method);
+  return all;
 }
 
 void refuse_captures(StartMethod method) {

@@ -12,11 +12,10 @@
 
 namespace shoal {
 
-/// A process that was just started. `process` is its pidfd; `reply` is set where the fork server reaps it.
+/// A process that was just started. `process` is its pidfd.
 struct StartedProcess {
   pid_t pid = 0;
   Fd process;
-  Fd reply;
 };
 
 /// The file is there, but the kernel does not execute it.

@@ -122,7 +122,7 @@ PendingFork ForkServerClient::request(const ChildBlocks& blocks) {
   }
 }
 
-StartedProcess ForkServerClient::await(PendingFork pending) {
+StartedProcess ForkServerClient::await(const PendingFork& pending) {
   ForkReply reply;
   std::vector<Fd> descriptors;
   if (!receive_message(pending.reply, writable_bytes_of(reply), descriptors)) {
@@ -145,7 +145,7 @@ StartedProcess ForkServerClient::await(PendingFork pending) {
     clean_up_after(reply.pid);
     throw SystemError("receiving the descriptor of a new process", EMFILE, "raise RLIMIT_NOFILE (ulimit -n)");
   }
-  return {reply.pid, std::move(descriptors[0]), std::move(pending.reply)};
+  return {reply.pid, std::move(descriptors[0])};
 }
 
 std::string ForkServerClient::bury(pid_t server) {

@@ -12,7 +12,7 @@
 
 namespace shoal {
 
-/// A process that the fork server was asked for.
+/// A process that the fork server was asked for: where it answers, and later says how that one ended.
 struct PendingFork {
   Fd reply;
   pid_t server = 0;
@@ -43,7 +43,7 @@ class ForkServerClient {
   PendingFork request(const ChildBlocks& blocks);
   /// Waits for the first reply. Throws Error where the server could not fork, ForkServerDied where it did before it
   /// answered.
-  StartedProcess await(PendingFork pending);
+  StartedProcess await(const PendingFork& pending);
 
  private:
   bool has_ended() const;

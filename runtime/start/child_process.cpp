@@ -1,15 +1,10 @@
 #include <shoal/internal/runtime/start/child_process.h>
 
 #include <fmt/format.h>
-#include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/runtime/child/descendants.h>
 #include <shoal/internal/runtime/child/ended.h>
-#include <shoal/internal/runtime/cpu/cpu_share.h>
 #include <shoal/internal/runtime/crash/oom_kills.h>
-#include <shoal/internal/runtime/fork_server/fork_server_protocol.h>
 #include <shoal/internal/runtime/os/pidfd.h>
-#include <shoal/internal/runtime/start/fork_self.h>
-#include <shoal/internal/runtime/ticket/start_ticket.h>
 #include <shoal/ipc/log.h>
 #include <shoal/ipc/trace_span.h>
 #include <shoal/runtime/init.h>
@@ -26,7 +21,7 @@ ChildProcess::ChildProcess(ChildSettings settings, std::shared_ptr<Task> task)
 ChildProcess::~ChildProcess() = default;
 
 void ChildProcess::begin_start() {
-  if (started_ || pending_)
+  if (started_ || under_way_)
     throw std::invalid_argument(fmt::format("process '{}' was started already: each starts once", settings_.name));
   check_initialized();
   request_start();
@@ -34,23 +29,20 @@ void ChildProcess::begin_start() {
 
 void ChildProcess::request_start() {
   traced_since_ = trace::is_on() ? trace::now() : 0;
-  const bool forks = settings_.start_method == StartMethod::fork;
-  StartHeader header{settings_.name,
-                     settings_.rank,
-                     settings_.nprocs,
-                     settings_.num_threads,
-                     settings_.prints_failure,
-                     get_start_method(),
-                     // The fork server's CPUs are those of whoever made it, not this process's.
-                     settings_.cpus.empty() && settings_.start_method == StartMethod::forkserver
-                         ? CpuSet::of_this_thread()
-                         : settings_.cpus,
-                     settings_.environment,
-                     {},
-                     {}};
+  starter_ = make_starter(settings_.start_method);
+  StartHeader header{.name = settings_.name,
+                     .rank = settings_.rank,
+                     .nprocs = settings_.nprocs,
+                     .num_threads = settings_.num_threads,
+                     .prints_failure = settings_.prints_failure,
+                     .start_method = get_start_method(),
+                     .cpus = settings_.cpus.empty() ? starter_->open_cpus() : settings_.cpus,
+                     .environment = settings_.environment,
+                     .entry = {},
+                     .function = {}};
   channel_ = Channel::create();
   record_ = CrashRecordBlock::create();
-  if (!forks) {
+  if (!starter_->copies_this_process()) {
     header.entry = name_function(reinterpret_cast<AnyFunction>(task_->entry()));
     if (AnyFunction function = task_->function()) header.function = name_function(function);
     Encoder message;
@@ -64,36 +56,13 @@ void ChildProcess::request_start() {
   note_child_started();
   log_debug("starting '{}' (rank {}) by {}", settings_.name, settings_.rank, method_name(settings_.start_method));
   try {
-    switch (settings_.start_method) {
-      case StartMethod::spawn: {
-        ForkServerClient& client = ForkServerClient::instance();
-        const StartTicket ticket{.parent = ParentTicket::of_this_process(),
-                                 .requests = client.socket(),
-                                 .fork_server = client.server(),
-                                 .blocks = lent_};
-        std::vector<int> descriptors = ticket.parent.descriptors();
-        if (ticket.requests >= 0) descriptors.push_back(ticket.requests);
-        auto changes = settings_.environment;
-        if (settings_.num_threads > 0) changes.emplace_back("OMP_NUM_THREADS", std::to_string(settings_.num_threads));
-        process_ = exec_self(ticket.to_argument(), descriptors, changes, settings_.cpus);
-        break;
-      }
-      case StartMethod::forkserver:
-        pending_ = ForkServerClient::instance().request(lent_);
-        return;  // finish_start() goes on
-      case StartMethod::fork: {
-        FreshFork fork = fork_self(lent_, header, *task_,
-                                   settings_.fork_despite_threads ? OtherThreads::kLose : OtherThreads::kRefuse);
-        process_ = std::move(fork.process);
-        fork_ready_ = std::move(fork.ready);
-        break;
-      }
-    }
+    process_ = starter_->begin({settings_, header, *task_, lent_});
   } catch (...) {
     abandon_start();
     throw;
   }
-  note_started();
+  under_way_ = true;
+  if (process_.pid != 0) note_started();
 }
 
 void ChildProcess::note_started() {
@@ -111,23 +80,17 @@ void ChildProcess::abandon_start() noexcept {
 }
 
 void ChildProcess::finish_start() {
-  if (fork_ready_) {
-    const int either[] = {fork_ready_.get(), process_.process.get()};
-    wait_readable(either, Deadline::never());
-    fork_ready_.reset();
-  }
-  for (bool again = false; pending_; again = true) {
+  for (bool again = false; std::exchange(under_way_, false); again = true) {
     try {
-      process_ = ForkServerClient::instance().await(*std::exchange(pending_, std::nullopt));
-      note_started();
-    } catch (const ForkServerDied&) {
-      // The start message may be gone with the child that took it: once more from the beginning.
+      starter_->finish(process_);
+      if (!started_) note_started();
+    } catch (const StartLost& lost) {
       abandon_start();
       if (again) throw;
-      log_info("starting '{}' once more: the fork server died meanwhile", settings_.name);
+      log_info("starting '{}' once more: {}", settings_.name, lost.what());
       request_start();
     } catch (...) {
-      abandon_start();
+      if (!started_) abandon_start();
       throw;
     }
   }
@@ -154,10 +117,7 @@ int ChildProcess::sentinel() const {
   return process_.process.get();
 }
 
-int ChildProcess::end_descriptor() const {
-  // The fork server reports the end a moment after it.
-  return process_.reply ? process_.reply.get() : process_.process.get();
-}
+int ChildProcess::end_descriptor() const { return starter_->end_descriptor(process_); }
 
 bool ChildProcess::wait(Deadline deadline) {
   if (ended_) return true;
@@ -170,20 +130,9 @@ bool ChildProcess::wait(Deadline deadline) {
 }
 
 void ChildProcess::collect(Deadline deadline) {
-  if (process_.reply) {
-    EndReply end;
-    std::vector<Fd> none;
-    if (receive_message(process_.reply, writable_bytes_of(end), none)) {
-      status_ = end.status;
-    } else {
-      // The fork server is dead, and the kernel is about to end this child.
-      int process = process_.process.get();
-      if (!wait_readable({&process, 1}, deadline)) return;
-      status_ = {.unknown = 1};
-    }
-  } else {
-    status_ = reap(process_.process);
-  }
+  const std::optional<ExitStatus> status = starter_->collect(process_, deadline);
+  if (!status) return;
+  status_ = *status;
   give_back_after(process_.pid, lent_);
   try {
     read_report();

@@ -3,15 +3,10 @@
 
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/ipc/base/owner_process.h>
-#include <shoal/internal/runtime/call/channel.h>
-#include <shoal/internal/runtime/call/task.h>
-#include <shoal/internal/runtime/cpu/cpu_set.h>
 #include <shoal/internal/runtime/crash/record.h>
-#include <shoal/internal/runtime/exec/exec_self.h>
-#include <shoal/internal/runtime/fork_server/fork_server_client.h>
+#include <shoal/internal/runtime/start/starter.h>
 #include <shoal/runtime/exit_status.h>
 #include <shoal/runtime/failure.h>
-#include <shoal/runtime/options.h>
 #include <shoal/runtime/stop.h>
 
 #include <atomic>
@@ -27,19 +22,6 @@
 
 namespace shoal {
 
-/// How a child is started and what it is told about itself.
-struct ChildSettings {
-  std::string name;
-  int rank = -1;
-  int nprocs = 1;
-  StartMethod start_method = StartMethod::forkserver;
-  int num_threads = 0;
-  bool fork_despite_threads = false;
-  bool prints_failure = false;
-  CpuSet cpus = {};  // empty: any
-  std::vector<std::pair<std::string, std::string>> environment = {};
-};
-
 /// One child. Belongs to the process that made the object: in a forked copy of that process it does
 /// nothing. Threads: started by one; after that any may call, at once. Its destructor does not end the
 /// child: whoever owns it calls end_processes() first. However the child dies, has_ended() and wait()
@@ -50,8 +32,7 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ~ChildProcess();
 
-  /// Starting in two steps lets several starts overlap. Between the two nothing that a child may have inherited is
-  /// given up.
+  /// Starting in two steps lets several starts overlap; see Starter.
   void begin_start();
   void finish_start();
   bool is_started() const { return started_; }
@@ -98,8 +79,8 @@ class ChildProcess {
   std::optional<Channel> channel_;
   std::optional<CrashRecordBlock> record_;
   ChildBlocks lent_;
-  std::optional<PendingFork> pending_;
-  Fd fork_ready_;  // of FreshFork
+  std::unique_ptr<Starter> starter_;
+  bool under_way_ = false;  // between the two steps
   StartedProcess process_;
   std::uint64_t traced_since_ = 0;
   std::atomic<bool> started_{false}, ended_{false}, told_to_end_{false}, killed_here_{false};

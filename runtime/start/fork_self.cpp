@@ -67,7 +67,7 @@ FreshFork fork_self(const ChildBlocks& blocks, const StartHeader& header, Task& 
   if (child < 0)
     throw SystemError("forking this process", error,
                       "look at RLIMIT_NPROC (ulimit -u), the cgroup's pids.max, and memory");
-  return {{child, open_pidfd_of_new_child(child), Fd()}, std::move(ready)};
+  return {{child, open_pidfd_of_new_child(child)}, std::move(ready)};
 }
 
 }  // namespace shoal

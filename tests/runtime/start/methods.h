@@ -35,6 +35,6 @@ void wait_until_in_system_call(pid_t pid, long number);
 
 }  // namespace shoal::test
 
-#define FOR_EACH_METHOD(method)                                                                                      \
-  const auto method = GENERATE(shoal::StartMethod::spawn, shoal::StartMethod::forkserver, shoal::StartMethod::fork); \
+#define FOR_EACH_METHOD(method)                                             \
+  const auto method = GENERATE(from_range(shoal::get_all_start_methods())); \
   CAPTURE(shoal::method_name(method))
