@@ -1,23 +1,12 @@
 #include <shoal/ipc/label.h>
 
+#include <shoal/internal/ipc/base/utf8_fit.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/session.h>
 
 #include <cstring>
 
 namespace shoal {
-namespace {
-
-/// Whole characters of UTF-8 that fit into a label.
-std::string_view fitting(std::string_view text) {
-  constexpr std::size_t kMost = ActivityRecord::kLabelBytes - 1;
-  if (text.size() <= kMost) return text;
-  std::size_t size = kMost;
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
-  return text.substr(0, size);
-}
-
-}  // namespace
 
 // Whoever reads this record does so from outside, by copies of the bytes. The orders below are for the sake of such a
 // copy: on the way to memory no store overtakes the one that says that it is valid.
@@ -26,7 +15,7 @@ void set_label(std::string_view text) {
   Session& session = Session::current();
   ActivityRecord& record = session.activity(session.self().slot());
   std::uint64_t words[ActivityRecord::kLabelBytes / 8] = {};
-  const std::string_view label = fitting(text);
+  const std::string_view label = fit_bytes(text, ActivityRecord::kLabelBytes - 1);
   std::memcpy(words, label.data(), label.size());
   std::uint32_t changes = record.label_changes.load(std::memory_order_relaxed);  // relaxed: the CAS decides
   // Odd: another thread is at it, and this one's label counts as the earlier one.

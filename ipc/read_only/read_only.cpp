@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/own_file.h>
+#include <shoal/internal/ipc/base/utf8_fit.h>
 #include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/heap/size_class.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
@@ -63,9 +64,11 @@ Hold ReadOnlyView::allocate(std::size_t bytes, std::string_view label, std::uint
   SizeClass::check(bytes);
   Hold hold = allocate_shared(round_up(bytes) + sizeof(ReadOnlyTrailer), BlockType::kReadOnly);
   ReadOnlyTrailer trailer{ReadOnlyTrailer::kMagic, bytes, flags, 0, {}};
-  trailer.label_size = std::uint32_t(std::min(label.size(), sizeof trailer.label));
-  std::memcpy(trailer.label, label.data(), trailer.label_size);
-  if (trailer.label_size < label.size()) std::memcpy(trailer.label + trailer.label_size - 3, "...", 3);
+  const bool cut = label.size() > sizeof trailer.label;
+  const std::string_view kept = fit_bytes(label, cut ? sizeof trailer.label - 3 : sizeof trailer.label);
+  std::memcpy(trailer.label, kept.data(), kept.size());
+  if (cut) std::memcpy(trailer.label + kept.size(), "...", 3);
+  trailer.label_size = std::uint32_t(kept.size() + (cut ? 3 : 0));
   std::memcpy(hold.data() + round_up(bytes), &trailer, sizeof trailer);
   return hold;
 }

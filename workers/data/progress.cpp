@@ -1,6 +1,7 @@
 #include <shoal/workers/data/progress.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/utf8_fit.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
@@ -73,15 +74,14 @@ std::string progress_line(const ProgressState& state, std::size_t width) {
 
   std::string line;
   if (!state.label.empty()) line = fmt::format("{}  ", state.label);
-  const std::size_t taken = line.size() + tail.size() + 3;
+  const std::size_t taken = column_count(line) + column_count(tail) + 3;
   if (state.total > 0 && taken + kNarrowestBar <= width) {
     const std::size_t bar = std::min(kWidestBar, width - taken);
     const auto filled = static_cast<std::size_t>(share * static_cast<double>(bar));
     line += fmt::format("[{:=<{}}{:.<{}}] ", "", filled, "", bar - filled);
   }
   line += tail;
-  if (line.size() > width) line.resize(width);
-  return line;
+  return column_count(line) > width ? fit_columns(line, width) : line;
 }
 
 ProgressBar::ProgressBar(ProgressBarOptions options)

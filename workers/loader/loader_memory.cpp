@@ -1,14 +1,10 @@
 #include <shoal/workers/data/loader_memory.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/quantity_text.h>
 #include <shoal/internal/ipc/observe/process_usage.h>
 
 namespace shoal {
-namespace {
-
-std::string megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
-
-}  // namespace
 
 std::uint64_t LoaderMemory::worker_private_bytes() const {
   std::uint64_t sum = 0;
@@ -23,16 +19,16 @@ std::uint64_t LoaderMemory::worker_proportional_bytes() const {
 }
 
 std::string LoaderMemory::to_string() const {
-  std::string text = fmt::format("data set in the shared heap    {:>12}\n", megabytes(dataset_bytes));
+  std::string text = fmt::format("data set in the shared heap    {:>12}\n", long_bytes(dataset_bytes));
   text +=
-      fmt::format("batches ready, {:>4} of {:>4}      {:>12}\n", batches_ready, batches_ahead, megabytes(batch_bytes));
+      fmt::format("batches ready, {:>4} of {:>4}      {:>12}\n", batches_ready, batches_ahead, long_bytes(batch_bytes));
   if (copies_ahead > 0)
-    text += fmt::format("batches on the device, {:>4}      {:>12}\n", copies_ahead, megabytes(device_bytes));
+    text += fmt::format("batches on the device, {:>4}      {:>12}\n", copies_ahead, long_bytes(device_bytes));
   for (const Worker& worker : workers)
     text += fmt::format("worker, pid {:<8} private    {:>12}   proportional {:>12}\n", worker.pid,
-                        megabytes(worker.private_bytes), megabytes(worker.proportional_bytes));
+                        long_bytes(worker.private_bytes), long_bytes(worker.proportional_bytes));
   text += fmt::format("workers together, private      {:>12}   proportional {:>12}\n",
-                      megabytes(worker_private_bytes()), megabytes(worker_proportional_bytes()));
+                      long_bytes(worker_private_bytes()), long_bytes(worker_proportional_bytes()));
   return text;
 }
 

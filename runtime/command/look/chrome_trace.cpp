@@ -1,12 +1,12 @@
 #include <shoal/internal/runtime/command/look/chrome_trace.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/utf8_fit.h>
 #include <shoal/internal/ipc/trace/buffer.h>
 #include <shoal/internal/runtime/command/look/session_table.h>
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -62,8 +62,8 @@ struct Link {
 
 std::string json_escaped(const std::string& text) {
   std::string result;
-  // fit() leaves whole characters only; its '?' for controls is as good here.
-  for (const char c : fit(text, std::numeric_limits<int>::max())) {
+  // Whole characters only; a '?' for controls is as good here.
+  for (const char c : fit_columns(text, std::string::npos)) {
     if (c == '"' || c == '\\') result += '\\';
     result += c;
   }

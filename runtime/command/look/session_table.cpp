@@ -1,6 +1,8 @@
 #include <shoal/internal/runtime/command/look/session_table.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/quantity_text.h>
+#include <shoal/internal/ipc/base/utf8_fit.h>
 
 #include <algorithm>
 #include <functional>
@@ -15,26 +17,7 @@ constexpr int kNever = 1 << 30;  // no table is as wide
 /// A wait of this many seconds is worth a look.
 constexpr double kLongWait = 1;
 
-int length_of(const std::string& text) {
-  return int(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
-/// Bytes of the UTF-8 character that begins here, 0 if none does.
-std::size_t character_at(const std::string& text, std::size_t at) {
-  const auto first = static_cast<unsigned char>(text[at]);
-  if (first < 0x20 || first == 0x7f) return 0;
-  const std::size_t size = first < 0x80   ? 1
-                           : first < 0xc2 ? 0
-                           : first < 0xe0 ? 2
-                           : first < 0xf0 ? 3
-                           : first < 0xf5 ? 4
-                                          : 0;
-  if (size == 0 || at + size > text.size()) return 0;
-  for (std::size_t i = 1; i < size; ++i)
-    if ((static_cast<unsigned char>(text[at + i]) & 0xc0) != 0x80) return 0;
-  // The C1 controls, which some terminals obey.
-  return first == 0xc2 && static_cast<unsigned char>(text[at + 1]) < 0xa0 ? 0 : size;
-}
+int length_of(const std::string& text) { return int(column_count(text)); }
 
 enum class Side { kLeft, kRight };
 
@@ -86,7 +69,7 @@ class Table {
     std::string text;
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (widths[i] == 0) continue;
-      const std::string cell = fit(row[i].text, widths[i]);
+      const std::string cell = fit_columns(row[i].text, std::size_t(widths[i]));
       const std::string padding(std::size_t(widths[i] - length_of(cell)), ' ');
       const bool last = i + 1 == row.size();
       if (columns_[i].side == Side::kRight) text += padding;
@@ -169,10 +152,11 @@ class SessionText {
   void heading() {
     const auto alive = std::count_if(view_.processes.begin(), view_.processes.end(),
                                      [](auto& process) { return process.state == SeenProcess::State::kAlive; });
-    const std::string title = fit(fmt::format("session of process {}   {} process{}, {} queue{}{}", view_.root, alive,
-                                              alive == 1 ? "" : "es", user_queues(), user_queues() == 1 ? "" : "s",
-                                              view_.complete ? "" : "   (not all of it could be read)"),
-                                  options_.width);
+    const std::string title =
+        fit_columns(fmt::format("session of process {}   {} process{}, {} queue{}{}", view_.root, alive,
+                                alive == 1 ? "" : "es", user_queues(), user_queues() == 1 ? "" : "s",
+                                view_.complete ? "" : "   (not all of it could be read)"),
+                    std::size_t(options_.width));
     lines_.push_back(colored(kBold, title));
     const SeenHeap& heap = view_.heap;
     std::string text =
@@ -180,12 +164,12 @@ class SessionText {
                     short_bytes(heap.committed_bytes), short_bytes(heap.idle_bytes), short_bytes(heap.peak_bytes));
     if (heap.allowed_bytes != 0)
       text += fmt::format(", budget {} ({})", short_bytes(heap.allowed_bytes), heap.allowed_by);
-    lines_.push_back(fit(text, options_.width));
+    lines_.push_back(fit_columns(text, std::size_t(options_.width)));
     text = fmt::format("      {} blocks in {} extents, {} in messages", short_number(double(heap.blocks)), heap.extents,
                        short_bytes(heap.message_bytes));
     if (heap.orphan_bytes != 0) text += fmt::format(", {} left by the dead", short_bytes(heap.orphan_bytes));
     if (heap.deaths != 0) text += fmt::format(", {} ended so far", heap.deaths);
-    lines_.push_back(fit(text, options_.width));
+    lines_.push_back(fit_columns(text, std::size_t(options_.width)));
   }
 
   /// Of one that ended and left nothing behind: it stays until somebody wants the slot.
@@ -350,23 +334,7 @@ class SessionText {
   std::vector<std::string> lines_;
 };
 
-std::string scaled(double number, double step, const char* units) {
-  int unit = 0;
-  while (number >= step * 0.9995 && units[unit + 1] != '\0') {
-    number /= step;
-    ++unit;
-  }
-  if (unit == 0) return fmt::format("{:.0f}", number);
-  return fmt::format("{:.{}f}{}", number, number < 9.95 ? 1 : 0, units[unit]);
-}
-
 }  // namespace
-
-std::string short_bytes(std::uint64_t bytes) { return scaled(double(bytes), 1024, " KMGTP"); }
-std::string short_number(double number) {
-  return number > 0 && number < 9.95 && number != double(int(number)) ? fmt::format("{:.1f}", number)
-                                                                      : scaled(number, 1000, " kMGT");
-}
 
 std::string short_seconds(double seconds) {
   if (seconds < 0.9995) return fmt::format("{:.0f}ms", seconds * 1e3);
@@ -374,17 +342,6 @@ std::string short_seconds(double seconds) {
   const auto whole = std::uint64_t(seconds);
   if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
   return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
-}
-
-std::string fit(const std::string& text, int width) {
-  std::string result;
-  int length = 0;
-  for (std::size_t at = 0; at < text.size() && length < width; ++length) {
-    const std::size_t size = character_at(text, at);
-    result += size == 0 ? "?" : text.substr(at, size);
-    at += std::max<std::size_t>(size, 1);
-  }
-  return result;
 }
 
 std::vector<std::string> to_table(const SessionView& view, const SessionRates& rates, const TableOptions& options) {

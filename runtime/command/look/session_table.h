@@ -21,12 +21,7 @@ struct TableOptions {
 /// made harmless. If there are more processes or queues than fit, the last line of each part says how many are missing.
 std::vector<std::string> to_table(const SessionView& view, const SessionRates& rates, const TableOptions& options);
 
-/// "1.5G", "312k", "17": four or five characters.
-std::string short_bytes(std::uint64_t bytes);
-std::string short_number(double number);
 /// "80ms", "3.2s", "12m05s", "3h20m".
 std::string short_seconds(double seconds);
-/// What a terminal shows as one character each; control characters and broken UTF-8 become '?'. At most `width`.
-std::string fit(const std::string& text, int width);
 
 }  // namespace shoal::command

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <shoal/internal/ipc/base/utf8_fit.h>
 #include <shoal/internal/runtime/command/look/choose_session.h>
 #include <shoal/internal/runtime/command/look/session_json.h>
 #include <shoal/internal/runtime/command/look/session_table.h>
@@ -156,11 +157,11 @@ int show(Looker& looker, const TopOptions& options, std::chrono::milliseconds in
     std::vector<std::string> lines = to_table(looker.view(), looker.rates(), table);
     lines.resize(std::size_t(std::max(table.height, 1)));
     lines.push_back("\033[2m" +
-                    fit(looker.is_over()
-                            ? "the session has ended   q quits"
-                            : fmt::format("every {}   q quits, a {} shoal's own queues",
-                                          short_seconds(double(interval.count()) * 1e-3), channels ? "hides" : "shows"),
-                        table.width) +
+                    fit_columns(looker.is_over() ? "the session has ended   q quits"
+                                                 : fmt::format("every {}   q quits, a {} shoal's own queues",
+                                                               short_seconds(double(interval.count()) * 1e-3),
+                                                               channels ? "hides" : "shows"),
+                                std::size_t(table.width)) +
                     "\033[0m");
     if (ended_by != 0 || !screen.draw(lines)) return 0;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - std::chrono::steady_clock::now());

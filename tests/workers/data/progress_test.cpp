@@ -71,6 +71,14 @@ TEST_CASE("progress_line: never wider than asked; first the bar shrinks, then it
   CHECK_THAT(progress_line(state, 75), !ContainsSubstring("["));
 }
 
+TEST_CASE("progress_line: characters count, and are not cut") {
+  const shoal::ProgressState accents{"\u00e9poque", 1, 0, 1, "im\u00e5ges", "termin\u00e9"};
+  CHECK(progress_line(accents, 8) == "\u00e9poque  ");
+  CHECK(progress_line(accents, 1) == "\u00e9");
+  CHECK(progress_line({"\u00e9poque", 15, 60, 1, "files", ""}, 40).size() ==
+        progress_line({"epoque", 15, 60, 1, "files", ""}, 40).size() + 1);
+}
+
 TEST_CASE("progress_line: an unknown total has no share and no bar") {
   CHECK(progress_line({"reading", 5000, 0, 2, "bytes", ""}, 80) == "reading   2,500 bytes/s  0:02");
 }

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/quantity_text.h>
 #include <shoal/internal/workers/images/formats/file_bytes.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
@@ -29,11 +30,6 @@ std::string key_of(std::span<const fs::path> paths) {
   return fmt::format("shoal/ram_files/{:016x}", hash);
 }
 
-std::string shown_bytes(std::uint64_t bytes) {
-  return bytes < 10 << 20U ? fmt::format("{} bytes", with_thousands(std::int64_t(bytes)))
-                           : fmt::format("{:.2f} GiB", double(bytes) / double(1ULL << 30U));
-}
-
 at::Tensor allocate(std::uint64_t total, std::size_t files) {
   try {
     return empty_shared({std::int64_t(total)}, at::TensorOptions(at::kByte));
@@ -42,8 +38,8 @@ at::Tensor allocate(std::uint64_t total, std::size_t files) {
     throw OutOfSharedMemory(error.asked(), error.in_use(), error.allowed(),
                             fmt::format("a limit: {} files with {} are to be kept in memory, {} more than there is; "
                                         "nothing was read",
-                                        with_thousands(std::int64_t(files)), shown_bytes(total),
-                                        shown_bytes(needed > error.allowed() ? needed - error.allowed() : 0)));
+                                        with_thousands(std::int64_t(files)), long_bytes(total),
+                                        long_bytes(needed > error.allowed() ? needed - error.allowed() : 0)));
   }
 }
 
@@ -70,7 +66,7 @@ RamFiles read_files(std::span<const fs::path> paths, const RamOptions& options) 
   if (options.progress) {
     bar.emplace(ProgressBarOptions{.total = std::int64_t(total),
                                    .label = fmt::format("{}: {} files, {}", options.label,
-                                                        with_thousands(std::int64_t(paths.size())), shown_bytes(total)),
+                                                        with_thousands(std::int64_t(paths.size())), long_bytes(total)),
                                    .unit = "MiB",
                                    .per_unit = std::int64_t(1) << 20U,
                                    .fd = options.fd});
