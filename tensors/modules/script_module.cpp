@@ -1,6 +1,8 @@
 #include <shoal/tensors/script_module.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/tensors/modules/script_archive.h>
 #include <shoal/internal/tensors/storage/storage.h>
 #include <shoal/ipc/error.h>
@@ -8,7 +10,9 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 
+#include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <unordered_map>
@@ -21,24 +25,38 @@ struct SharedScriptModule::Parts {
 
   const ScriptArchive archive;
   std::mutex making;
-  std::optional<torch::jit::Module> made;
+  std::optional<torch::jit::Module> made;  // is set under both
+
+  /// Those that this process has, by the block of their code, which nothing else can be in as long as they are here.
+  /// Never destroyed: what it keeps may outlive the session's statics.
+  struct Known {
+    std::unordered_map<std::uint64_t, std::weak_ptr<Parts>> by_block;
+    std::shared_ptr<Parts> last_received;
+  };
+  static constinit inline std::mutex mutex;
+  /// Under the mutex.
+  static Known& known() {
+    static auto* here = new Known;
+    return *here;
+  }
+  static void after_fork() noexcept;
+  static const AtFork at_fork;
 };
+
+[[gnu::init_priority(101)]] const AtFork SharedScriptModule::Parts::at_fork({
+    .before = &ForkWaitsFor<mutex>::lock,
+    .in_parent = &ForkWaitsFor<mutex>::unlock,
+    .in_child = &Parts::after_fork,
+});
+
+/// What another thread was making is made again here: it takes too long for a fork to wait.
+void SharedScriptModule::Parts::after_fork() noexcept {
+  for (auto& [block, weak] : known().by_block)
+    if (const std::shared_ptr<Parts> parts = weak.lock()) new (&parts->making) std::mutex;
+  mutex.unlock();
+}
 
 namespace {
-
-/// The modules that this process has, by the block of their code, which nothing else can be in as long as they are
-/// here. Never destroyed: what it keeps may outlive the session's statics.
-template <class Parts>
-struct Known {
-  std::mutex mutex;
-  std::unordered_map<std::uint64_t, std::weak_ptr<Parts>> by_block;
-  std::shared_ptr<Parts> last_received;
-
-  static Known& here() {
-    static Known* known = new Known;
-    return *known;
-  }
-};
 
 std::uint64_t block_of(const ScriptArchive& archive) {
   const Hold* hold = archive.archive.defined() ? shared_hold(archive.archive) : nullptr;
@@ -50,8 +68,8 @@ std::uint64_t block_of(const ScriptArchive& archive) {
 
 SharedScriptModule::SharedScriptModule(const torch::jit::Module& module, const ReadOnlyOptions& options)
     : parts_(std::make_shared<Parts>(take_apart(module, options.name, options.allow_data_ptr))) {
-  auto& known = Known<Parts>::here();
-  std::lock_guard lock(known.mutex);
+  std::lock_guard lock(Parts::mutex);
+  auto& known = Parts::known();
   std::erase_if(known.by_block, [](const auto& entry) { return entry.second.expired(); });
   known.by_block[block_of(parts_->archive)] = parts_;
 }
@@ -59,7 +77,12 @@ SharedScriptModule::SharedScriptModule(const torch::jit::Module& module, const R
 torch::jit::Module SharedScriptModule::module() const {
   if (!parts_) throw std::invalid_argument("a SharedScriptModule without a module: make it by load_shared()");
   std::lock_guard lock(parts_->making);
-  if (!parts_->made) parts_->made = put_together(parts_->archive);
+  if (!parts_->made) {
+    torch::jit::Module made = put_together(parts_->archive);
+    SHOAL_KILL_POINT("script_module.made");
+    std::lock_guard at_once(Parts::mutex);  // so that a fork finds all of it or nothing
+    parts_->made = std::move(made);
+  }
   return *parts_->made;
 }
 
@@ -109,9 +132,9 @@ SharedScriptModule Codec<SharedScriptModule>::decode(Decoder& decoder) {
   if (archive.keys.size() != archive.storages.size())
     throw DecodeError(fmt::format("a TorchScript module with {} names for {} storages", archive.keys.size(),
                                   archive.storages.size()));
-  auto& known = Known<Parts>::here();
   std::shared_ptr<Parts> replaced;  // goes when the lock is gone
-  std::lock_guard lock(known.mutex);
+  std::lock_guard lock(Parts::mutex);
+  auto& known = Parts::known();
   std::erase_if(known.by_block, [](const auto& entry) { return entry.second.expired(); });
   auto& place = known.by_block[block_of(archive)];
   std::shared_ptr<Parts> parts = place.lock();

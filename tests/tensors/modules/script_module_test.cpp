@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/tensors/storage/storage.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
@@ -16,12 +17,15 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/forked.h"
 #include "tests/tensors/libtorch_version.h"
 
 using namespace shoal;
+using shoal::test::Forked;
 using shoal::test::kIsOldLibtorch;
 
 namespace {
@@ -271,4 +275,23 @@ TEST_CASE("TorchScript: nothing crosses as nothing") {
   Queue<SharedScriptModule> queue(1);
   queue.put(none);
   CHECK_FALSE(queue.get());
+}
+
+TEST_CASE("script module: a process that is forked while another thread makes the module makes its own") {
+  const at::Tensor expected = result_of(small_net());
+  Forked child([&] {
+    const SharedScriptModule shared(small_net());
+    delay_at("script_module.made", {.mean = 1'000'000, .one_in = 1});
+    std::thread making([&] { (void)shared.module(); });
+    while (kill_points::delays_made() == 0) std::this_thread::yield();
+    Forked grandchild([&] {
+      ::alarm(30);
+      if (!at::equal(result_of(shared.module()), expected)) throw Error("another result");
+      SharedScriptModule another(small_net());
+    });
+    making.join();
+    if (grandchild.join() != 0) throw Error("the fork failed");
+    if (!at::equal(result_of(shared.module()), expected)) throw Error("another result in the parent");
+  });
+  CHECK(child.join() == 0);
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/quantity_text.h>
 #include <shoal/internal/workers/images/formats/file_bytes.h>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <stdexcept>
 
@@ -29,6 +31,13 @@ std::string key_of(std::span<const fs::path> paths) {
   for (const fs::path& path : paths) hash = schema_hash(path.native(), hash);
   return fmt::format("shoal/ram_files/{:016x}", hash);
 }
+
+constinit std::mutex one_thread;
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    // Not waited for: who has it may be reading for minutes. A reader's claim is no fork's.
+    .in_child = []() noexcept { new (&one_thread) std::mutex; },
+});
 
 at::Tensor allocate(std::uint64_t total, std::size_t files) {
   try {
@@ -130,7 +139,6 @@ std::span<const std::uint8_t> RamFiles::file(std::int64_t index) const {
 RamFiles load_ram_files(std::span<const fs::path> paths, const RamOptions& options) {
   if (paths.empty()) throw std::invalid_argument("load_ram_files: no files; there has to be at least one");
   // A claim is a process's: its threads exclude each other here.
-  static std::mutex one_thread;
   const std::lock_guard lock(one_thread);
   const std::string key = key_of(paths);
   std::chrono::milliseconds patience{0};
