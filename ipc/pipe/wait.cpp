@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/ipc/pipe/core.h>
 #include <shoal/internal/ipc/pipe/readiness.h>
-#include <shoal/internal/ipc/process/liveness_watch.h>
-#include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/ipc/wait/wait.h>
 #include <shoal/internal/ipc/wait/wait_any.h>
 #include <time.h>
 
@@ -26,10 +24,7 @@ std::vector<std::size_t> Waitable::wait_for_connections(std::span<const Waitable
   std::vector<std::size_t> ready;
   if (things.empty()) return ready;
   std::vector<PreparedEvent> events;
-  Spinner spinner;
-  bool slept = false;
-  SleepNote note;
-  LivenessWatch watch;
+  Sleeper<ThisProcess> sleeper;
   auto look = [&](bool prepare) {
     ready.clear();
     events.clear();
@@ -43,15 +38,15 @@ std::vector<std::size_t> Waitable::wait_for_connections(std::span<const Waitable
   };
   for (;;) {
     if (look(false) || deadline.passed()) break;
-    if (!slept && spinner.turn()) continue;
+    if (sleeper.spins()) continue;
     if (look(true)) break;
-    note.asleep_on(events.front().event);
-    sleep_on_any(events, deadline.left(watch.nap()));
-    slept = true;
-    for (const PreparedEvent& prepared : events) prepared.event->leave();
-    watch.woke();  // end of file by a death: whoever finds it closes the ring, which wakes this thread
+    // End of file by a death: whoever finds it, this thread or another, closes the ring, which wakes those that wait.
+    sleeper.sleep_on(events.front().event, deadline, [&](auto at_most) {
+      sleep_on_any(events, at_most);
+      for (const PreparedEvent& prepared : events) prepared.event->leave();
+    });
   }
-  spinner.ended(!slept);
+  sleeper.ended();
   return ready;
 }
 

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/bit_field.h>
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
-#include <shoal/internal/ipc/process/liveness_watch.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/ipc/ring/ring.h>
-#include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/ipc/wait/wait.h>
 #include <shoal/ipc/error.h>
 
 #include <stdexcept>
@@ -82,22 +80,16 @@ void TaskLedger::check_for_loss(Ring& ring) {
 }
 
 bool TaskLedger::wait_all_done(Ring& ring, Deadline deadline) {
-  Spinner spinner;
-  bool slept = false;
-  SleepNote note;
-  LivenessWatch watch(kLivenessSlice);  // reclaim wakes nobody who joins
+  Sleeper<ThisProcess> sleeper(kLivenessSlice);  // reclaim wakes nobody who joins
   while (layout().unfinished.load() != 0) {
     if (deadline.passed()) return false;
-    if (!slept && spinner.turn()) continue;
+    if (sleeper.spins()) continue;
     std::uint32_t prepared = layout().all_done.prepare();
     if (layout().unfinished.load() == 0) break;
-    if (slept) check_for_loss(ring);
-    note.asleep_on(&layout().all_done);
-    layout().all_done.sleep(prepared, deadline.left(watch.nap()));
-    slept = true;
-    watch.woke();
+    if (sleeper.has_slept()) check_for_loss(ring);
+    sleeper.sleep_on(&layout().all_done, deadline, [&](auto at_most) { layout().all_done.sleep(prepared, at_most); });
   }
-  spinner.ended(!slept);
+  sleeper.ended();
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/base/event_word.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/sync/barrier_layout.h>
+#include <shoal/internal/ipc/wait/sleeper.h>
 
 #include <atomic>
 #include <cstdint>
@@ -60,10 +61,7 @@ template <class World>
 template <class LookAfterOthers>
 auto BasicBarrierLayout<World>::wait_for_round(std::uint32_t round, int order, Deadline deadline,
                                                LookAfterOthers& look_after_others) -> Outcome {
-  typename World::Spinner spinner;
-  bool slept = false;
-  typename World::SleepNote note;
-  typename World::LivenessWatch watch;
+  Sleeper<World> sleeper;
   std::uint64_t seen;
   for (;;) {
     seen = state.load();
@@ -74,19 +72,16 @@ auto BasicBarrierLayout<World>::wait_for_round(std::uint32_t round, int order, D
       event.notify_all();
       return {Outcome::kTimedOut, arrived(seen)};
     }
-    if (!slept && spinner.turn()) continue;
+    if (sleeper.spins()) continue;
     std::uint32_t prepared = event.prepare();
     if (state.load() != seen) continue;
-    if (slept) {
+    if (sleeper.has_slept()) {
       look_after_others();
       if (state.load() != seen) continue;
     }
-    note.asleep_on(&event);
-    event.sleep(prepared, deadline.left(watch.nap()));
-    slept = true;
-    watch.woke();
+    sleeper.sleep_on(&event, deadline, [&](auto at_most) { event.sleep(prepared, at_most); });
   }
-  spinner.ended(!slept);
+  sleeper.ended();
   return was_met(round, seen) ? Outcome{Outcome::kMet, order} : Outcome{Outcome::kWasReset, 0};
 }
 

@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/base/event_word.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/sync/condition_layout.h>
+#include <shoal/internal/ipc/wait/sleeper.h>
 
 #include <atomic>
 #include <chrono>
@@ -122,14 +123,11 @@ template <class World, std::uint32_t kMost>
 template <class Alone>
 auto BasicConditionLayout<World, kMost>::sleep(Waiter& waiter, Deadline deadline, Alone& alone) -> End {
   const std::uint32_t tag = World::self().word();
-  typename World::Spinner spinner;
-  bool slept = false;
-  typename World::SleepNote note;
-  typename World::LivenessWatch watch;
+  Sleeper<World> sleeper;
   for (;;) {
     std::uint32_t word = waiter.word.load();
     if (word & Waiter::kNotified) {
-      spinner.ended(!slept);
+      sleeper.ended();
       return End::kNotified;
     }
     // A cell that has been notified meanwhile fails these CASes, and is seen above.
@@ -137,13 +135,10 @@ auto BasicConditionLayout<World, kMost>::sleep(Waiter& waiter, Deadline deadline
       if (waiter.word.compare_exchange_strong(word, 0)) return End::kTimedOut;
       continue;
     }
-    if (!slept && spinner.turn()) continue;
-    if (slept && alone() && waiter.word.compare_exchange_strong(word, 0)) return End::kAlone;
+    if (sleeper.spins()) continue;
+    if (sleeper.has_slept() && alone() && waiter.word.compare_exchange_strong(word, 0)) return End::kAlone;
     waiter.ticket.fetch_or(Waiter::kSleeps);
-    note.asleep_on(&waiter.word);
-    World::Futex::wait(waiter.word, tag, deadline.left(watch.nap()));
-    slept = true;
-    watch.woke();
+    sleeper.sleep_on(&waiter.word, deadline, [&](auto at_most) { World::Futex::wait(waiter.word, tag, at_most); });
   }
 }
 

@@ -8,10 +8,18 @@
 #include <shoal/internal/ipc/process/liveness_watch.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/ipc/wait/sleeper.h>
 
 #include <atomic>
 
 namespace shoal {
+
+/// What a Sleeper is made of outside of models.
+struct ThisProcess {
+  using Spinner = shoal::Spinner;
+  using SleepNote = shoal::SleepNote;
+  using LivenessWatch = shoal::LivenessWatch;
+};
 
 enum class Waited { kReady, kTimedOut, kHopeless };
 
@@ -20,28 +28,22 @@ enum class Waited { kReady, kTimedOut, kHopeless };
 /// hopeless() says whether nobody is left who could do it.
 template <class Ready, class Hopeless>
 Waited wait_until_ready(EventWord& event, Deadline deadline, Ready&& ready, Hopeless&& hopeless) {
-  Spinner spinner;
-  bool slept = false;
-  SleepNote note;
-  LivenessWatch watch;
+  Sleeper<ThisProcess> sleeper;
   auto wait = [&] {
     for (;;) {
       if (ready()) return Waited::kReady;
       if (deadline.passed()) return Waited::kTimedOut;
-      if (!slept && spinner.turn()) continue;
+      if (sleeper.spins()) continue;
       std::uint32_t prepared = event.prepare();
       if (ready()) return Waited::kReady;
       // Asks once more: what the dead gave back may be what this thread waits for.
-      if (slept && hopeless()) return ready() ? Waited::kReady : Waited::kHopeless;
-      note.asleep_on(&event);
-      event.sleep(prepared, deadline.left(watch.nap()));
-      slept = true;
-      watch.woke();
+      if (sleeper.has_slept() && hopeless()) return ready() ? Waited::kReady : Waited::kHopeless;
+      sleeper.sleep_on(&event, deadline, [&](auto at_most) { event.sleep(prepared, at_most); });
     }
   };
   Waited result = wait();
-  if (result == Waited::kReady) spinner.ended(!slept);
-  if (slept) event.leave();
+  if (result == Waited::kReady) sleeper.ended();
+  if (sleeper.has_slept()) event.leave();
   return result;
 }
 
