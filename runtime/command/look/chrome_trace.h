@@ -52,7 +52,4 @@ class ChromeTrace {
   std::uint64_t dropped_ = 0;
 };
 
-/// As it stands between the quotes of a JSON string. What is not UTF-8 becomes '?'.
-std::string json_escaped(const std::string& text);
-
 }  // namespace shoal::command

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -33,7 +32,7 @@ bool is_near(double value, double expected) { return std::abs(value - expected) 
 
 TraceRecord record(TraceKind kind, std::uint64_t start, std::uint64_t end, const char* name, std::uint64_t link = 0) {
   TraceRecord record{start, end, 64, link, 5, kind, 7, {}};
-  std::strncpy(record.name, name, sizeof record.name - 1);
+  std::string(name).copy(record.name, sizeof record.name - 1);
   return record;
 }
 
@@ -96,7 +95,7 @@ TEST_CASE("trace: events come out as JSON that parses, in order, with arrows fro
   CHECK(trace.events() == 8);
   const json parsed = json::parse(written(trace, {first, second}));
   CHECK(parsed["otherData"]["lost_events"] == 3);
-  CHECK(events_with(parsed, "ph", "M")[0]["args"]["name"] == "fi\"rst?");
+  CHECK(events_with(parsed, "ph", "M")[0]["args"]["name"] == "fi\"rst\n");
   const auto threads = events_with(parsed, "name", "thread_name");
   REQUIRE(threads.size() == 1);  // the other one had gone before it could be asked
   CHECK(threads[0]["args"]["name"] == "th\"read 7");
@@ -124,6 +123,19 @@ TEST_CASE("trace: events come out as JSON that parses, in order, with arrows fro
     CHECK(from[i]["pid"] == 1);
     CHECK(to[i]["pid"] == 2);
   }
+}
+
+TEST_CASE("trace: names that are no text come out as JSON that parses") {
+  ChromeTrace trace([](std::uint64_t) { return std::string("get \xff\x01"); });
+  const TracedProcess process{1, "\xc3", 0};  // half a character
+  trace.add(process,
+            record(TraceKind::kSpan, 1000, 2000, "a name cut within its \xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"));
+  trace.add(process, record(TraceKind::kWait, 3000, 4000, ""));
+  const json parsed = json::parse(written(trace, {process}));
+  CHECK(events_with(parsed, "ph", "M")[0]["args"]["name"] == "\xef\xbf\xbd");
+  CHECK(events_with(parsed, "cat", "span")[0]["name"] ==
+        "a name cut within its \xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xef\xbf\xbd");
+  CHECK(events_with(parsed, "cat", "wait")[0]["name"] == "wait: get \xef\xbf\xbd\x01");
 }
 
 TEST_CASE("trace: the program traces a running session, and top shows it") {
