@@ -85,11 +85,7 @@ struct BasicSpawnOptions {
 
   /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
   operator BasicSpawnOptions<ForkOnly>() const
-    requires std::is_same_v<Method, StartMethod>
-  {
-    return {nprocs,     ForkOnly::checked(start_method), name, grace_period, num_threads, fork_despite_threads, binding,
-            environment};
-  }
+    requires std::is_same_v<Method, StartMethod>;
 };
 /// Options of spawn and start_processes for functions without captures.
 using SpawnOptions = BasicSpawnOptions<StartMethod>;
@@ -118,16 +114,64 @@ struct BasicProcessOptions {
 
   /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
   operator BasicProcessOptions<ForkOnly>() const
-    requires std::is_same_v<Method, StartMethod>
-  {
-    return {name,        ForkOnly::checked(start_method),
-            daemon,      grace_period,
-            num_threads, fork_despite_threads,
-            binding,     part,
-            parts,       environment};
-  }
+    requires std::is_same_v<Method, StartMethod>;
 };
 /// Options of Process for functions without captures.
 using ProcessOptions = BasicProcessOptions<StartMethod>;
+
+namespace detail {
+
+template <class To>
+To as_method(StartMethod method) {
+  if constexpr (std::is_same_v<To, ForkOnly>)
+    return ForkOnly::checked(method);
+  else
+    return method;
+}
+
+/// The same options with another type of start_method. A member that is added does not compile here, as a structured
+/// binding names all of them, until it is copied too.
+template <class To, class Method>
+BasicSpawnOptions<To> with_method(const BasicSpawnOptions<Method>& options) {
+  const auto& [nprocs, method, name, grace_period, num_threads, fork_despite_threads, binding, environment] = options;
+  return {.nprocs = nprocs,
+          .start_method = as_method<To>(method),
+          .name = name,
+          .grace_period = grace_period,
+          .num_threads = num_threads,
+          .fork_despite_threads = fork_despite_threads,
+          .binding = binding,
+          .environment = environment};
+}
+template <class To, class Method>
+BasicProcessOptions<To> with_method(const BasicProcessOptions<Method>& options) {
+  const auto& [name, method, daemon, grace_period, num_threads, fork_despite_threads, binding, part, parts,
+               environment] = options;
+  return {.name = name,
+          .start_method = as_method<To>(method),
+          .daemon = daemon,
+          .grace_period = grace_period,
+          .num_threads = num_threads,
+          .fork_despite_threads = fork_despite_threads,
+          .binding = binding,
+          .part = part,
+          .parts = parts,
+          .environment = environment};
+}
+
+}  // namespace detail
+
+template <class Method>
+BasicSpawnOptions<Method>::operator BasicSpawnOptions<ForkOnly>() const
+  requires std::is_same_v<Method, StartMethod>
+{
+  return detail::with_method<ForkOnly>(*this);
+}
+template <class Method>
+BasicProcessOptions<Method>::operator BasicProcessOptions<ForkOnly>() const
+  requires std::is_same_v<Method, StartMethod>
+{
+  return detail::with_method<ForkOnly>(*this);
+}
 
 }  // namespace shoal

@@ -22,11 +22,8 @@ using ProcessOptionsFor =
 namespace detail {
 /// The settings that a Process is started with. Throws std::invalid_argument if `part` is not one of `parts`.
 ChildSettings child_settings(const ProcessOptions& options);
-template <class Method>
-ChildSettings child_settings(const BasicProcessOptions<Method>& options) {
-  return child_settings(ProcessOptions{options.name, options.start_method, options.daemon, options.grace_period,
-                                       options.num_threads, options.fork_despite_threads, options.binding, options.part,
-                                       options.parts, options.environment});
+inline ChildSettings child_settings(const BasicProcessOptions<ForkOnly>& options) {
+  return child_settings(with_method<StartMethod>(options));
 }
 }  // namespace detail
 
@@ -103,7 +100,7 @@ class Process : public ProcessHandle {
   template <class F, class... Args>
   Process(const ProcessOptionsFor<F>& options, F&& function, Args&&... arguments)
       : ProcessHandle(std::make_shared<StateWithResult>(
-            detail::child_settings(options), Ending{options.grace_period, options.daemon},
+            detail::child_settings(options), Ending{.grace_period = options.grace_period, .daemon = options.daemon},
             std::make_shared<TypedTask<false, F, Args...>>(std::forward<F>(function),
                                                            std::forward<Args>(arguments)...))) {}
 

@@ -29,9 +29,8 @@ auto start_processes(const SpawnOptionsFor<F>& options, F&& function, Args&&... 
   using Result = typename Call<true, F, Args...>::Result;
   auto task =
       std::make_shared<TypedTask<true, F, Args...>>(std::forward<F>(function), std::forward<Args>(arguments)...);
-  const SpawnOptions plain{options.nprocs,      options.start_method,         options.name,    options.grace_period,
-                           options.num_threads, options.fork_despite_threads, options.binding, options.environment};
-  return ProcessContext<Result>(detail::make_ranks(plain, std::move(task)), options.grace_period);
+  return ProcessContext<Result>(detail::make_ranks(detail::with_method<StartMethod>(options), std::move(task)),
+                                options.grace_period);
 }
 
 /// Starts processes, waits for them and returns their results in rank order; returns void if the function does. If a

@@ -56,6 +56,10 @@ template <class D>
 using OrderOf = decltype(make_order(std::declval<const DataLoaderOptions&>(), std::declval<D&>(), {}, {}));
 
 [[noreturn]] void refuse_state_out_of_order();
+
+inline FaultPolicy fault_policy(const DataLoaderOptions& options) {
+  return {.on_error = options.on_error, .max_retries = options.max_retries};
+}
 }  // namespace detail
 
 /// Loops over a data set in batches. The order is the sampler's, or an iterable data set's own, with any number of
@@ -350,8 +354,10 @@ class DataLoader {
                                    : ImageFunction{};
     stream_ = std::make_unique<Stream>(
         options_, *report_, [this, init](const ProcessOptions& how, const detail::WorkerEnds& ends) {
-          detail::WorkerSettings settings{
-              {options_.on_error, options_.max_retries}, {ends.seat, options_.num_workers, options_.seed}, init};
+          const detail::WorkerSettings settings{
+              .policy = detail::fault_policy(options_),
+              .info = {.id = ends.seat, .num_workers = options_.num_workers, .seed = options_.seed},
+              .init = init};
           if constexpr (Encodable<Dataset>) {
             return Process<void>(how, &detail::run_worker<Dataset, Collate>, detail::share(ends), settings, dataset_);
           } else {
@@ -455,7 +461,7 @@ class DataLoader {
     RECORD_USER_SCOPE("make batch");
     const auto task = pass_plan_->task(done_);
     if (!task) return false;
-    if (!maker_) maker_.emplace(dataset_, collate_, detail::FaultPolicy{options_.on_error, options_.max_retries});
+    if (!maker_) maker_.emplace(dataset_, collate_, detail::fault_policy(options_));
     std::optional<Batch> batch;
     try {
       batch = maker_->make(*task);

@@ -117,7 +117,13 @@ void ProgressBar::finish(const std::string& note) {
 }
 
 void ProgressBar::draw(const std::string& note, bool last) {
-  const ProgressState state{options_.label, done_, options_.total, seconds(), options_.unit, note, options_.per_unit};
+  const ProgressState state{.label = options_.label,
+                            .done = done_,
+                            .total = options_.total,
+                            .seconds = seconds(),
+                            .unit = options_.unit,
+                            .note = note,
+                            .per_unit = options_.per_unit};
   if (on_terminal_) {
     // One column is left free: a terminal that fills its last one may go to the next line. \x1b[K clears what stood
     // behind.

@@ -24,7 +24,14 @@ LoaderState LoaderState::from_string(const std::string& text) {
   if (read != 7 || used == 0 || text.find('\n') != std::string::npos || epoch < 0 || place < 0 || size < 0 ||
       shards < 0 || batch_size < 0 || order_epoch < -1)
     throw std::invalid_argument(fmt::format("LoaderState: \"{}\" is no state of a loader", text.substr(0, 200)));
-  return {seed, epoch, place, size, shards, batch_size, order_epoch, text.substr(static_cast<std::size_t>(used))};
+  return {.seed = seed,
+          .epoch = epoch,
+          .place = place,
+          .dataset_size = size,
+          .shards = shards,
+          .batch_size = batch_size,
+          .order_epoch = order_epoch,
+          .order = text.substr(static_cast<std::size_t>(used))};
 }
 
 }  // namespace shoal

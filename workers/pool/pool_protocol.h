@@ -49,7 +49,8 @@ struct WorkerEnds {
 
 /// Further handles of the same ends.
 inline WorkerEnds share(const WorkerEnds& ends) {
-  return {ends.tasks.share(), ends.results.share(), ends.progress, ends.worker, ends.seat};
+  const auto& [tasks, results, progress, worker, seat] = ends;  // all there are: one more does not compile
+  return {.tasks = tasks.share(), .results = results.share(), .progress = progress, .worker = worker, .seat = seat};
 }
 
 inline constexpr std::uint64_t kTaskSchema = schema_hash("shoal::Pool task");
@@ -63,11 +64,12 @@ template <>
 struct Codec<detail::WorkerEnds> {
   static constexpr std::uint64_t schema() { return schema_hash("shoal::detail::WorkerEnds"); }
   static void encode(Encoder& encoder, const detail::WorkerEnds& ends) {
-    encoder.write(encoder.add(ends.tasks.hold()));
-    encoder.write(encoder.add(ends.results.hold()));
-    ends.progress.encode(encoder);
-    encoder.write(ends.worker);
-    encoder.write(ends.seat);
+    const auto& [tasks, results, progress, worker, seat] = ends;
+    encoder.write(encoder.add(tasks.hold()));
+    encoder.write(encoder.add(results.hold()));
+    progress.encode(encoder);
+    encoder.write(worker);
+    encoder.write(seat);
   }
   static detail::WorkerEnds decode(Decoder& decoder) {
     Ring tasks = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), detail::kTaskSchema);
