@@ -1,13 +1,12 @@
 // Imap: the results of a function over a range, as they come.
 #pragma once
 
-#include <shoal/internal/workers/pool/host.h>
+#include <shoal/internal/workers/pool/ahead_window.h>
 #include <shoal/internal/workers/pool/pool_call.h>
 #include <shoal/ipc/error.h>
 
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <exception>
 #include <iterator>
 #include <memory>
@@ -27,8 +26,6 @@ struct ImapOptions {
 
 namespace detail {
 
-enum class Order { kOfInput, kOfCompletion };
-
 /// The range that Pool::imap and imap_unordered return: one thread passes over it once.
 ///
 /// - It reads the input at most `prefetch` chunks ahead and keeps no more results than that, so the input may be
@@ -38,7 +35,7 @@ enum class Order { kOfInput, kOfCompletion };
 ///   range.
 /// - If it is destroyed before its end, elements that no worker has begun are given up. A ThreadPool's waits for the
 ///   tasks that run, since these may use what the function captured by reference.
-template <Order kOrder, class Jobs, class F, std::ranges::view View>
+template <class Jobs, class F, std::ranges::view View>
 class Imap {
   using Core = typename Jobs::Core;
   using Element = std::ranges::range_value_t<View>;
@@ -48,8 +45,9 @@ class Imap {
   /// What the function returns. If that is void, std::tuple<>, one for each element that is done.
   using Result = Kept<typename OneJob::Result>;
 
-  Imap(std::shared_ptr<Core> core, const ImapOptions& options, F function, View input)
+  Imap(std::shared_ptr<Core> core, Order order, const ImapOptions& options, F function, View input)
       : core_(std::move(core)),
+        asked_(core_, order),
         function_(std::move(function)),
         input_(std::make_unique<View>(std::move(input))),
         chunk_(options.chunksize),
@@ -59,9 +57,7 @@ class Imap {
   Imap(const Imap&) = delete;
   Imap(Imap&&) = default;
   ~Imap() {
-    if (!core_) return;
-    for (const auto& job : asked_) core_->abandon(job);
-    for (const auto& job : asked_) core_->finish(*job);
+    if (core_) asked_.leave();
   }
 
   /// The next result; nothing after the last one. Throws like AsyncResult::get().
@@ -95,13 +91,12 @@ class Imap {
 
  private:
   void ask_ahead() {
-    while (asked_.size() < ahead_ && !ended_) {
+    asked_.fill(ahead_, [&]() -> std::shared_ptr<OneJob> {
+      if (ended_) return nullptr;
       std::vector<Element> elements = read_chunk();
-      if (elements.empty()) break;
-      auto job = std::make_shared<OneJob>(function_, std::move(elements), chunk_);
-      core_->submit(job, Awaited::kLater);
-      asked_.push_back(std::move(job));
-    }
+      if (elements.empty()) return nullptr;
+      return std::make_shared<OneJob>(function_, std::move(elements), chunk_);
+    });
   }
 
   /// Reads the input's next elements; fewer than a chunk, or none, at its end.
@@ -121,27 +116,14 @@ class Imap {
     error_ = std::move(error);
   }
 
-  std::shared_ptr<OneJob> take_done(Deadline deadline) {
-    auto found = asked_.begin();
-    auto ready = [&] {
-      if constexpr (kOrder == Order::kOfInput) return (*found)->done();
-      for (found = asked_.begin(); found != asked_.end(); ++found)
-        if ((*found)->done()) return true;
-      return false;
-    };
-    if (!core_->wait(ready, deadline)) throw TimeoutError("Imap::next: no result was there within the timeout");
-    auto job = std::move(*found);
-    asked_.erase(found);
-    return job;
-  }
-
   std::optional<Result> next_until(Deadline deadline) {
     while (taken_ == results_.size()) {
       if (asked_.empty()) {
         if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
         return std::nullopt;
       }
-      const std::shared_ptr<OneJob> job = take_done(deadline);
+      const std::shared_ptr<OneJob> job = asked_.take(deadline);
+      if (!job) throw TimeoutError("Imap::next: no result was there within the timeout");
       results_.clear();
       taken_ = 0;
       try {
@@ -157,13 +139,13 @@ class Imap {
   }
 
   std::shared_ptr<Core> core_;
+  AheadWindow<Core, OneJob> asked_;
   F function_;
   std::unique_ptr<View> input_;  // does not move when this object does
   std::optional<std::ranges::iterator_t<View>> next_;
   bool ended_ = false;        // nothing more is read from the input
   std::exception_ptr error_;  // the exception that ended it, until it was thrown
   std::size_t chunk_, ahead_;
-  std::deque<std::shared_ptr<OneJob>> asked_;
   std::vector<Result> results_;
   std::size_t taken_ = 0;
   std::optional<Result> current_;

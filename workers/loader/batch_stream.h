@@ -5,16 +5,14 @@
 #include <shoal/internal/workers/batch/loader_worker.h>
 #include <shoal/internal/workers/loader/prefetch.h>
 #include <shoal/internal/workers/plan/loader_pass.h>
+#include <shoal/internal/workers/pool/ahead_window.h>
 #include <shoal/internal/workers/pool/pool_core.h>
 #include <shoal/workers/data/loader_failure.h>
 #include <shoal/workers/data/loader_options.h>
 #include <shoal/workers/data/loader_report.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -49,7 +47,8 @@ class BatchStream {
 
   BatchStream(const DataLoaderOptions& options, LoaderReport& report, detail::PoolCore::StartWorker start)
       : options_(options),
-        core_(std::make_shared<detail::PoolCore>(pool_options(options), std::move(start))),
+        core_(std::make_shared<PoolCore>(pool_options(options), std::move(start))),
+        asked_(core_, options.in_order ? Order::kOfInput : Order::kOfCompletion),
         prefetch_(options.num_workers, options.prefetch_factor, options.prefetch_bytes) {
     core_->on_death = [&report](const ProcessFailed& death) { note_death(report, death); };
   }
@@ -83,66 +82,45 @@ class BatchStream {
   }
 
   /// Whether next() has a batch, or an error, without waiting.
-  [[nodiscard]] bool lies_ready() {
-    std::lock_guard lock(core_->mutex());
-    const auto end =
-        options_.in_order ? asked_.begin() + std::min<std::ptrdiff_t>(1, std::ssize(asked_)) : asked_.end();
-    return std::any_of(asked_.begin(), end, [](const auto& job) { return job->done(); });
-  }
+  [[nodiscard]] bool lies_ready() { return asked_.lies_ready(); }
 
   void leave() {
     if (asked_.empty()) return;
     core_->abandon_all();
-    asked_.clear();
+    asked_.forget();
   }
 
   [[nodiscard]] std::vector<int> worker_pids() { return core_->pids(); }
   [[nodiscard]] const Prefetch& prefetch() const { return prefetch_; }
   /// Batches that lie ready, and their bytes.
   [[nodiscard]] std::pair<std::size_t, std::uint64_t> ready() {
-    std::lock_guard lock(core_->mutex());
     std::pair<std::size_t, std::uint64_t> result{0, 0};
-    for (const auto& job : asked_)
-      if (job->done()) {
-        ++result.first;
-        result.second += job->bytes();
-      }
+    asked_.for_each_done([&](const Job& job) {
+      ++result.first;
+      result.second += job.bytes();
+    });
     return result;
   }
 
  private:
   void ask_ahead() {
-    while (!ended_ && asked_.size() < prefetch_.batches_ahead()) {
-      std::optional<LoaderTask> task = pass_->task(number_);
+    asked_.fill(prefetch_.batches_ahead(), [&]() -> std::shared_ptr<Job> {
+      std::optional<LoaderTask> task = ended_ ? std::nullopt : pass_->task(number_);
       if (!task) {
         ended_ = true;
-        break;
+        return nullptr;
       }
       number_ = task->batch + 1;
       auto job = std::make_shared<Job>(*std::move(task));
       job->seat = pass_->seat(job->task(), options_.num_workers);
-      core_->submit(job, detail::PoolCore::Awaited::kLater);
-      asked_.push_back(std::move(job));
-    }
+      return job;
+    });
   }
 
   std::shared_ptr<Job> take_done() {
-    auto found = asked_.begin();
-    auto ready = [&] {
-      if (options_.in_order) return (*found)->done();
-      for (found = asked_.begin(); found != asked_.end(); ++found)
-        if ((*found)->done()) return true;
-      return false;
-    };
-    const bool was_ready = core_->wait(ready, Deadline::now());
-    if (!was_ready) {
-      const Stopwatch watch(waited_);
-      core_->wait(ready, Deadline::never());
-    }
-    prefetch_.taken(was_ready);
-    auto job = std::move(*found);
-    asked_.erase(found);
-    return job;
+    std::shared_ptr<Job> job = asked_.take(Deadline::now());
+    prefetch_.taken(job != nullptr);
+    return job ? job : asked_.take(Deadline::never());
   }
 
   bool ended(Job& job) {
@@ -153,21 +131,17 @@ class BatchStream {
   /// An iterable data set's stream has no batches behind this one: what was asked of it is not waited for.
   void end_stream(const LoaderTask& last) {
     pass_->end_stream(last);
-    std::erase_if(asked_, [&](const auto& job) {
-      const bool behind = job->task().part.shard == last.part.shard && job->task().batch > last.batch;
-      if (behind) core_->abandon(job);
-      return behind;
-    });
+    asked_.abandon_if(
+        [&](const Job& job) { return job.task().part.shard == last.part.shard && job.task().batch > last.batch; });
   }
 
   const DataLoaderOptions options_;
-  std::shared_ptr<detail::PoolCore> core_;
+  std::shared_ptr<PoolCore> core_;
+  AheadWindow<PoolCore, Job> asked_;
   Prefetch prefetch_;
   std::shared_ptr<LoaderPass> pass_;
   std::int64_t number_ = 0;
   bool ended_ = true;
-  std::deque<std::shared_ptr<Job>> asked_;
-  std::int64_t waited_ = 0;
 };
 
 }  // namespace shoal::detail

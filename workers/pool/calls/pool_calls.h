@@ -103,7 +103,7 @@ class PoolCalls {
   /// The same with options.
   template <class F, std::ranges::input_range Range>
   auto imap(const ImapOptions& options, F function, Range&& elements) {
-    return start_imap<Order::kOfInput>(options, std::move(function), std::forward<Range>(elements));
+    return start_imap(Order::kOfInput, options, std::move(function), std::forward<Range>(elements));
   }
   /// Like imap(), but the results come in the order in which they are ready.
   template <class F, std::ranges::input_range Range>
@@ -113,7 +113,7 @@ class PoolCalls {
   /// The same with options.
   template <class F, std::ranges::input_range Range>
   auto imap_unordered(const ImapOptions& options, F function, Range&& elements) {
-    return start_imap<Order::kOfCompletion>(options, std::move(function), std::forward<Range>(elements));
+    return start_imap(Order::kOfCompletion, options, std::move(function), std::forward<Range>(elements));
   }
 
   /// Takes no more tasks. The workers finish those that were given, and then end.
@@ -167,13 +167,13 @@ class PoolCalls {
     });
   }
 
-  template <Order kOrder, class F, class Range>
-  auto start_imap(const ImapOptions& options, F function, Range&& range) {
+  template <class F, class Range>
+  auto start_imap(Order order, const ImapOptions& options, F function, Range&& range) {
     if (options.chunksize == 0)
       throw std::invalid_argument(
           "ImapOptions::chunksize is 0: give the number of elements that a worker gets at once");
-    return Imap<kOrder, Jobs, F, std::views::all_t<Range>>(core_, options, std::move(function),
-                                                           std::views::all(std::forward<Range>(range)));
+    return Imap<Jobs, F, std::views::all_t<Range>>(core_, order, options, std::move(function),
+                                                   std::views::all(std::forward<Range>(range)));
   }
 
   std::shared_ptr<Core> core_;
