@@ -10,7 +10,7 @@
 #include <shoal/internal/workers/loader/batch_stream.h>
 #include <shoal/internal/workers/loader/continuing.h>
 #include <shoal/internal/workers/loader/copied_ahead.h>
-#include <shoal/internal/workers/plan/loader_order.h>
+#include <shoal/internal/workers/plan/index_order.h>
 #include <shoal/internal/workers/plan/stream_order.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/share.h>
@@ -39,12 +39,11 @@ namespace shoal {
 namespace detail {
 /// Throws std::logic_error for an iterator of a loop that a later begin() has ended.
 void check_pass(std::uint64_t iterators, std::uint64_t loaders);
-void check_state(const LoaderState& state, const DataLoaderOptions& options, std::int64_t dataset_size);
 
 /// The batches in which a data set is visited: by indices, or as a stream.
 template <MapDataset D>
-LoaderOrder make_order(const DataLoaderOptions& options, D& dataset, std::optional<AnySampler> sampler,
-                       std::optional<AnyBatchSampler> batch_sampler) {
+IndexOrder make_order(const DataLoaderOptions& options, D& dataset, std::optional<AnySampler> sampler,
+                      std::optional<AnyBatchSampler> batch_sampler) {
   return {options, dataset_size(dataset), std::move(sampler), std::move(batch_sampler)};
 }
 template <IterableDataset D>
@@ -147,7 +146,7 @@ class DataLoader {
     }
     leave();
     ++pass_;
-    const LoaderState from = resume_.value_or(beginning_of(next_epoch_));
+    const LoaderState from = resume_.value_or(order_.beginning_of(next_epoch_));
     resume_.reset();
     order_.set_epoch(from.order_epoch);
     next_epoch_ = from.epoch + 1;
@@ -199,18 +198,15 @@ class DataLoader {
   LoaderState state_dict() const {
     if (!options_.in_order) detail::refuse_state_out_of_order();
     if (resume_) return *resume_;
-    return pass_plan_ ? pass_plan_->state(done_, over_) : beginning_of(next_epoch_);
+    return pass_plan_ ? pass_plan_->state(done_, over_) : order_.beginning_of(next_epoch_);
   }
   /// Makes the next loop go on at `state`. Throws std::invalid_argument for the state of another data set or seed.
   void load_state_dict(const LoaderState& state) {
-    detail::check_state(state, options_, order_.dataset_size());
-    order_.check(state);
+    LoaderState from = order_.going_on_from(state);
     leave();
     pass_plan_.reset();
-    resume_ = state;
-    if (state.order_epoch < 0) resume_->order_epoch = state.epoch;
-    if (state.order.empty()) resume_->order = order_.description();
-    order_.set_epoch(resume_->order_epoch);
+    order_.set_epoch(from.order_epoch);
+    resume_ = std::move(from);
     next_epoch_ = state.epoch;
   }
 
@@ -303,14 +299,6 @@ class DataLoader {
   DataLoader(const DataLoaderOptions& options, const Dataset& dataset, const detail::OrderOf<Dataset>& order,
              const Collate& collate)
       : options_(options), dataset_(dataset), collate_(collate), order_(order) {}
-
-  [[nodiscard]] LoaderState beginning_of(std::int64_t epoch) const {
-    return {.seed = options_.seed,
-            .epoch = epoch,
-            .dataset_size = order_.dataset_size(),
-            .order_epoch = order_.order_epoch(epoch),
-            .order = order_.description()};
-  }
 
   struct LoopTimes {
     std::int64_t batches = 0, wait = 0, step = 0, total = 0;  // nanoseconds

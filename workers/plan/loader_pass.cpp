@@ -5,35 +5,45 @@
 
 namespace shoal::detail {
 
-IndexPass::IndexPass(EpochPlan plan, const LoaderState& from, Unit unit)
-    : plan_(std::move(plan)), from_(from), unit_(unit) {}
-
-std::optional<LoaderTask> IndexPass::task(std::int64_t number) const {
-  if (number >= plan_.size()) return std::nullopt;
-  const auto indices = plan_.batch(number);
-  return LoaderTask{from_.seed, from_.epoch, number, {indices.begin(), indices.end()}, {}, 0};
-}
-
-LoaderState IndexPass::state(std::int64_t batches, bool over) const {
+LoaderState LoaderPass::next_epoch() const {
   LoaderState state = from_;
-  if (over || batches == plan_.size()) {
-    ++state.epoch;
-    if (!unit_.waits_for_epoch) state.order_epoch = state.epoch;
-    state.place = 0;
-  } else {
-    state.place += unit_.batches ? batches : plan_.samples(batches) * unit_.replicas;
-  }
+  state.order_epoch = ++state.epoch;
+  state.place = state.shards = state.batch_size = 0;
   return state;
 }
 
-StreamPass::StreamPass(const StreamShare& share, const LoaderState& from, std::uint64_t pass)
-    : share_(share), from_(from), pass_(pass) {}
+IndexPass::IndexPass(EpochPlan plan, const LoaderState& from, std::uint64_t number, Unit unit)
+    : LoaderPass(from, number), plan_(std::move(plan)), unit_(unit) {}
+
+std::optional<LoaderTask> IndexPass::task(std::int64_t number) const {
+  if (number >= plan_.size()) return std::nullopt;
+  LoaderTask task = numbered(number);
+  const auto indices = plan_.batch(number);
+  task.indices.assign(indices.begin(), indices.end());
+  return task;
+}
+
+LoaderState IndexPass::next_epoch() const {
+  LoaderState state = LoaderPass::next_epoch();
+  if (unit_.waits_for_epoch) state.order_epoch = from().order_epoch;
+  return state;
+}
+
+LoaderState IndexPass::after(std::int64_t batches) const {
+  if (batches == plan_.size()) return next_epoch();  // the loop has not been told yet that there are no more
+  LoaderState state = from();
+  state.place += unit_.batches ? batches : plan_.samples(batches) * unit_.replicas;
+  return state;
+}
+
+StreamPass::StreamPass(const StreamShare& share, const LoaderState& from, std::uint64_t number)
+    : LoaderPass(from, number), share_(share) {}
 
 std::optional<LoaderTask> StreamPass::task(std::int64_t number) const {
   // After `shards` batches a rank has been at each stream that it ever is at.
   for (const std::int64_t end = number + share_.shards; number < end; ++number) {
     std::int64_t batch = share_.rank + share_.num_replicas * number;  // of all ranks together, from here on
-    std::int64_t place = from_.place;
+    std::int64_t place = from().place;
     if (share_.shards > 1) {
       batch += place / share_.batch_size;
       place = 0;
@@ -46,7 +56,9 @@ std::optional<LoaderTask> StreamPass::task(std::int64_t number) const {
       const std::int64_t after = share_.shards > 1 ? 1 : share_.num_replicas - share_.rank;
       part.at_least = part.first + after * share_.batch_size;
     }
-    return LoaderTask{from_.seed, from_.epoch, number, {}, part, pass_};
+    LoaderTask task = numbered(number);
+    task.part = part;
+    return task;
   }
   return std::nullopt;
 }
@@ -58,14 +70,9 @@ int StreamPass::seat(const LoaderTask& task, int workers) const {
   return static_cast<int>(task.part.shard / apart % workers);
 }
 
-LoaderState StreamPass::state(std::int64_t batches, bool over) const {
-  LoaderState state = from_;
-  if (over) {
-    state.order_epoch = ++state.epoch;
-    state.place = 0;
-  } else {
-    state.place += batches * share_.num_replicas * share_.batch_size;
-  }
+LoaderState StreamPass::after(std::int64_t batches) const {
+  LoaderState state = from();
+  state.place += batches * share_.num_replicas * share_.batch_size;
   const bool within = state.place > 0;
   state.shards = within ? share_.shards : 0;
   state.batch_size = within ? share_.batch_size : 0;

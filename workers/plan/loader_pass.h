@@ -6,25 +6,46 @@
 #include <shoal/workers/data/loader_state.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
 namespace shoal::detail {
 
-/// Belongs to a loader; its thread alone.
+/// IndexPass or StreamPass. Belongs to a loader; its thread alone.
 class LoaderPass {
  public:
+  /// `number` tells the loader's passes from one another.
+  LoaderPass(LoaderState from, std::uint64_t number) : from_(std::move(from)), number_(number) {}
+  LoaderPass(const LoaderPass&) = delete;
   virtual ~LoaderPass() = default;
 
   /// The first batch with this number or a later one, counted from the pass's beginning. Nothing behind the last.
   [[nodiscard]] virtual std::optional<LoaderTask> task(std::int64_t number) const = 0;
   /// Which of `workers` workers is to make it; -1: any.
-  [[nodiscard]] virtual int seat(const LoaderTask& task, int workers) const = 0;
+  [[nodiscard]] virtual int seat(const LoaderTask& /*task*/, int /*workers*/) const { return -1; }
   /// The task's stream has no batches behind it.
-  virtual void end_stream(const LoaderTask& task) = 0;
+  virtual void end_stream(const LoaderTask& /*task*/) {}
   /// Of a loop that has had the first `batches` of the pass, and is over or not.
-  [[nodiscard]] virtual LoaderState state(std::int64_t batches, bool over) const = 0;
+  [[nodiscard]] LoaderState state(std::int64_t batches, bool over) const {
+    return over ? next_epoch() : after(batches);
+  }
+
+ protected:
+  [[nodiscard]] const LoaderState& from() const { return from_; }
+  /// A batch of the pass: what is in it is the caller's to say.
+  [[nodiscard]] LoaderTask numbered(std::int64_t batch) const {
+    return {.seed = from_.seed, .epoch = from_.epoch, .batch = batch, .pass = number_};
+  }
+  /// Where the loop after this pass begins.
+  [[nodiscard]] virtual LoaderState next_epoch() const;
+
+ private:
+  /// Where a loop is that has had the first `batches`.
+  [[nodiscard]] virtual LoaderState after(std::int64_t batches) const = 0;
+
+  const LoaderState from_;
+  const std::uint64_t number_;
 };
 
 /// Over a map-style data set, by an epoch's plan.
@@ -36,16 +57,15 @@ class IndexPass final : public LoaderPass {
     std::int64_t replicas = 1;
     bool waits_for_epoch = false;  // the next loop has the same order
   };
-  IndexPass(EpochPlan plan, const LoaderState& from, Unit unit);
+  IndexPass(EpochPlan plan, const LoaderState& from, std::uint64_t number, Unit unit);
 
   [[nodiscard]] std::optional<LoaderTask> task(std::int64_t number) const override;
-  [[nodiscard]] int seat(const LoaderTask&, int) const override { return -1; }
-  void end_stream(const LoaderTask&) override {}
-  [[nodiscard]] LoaderState state(std::int64_t batches, bool over) const override;
 
  private:
+  [[nodiscard]] LoaderState next_epoch() const override;
+  [[nodiscard]] LoaderState after(std::int64_t batches) const override;
+
   const EpochPlan plan_;
-  const LoaderState from_;
   const Unit unit_;
 };
 
@@ -62,17 +82,16 @@ struct StreamShare {
 /// streams (or, of one stream, its own batches), so that it only ever goes forward in them.
 class StreamPass final : public LoaderPass {
  public:
-  StreamPass(const StreamShare& share, const LoaderState& from, std::uint64_t pass);
+  StreamPass(const StreamShare& share, const LoaderState& from, std::uint64_t number);
 
   [[nodiscard]] std::optional<LoaderTask> task(std::int64_t number) const override;
   [[nodiscard]] int seat(const LoaderTask& task, int workers) const override;
   void end_stream(const LoaderTask& task) override { ended_.insert(task.part.shard); }
-  [[nodiscard]] LoaderState state(std::int64_t batches, bool over) const override;
 
  private:
+  [[nodiscard]] LoaderState after(std::int64_t batches) const override;
+
   const StreamShare share_;
-  const LoaderState from_;
-  const std::uint64_t pass_;
   std::set<std::int64_t> ended_;  // streams
 };
 

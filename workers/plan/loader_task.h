@@ -58,10 +58,10 @@ struct StreamPart {
 struct LoaderTask {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
-  std::int64_t batch = 0;             // its number in the epoch
-  std::vector<std::int64_t> indices;  // of a map-style data set
-  StreamPart part;                    // of an iterable one
-  std::uint64_t pass = 0;             // of an iterable one: a loader's loops have streams of their own
+  std::int64_t batch = 0;                  // its number in the epoch
+  std::vector<std::int64_t> indices = {};  // of a map-style data set
+  StreamPart part = {};                    // of an iterable one
+  std::uint64_t pass = 0;                  // the loader's loop: of an iterable one each has streams of its own
 };
 
 struct LoaderFailure {

@@ -9,8 +9,12 @@ namespace shoal::detail {
 
 StreamOrder::StreamOrder(const DataLoaderOptions& options, Facts dataset, const std::optional<AnySampler>& sampler,
                          const std::optional<AnyBatchSampler>& batch_sampler)
-    : share_{options.batch_size, options.rank, options.num_replicas, 1, options.drop_last}, dataset_(dataset) {
-  detail::check(options);
+    : LoaderOrder(options, std::max<std::int64_t>(0, dataset.size)),
+      share_{.batch_size = options.batch_size,
+             .rank = options.rank,
+             .num_replicas = options.num_replicas,
+             .drop_last = options.drop_last},
+      dataset_(dataset) {
   const auto refuse = [](const char* what, const char* why) {
     throw std::invalid_argument(fmt::format("DataLoader: {} and an iterable data set: {}", what, why));
   };
