@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shoal/internal/workers/pool/ahead_window.h>
-#include <shoal/internal/workers/pool/pool_call.h>
+#include <shoal/internal/workers/pool/map_parts.h>
 #include <shoal/ipc/error.h>
 
 #include <chrono>

@@ -2,15 +2,12 @@
 #pragma once
 
 #include <shoal/internal/runtime/call/callable.h>
+#include <shoal/internal/workers/pool/map_parts.h>
 #include <shoal/internal/workers/pool/pool_job.h>
 #include <shoal/ipc/codec.h>
 
-#include <algorithm>
 #include <cstring>
-#include <functional>
-#include <iterator>
 #include <optional>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -43,10 +40,6 @@ void encode_result([[maybe_unused]] Encoder& encoder, Invoke&& invoke) {
   else
     encode<R>(encoder, invoke());
 }
-
-/// What a job's results are kept as until they are asked for; void is nothing.
-template <class R>
-using Kept = std::conditional_t<std::is_void_v<R>, std::tuple<>, R>;
 
 template <class R>
 Kept<R> decode_kept([[maybe_unused]] Decoder& decoder) {
@@ -87,9 +80,6 @@ class CallJob final : public Job {
   std::optional<Kept<Result>> result_;
 };
 
-/// How an element of a map becomes the arguments of a call.
-enum class Spread { kWhole, kTuple };
-
 /// Elements of a sequence, a part of it: in each message of a map.
 template <class Element>
 void encode_part(Encoder& encoder, const std::vector<Element>& all, std::size_t begin, std::size_t end) {
@@ -117,36 +107,21 @@ std::vector<Element> decode_part(Decoder& decoder) {
 /// A call for each element: Pool::map, starmap. A task is a chunk of them, and results come back in chunks.
 template <Spread kSpread, class F, class Element>
 class MapJob final : public Job {
-  template <class E>
-  static decltype(auto) invoke(F& function, E&& element) {
-    if constexpr (kSpread == Spread::kTuple)
-      return std::apply(function, std::forward<E>(element));
-    else
-      return std::invoke(function, std::forward<E>(element));
-  }
-
  public:
-  using Result = std::remove_cvref_t<decltype(invoke(std::declval<F&>(), std::declval<Element>()))>;
-  using Results = std::vector<Kept<Result>>;
+  using Result = std::remove_cvref_t<decltype(call_with<kSpread>(std::declval<F&>(), std::declval<Element>()))>;
+  using Parts = MapParts<Element, Result>;
+  using Results = typename Parts::Results;
 
   MapJob(F function, std::vector<Element> elements, std::size_t chunk)
-      : Job(&run, name_of<F>(function), (elements.size() + chunk - 1) / chunk),
-        elements_(std::move(elements)),
-        chunk_(chunk),
-        parts_((elements_.size() + chunk - 1) / chunk) {}
+      : Job(&run, name_of<F>(function), Parts::tasks(elements, chunk)), parts_(std::move(elements), chunk) {}
 
   void encode_arguments(std::size_t task, Encoder& encoder) const override {
-    encode_part(encoder, elements_, task * chunk_, std::min((task + 1) * chunk_, elements_.size()));
+    const auto [begin, end] = parts_.range(task);
+    encode_part(encoder, parts_.elements(), begin, end);
   }
 
   /// Once.
-  Results take_results() {
-    if constexpr (std::is_void_v<Result>) return Results(elements_.size());
-    Results results;
-    results.reserve(elements_.size());
-    for (Results& part : parts_) std::move(part.begin(), part.end(), std::back_inserter(results));
-    return results;
-  }
+  Results take_results() { return parts_.take_results(); }
 
  private:
   static void run(AnyFunction named, Decoder& arguments, Encoder& result) {
@@ -154,22 +129,20 @@ class MapJob final : public Job {
     auto elements = decode_part<Element>(arguments);
     arguments.finish();
     if constexpr (std::is_void_v<Result>) {
-      for (auto&& element : elements) invoke(function, std::move(element));
+      for (auto&& element : elements) call_with<kSpread>(function, std::move(element));
     } else {
       Results results;
       results.reserve(elements.size());
-      for (auto&& element : elements) results.push_back(invoke(function, std::move(element)));
+      for (auto&& element : elements) results.push_back(call_with<kSpread>(function, std::move(element)));
       encode_part(result, results, 0, results.size());
     }
   }
   void decode_result(std::size_t task, Decoder& result) override {
-    if constexpr (!std::is_void_v<Result>) parts_[task] = decode_part<Result>(result);
+    if constexpr (!std::is_void_v<Result>) parts_.results(task) = decode_part<Result>(result);
     result.finish();
   }
 
-  std::vector<Element> elements_;
-  std::size_t chunk_;
-  std::vector<Results> parts_;
+  Parts parts_;
 };
 
 }  // namespace shoal::detail

@@ -26,8 +26,4 @@ void Request::fail(std::size_t task, std::exception_ptr error) {
   finish_one();
 }
 
-void Request::finish_one() {
-  if (--unfinished_ == 0 && when_done) std::exchange(when_done, nullptr)();
-}
-
 }  // namespace shoal::detail

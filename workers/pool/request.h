@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <vector>
 
 namespace shoal::detail {
@@ -30,11 +29,9 @@ class Request {
   std::size_t drop_rest();
 
   void fail(std::size_t task, std::exception_ptr error);
-  /// Called once, by whoever finds it done.
-  std::function<void()> when_done;
 
  protected:
-  void finish_one();
+  void finish_one() { --unfinished_; }
 
  private:
   const std::size_t tasks_;

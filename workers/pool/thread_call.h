@@ -1,13 +1,11 @@
 // The calls that a ThreadPool makes: nothing crosses, so nothing is encoded.
 #pragma once
 
-#include <shoal/internal/workers/pool/pool_call.h>
+#include <shoal/internal/workers/pool/map_parts.h>
 #include <shoal/internal/workers/pool/thread_core.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <tuple>
 #include <type_traits>
@@ -15,17 +13,6 @@
 #include <vector>
 
 namespace shoal::detail {
-
-/// Calls, and keeps what comes; of a function that returns nothing an empty tuple.
-template <class R, class Invoke>
-Kept<R> call_and_keep(Invoke&& invoke) {
-  if constexpr (std::is_void_v<R>) {
-    invoke();
-    return {};
-  } else {
-    return invoke();
-  }
-}
 
 /// One call with its arguments. All threads call the one function, which is const therefore. The arguments are the
 /// call's own, and are moved into it; std::ref makes one a reference.
@@ -38,8 +25,12 @@ class ThreadCallJob final : public ThreadJob {
       : ThreadJob(1), function_(std::move(function)), arguments_(std::make_tuple(std::move(arguments)...)) {}
 
   void run(std::size_t) override {
-    result_.emplace(
-        call_and_keep<Result>([&]() -> decltype(auto) { return std::apply(function_, std::move(arguments_)); }));
+    if constexpr (std::is_void_v<Result>) {
+      std::apply(function_, std::move(arguments_));
+      result_.emplace();
+    } else {
+      result_.emplace(std::apply(function_, std::move(arguments_)));
+    }
   }
   Kept<Result>& result() { return *result_; }
 
@@ -49,47 +40,36 @@ class ThreadCallJob final : public ThreadJob {
   std::optional<Kept<Result>> result_;
 };
 
-/// A call for each element; a task is a chunk of them. Tasks write to places of their own.
+/// A call for each element; a task is a chunk of them.
 template <Spread kSpread, class F, class Element>
 class ThreadMapJob final : public ThreadJob {
-  static decltype(auto) invoke(const F& function, Element&& element) {
-    if constexpr (kSpread == Spread::kTuple)
-      return std::apply(function, std::move(element));
-    else
-      return std::invoke(function, std::move(element));
-  }
-
  public:
-  using Result = std::remove_cvref_t<decltype(invoke(std::declval<const F&>(), std::declval<Element>()))>;
-  using Results = std::vector<Kept<Result>>;
+  using Result = std::remove_cvref_t<decltype(call_with<kSpread>(std::declval<const F&>(), std::declval<Element>()))>;
+  using Parts = MapParts<Element, Result>;
 
   ThreadMapJob(F function, std::vector<Element> elements, std::size_t chunk)
-      : ThreadJob((elements.size() + chunk - 1) / chunk),
-        function_(std::move(function)),
-        elements_(std::move(elements)),
-        chunk_(chunk),
-        parts_(tasks()) {}
+      : ThreadJob(Parts::tasks(elements, chunk)), function_(std::move(function)), parts_(std::move(elements), chunk) {}
 
   void run(std::size_t task) override {
-    const std::size_t end = std::min((task + 1) * chunk_, elements_.size());
-    for (std::size_t i = task * chunk_; i < end; ++i)
-      parts_[task].push_back(
-          call_and_keep<Result>([&]() -> decltype(auto) { return invoke(function_, std::move(elements_[i])); }));
+    auto& elements = parts_.elements();
+    for (auto [i, end] = parts_.range(task); i < end; ++i) {
+      // Of a std::vector<bool> it is a bool that comes, not a reference into the vector.
+      const auto invoke = [&]() -> decltype(auto) {
+        return call_with<kSpread>(function_, static_cast<Element&&>(elements[i]));
+      };
+      if constexpr (std::is_void_v<Result>)
+        invoke();
+      else
+        parts_.results(task).push_back(invoke());
+    }
   }
 
   /// Once.
-  Results take_results() {
-    Results results;
-    results.reserve(elements_.size());
-    for (Results& part : parts_) std::move(part.begin(), part.end(), std::back_inserter(results));
-    return results;
-  }
+  typename Parts::Results take_results() { return parts_.take_results(); }
 
  private:
   const F function_;
-  std::vector<Element> elements_;
-  std::size_t chunk_;
-  std::vector<Results> parts_;
+  Parts parts_;
 };
 
 }  // namespace shoal::detail
