@@ -3,6 +3,7 @@
 
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/workers/pool/request.h>
+#include <sys/types.h>
 
 #include <functional>
 #include <memory>
@@ -13,10 +14,10 @@ namespace shoal::detail {
 /// Whether somebody is going to wait for a request at once.
 enum class Awaited { kNow, kLater };
 
-/// Threads: any, at once.
+/// Belongs to the process that made it. Threads: any, at once.
 class Host {
  public:
-  Host() = default;
+  Host();
   Host(const Host&) = delete;
   virtual ~Host() = default;
 
@@ -30,6 +31,12 @@ class Host {
   virtual void finish(const Request& /*request*/) {}
   /// The mutex of everything that belongs to requests.
   [[nodiscard]] virtual std::mutex& mutex() = 0;
+
+ protected:
+  /// Throws std::invalid_argument in a forked copy of the process that made it.
+  void check_owner() const;
+
+  const pid_t owner_;
 };
 
 }  // namespace shoal::detail

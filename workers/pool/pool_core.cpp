@@ -65,17 +65,10 @@ std::exception_ptr stopped_error(const char* why) {
 PoolCore::PoolCore(const PoolOptions& options, StartWorker start)
     : options_(checked(options)),
       start_(std::move(start)),
-      owner_(::getpid()),
       results_(Ring::create(std::min(kMostResults, std::uint32_t(options_.processes * options_.tasks_ahead)),
                             kResultSchema, 0, options_.name + " results")) {
   workers_.reserve(std::size_t(options_.processes));
   for (int i = 0; i < options_.processes; ++i) start_worker();
-}
-
-void PoolCore::check_owner() const {
-  if (owner_ != ::getpid())
-    throw std::invalid_argument(fmt::format(
-        "this pool belongs to process {}, and this one is {}: make a pool of its own here", owner_, ::getpid()));
 }
 
 // ---------------------------------------------------------------- tasks out

@@ -88,7 +88,6 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   /// Between SIGTERM and SIGKILL, when the pool is terminated: for a task that asks stop_requested().
   static constexpr std::chrono::milliseconds kGracePeriod{2000};
 
-  void check_owner() const;
   void start_worker();
   [[nodiscard]] int free_seat() const;
   [[nodiscard]] std::size_t depth(Until until) const;
@@ -112,7 +111,6 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
 
   const PoolOptions options_;
   const StartWorker start_;
-  const pid_t owner_;
 
   std::mutex mutex_;  // of everything below
   std::condition_variable led_;

@@ -12,8 +12,7 @@
 
 namespace shoal::detail {
 
-ThreadCore::ThreadCore(int threads, std::function<void()> initializer)
-    : owner_(::getpid()), initializer_(std::move(initializer)) {
+ThreadCore::ThreadCore(int threads, std::function<void()> initializer) : initializer_(std::move(initializer)) {
   if (threads < 0)
     throw std::invalid_argument(
         fmt::format("ThreadPool: {} threads: give their number, or 0 for one each CPU", threads));
@@ -38,12 +37,6 @@ ThreadCore::ThreadCore(int threads, std::function<void()> initializer)
 }
 
 ThreadCore::~ThreadCore() { end(); }
-
-void ThreadCore::check_owner() const {
-  if (owner_ != ::getpid())
-    throw std::invalid_argument(fmt::format(
-        "this pool belongs to process {}, and this one is {}: make a pool of its own here", owner_, ::getpid()));
-}
 
 void ThreadCore::serve() {
   std::exception_ptr failed_start;

@@ -4,7 +4,6 @@
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/workers/pool/host.h>
 #include <shoal/internal/workers/pool/request.h>
-#include <sys/types.h>
 
 #include <condition_variable>
 #include <cstddef>
@@ -58,12 +57,10 @@ class ThreadCore final : public Host {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  void check_owner() const;
   void serve();
   void stop(const std::exception_ptr& error);
   bool wait_locked(Lock& lock, const std::function<bool()>& ready, Deadline deadline);
 
-  const pid_t owner_;
   const std::function<void()> initializer_;
 
   std::mutex mutex_;  // of everything below, but threads_
