@@ -51,12 +51,12 @@ class AsyncResult {
  private:
   template <class>
   friend class detail::PoolCalls;
-  using Take = detail::Kept<R> (*)(detail::Request&);
+  using Take = detail::StoredResult<R> (*)(detail::Request&);
   struct State {
     std::shared_ptr<detail::Host> core;
     std::shared_ptr<detail::Request> job;
     Take take;
-    std::optional<detail::Kept<R>> value;
+    std::optional<detail::StoredResult<R>> value;
   };
   AsyncResult(std::shared_ptr<detail::Host> core, std::shared_ptr<detail::Request> job, Take take)
       : state_(std::make_shared<State>(State{std::move(core), std::move(job), take, std::nullopt})) {}

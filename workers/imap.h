@@ -43,7 +43,7 @@ class Imap {
 
  public:
   /// What the function returns. If that is void, std::tuple<>, one for each element that is done.
-  using Result = Kept<typename OneJob::Result>;
+  using Result = StoredResult<typename OneJob::Result>;
 
   Imap(std::shared_ptr<Core> core, Order order, const ImapOptions& options, F function, View input)
       : core_(std::move(core)),

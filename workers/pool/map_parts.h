@@ -14,7 +14,7 @@ namespace shoal::detail {
 
 /// What a job's results are kept as until they are asked for; void is nothing.
 template <class R>
-using Kept = std::conditional_t<std::is_void_v<R>, std::tuple<>, R>;
+using StoredResult = std::conditional_t<std::is_void_v<R>, std::tuple<>, R>;
 
 /// How an element of a map becomes the arguments of a call.
 enum class Spread { kWhole, kTuple };
@@ -32,7 +32,7 @@ decltype(auto) call_with(F& function, Element&& element) {
 template <class Element, class Result>
 class MapParts {
  public:
-  using Results = std::vector<Kept<Result>>;
+  using Results = std::vector<StoredResult<Result>>;
 
   MapParts(std::vector<Element> elements, std::size_t chunk)
       : elements_(std::move(elements)), chunk_(chunk), parts_(tasks(elements_, chunk)) {}

@@ -42,7 +42,7 @@ void encode_result([[maybe_unused]] Encoder& encoder, Invoke&& invoke) {
 }
 
 template <class R>
-Kept<R> decode_kept([[maybe_unused]] Decoder& decoder) {
+StoredResult<R> decode_stored([[maybe_unused]] Decoder& decoder) {
   if constexpr (std::is_void_v<R>)
     return {};
   else
@@ -62,7 +62,7 @@ class CallJob final : public Job {
       : Job(&run, name_of<F>(function), 1), values_(std::move(arguments)...) {}
 
   void encode_arguments(std::size_t, Encoder& encoder) const override { encode<Values>(encoder, values_); }
-  Kept<Result>& result() { return *result_; }
+  StoredResult<Result>& result() { return *result_; }
 
  private:
   static void run(AnyFunction named, Decoder& arguments, Encoder& result) {
@@ -72,12 +72,12 @@ class CallJob final : public Job {
     encode_result<Result>(result, [&] { return C::invoke(function, 0, values); });
   }
   void decode_result(std::size_t, Decoder& result) override {
-    result_.emplace(decode_kept<Result>(result));
+    result_.emplace(decode_stored<Result>(result));
     result.finish();
   }
 
   Values values_;
-  std::optional<Kept<Result>> result_;
+  std::optional<StoredResult<Result>> result_;
 };
 
 /// Elements of a sequence, a part of it: in each message of a map.

@@ -32,12 +32,12 @@ class ThreadCallJob final : public ThreadJob {
       result_.emplace(std::apply(function_, std::move(arguments_)));
     }
   }
-  Kept<Result>& result() { return *result_; }
+  StoredResult<Result>& result() { return *result_; }
 
  private:
   const F function_;
   std::tuple<std::unwrap_ref_decay_t<Args>...> arguments_;
-  std::optional<Kept<Result>> result_;
+  std::optional<StoredResult<Result>> result_;
 };
 
 /// A call for each element; a task is a chunk of them.

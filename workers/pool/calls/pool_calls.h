@@ -141,7 +141,7 @@ class PoolCalls {
     auto job = std::make_shared<Job>(std::move(function), std::forward<Args>(arguments)...);
     core_->submit(job, awaited);
     return AsyncResult<R>(core_, std::move(job),
-                          [](Request& it) -> Kept<R> { return std::move(static_cast<Job&>(it).result()); });
+                          [](Request& it) -> StoredResult<R> { return std::move(static_cast<Job&>(it).result()); });
   }
 
   template <Spread kSpread, class F, class Range>
@@ -159,7 +159,7 @@ class PoolCalls {
     auto job = std::make_shared<Job>(std::move(function), std::move(elements), chunk);
     core_->submit(job, awaited);
     using R = std::conditional_t<std::is_void_v<typename Job::Result>, void, std::vector<typename Job::Result>>;
-    return AsyncResult<R>(core_, std::move(job), []([[maybe_unused]] Request& it) -> Kept<R> {
+    return AsyncResult<R>(core_, std::move(job), []([[maybe_unused]] Request& it) -> StoredResult<R> {
       if constexpr (std::is_void_v<R>)
         return {};
       else
