@@ -6,6 +6,7 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/service_thread.h>
 #include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/tensors/cuda/make_layout.h>
 
 #include <chrono>
 #include <cstring>
@@ -51,13 +52,7 @@ DeviceIpc::Handles DeviceIpc::encode(Encoder& message, const c10::Storage& stora
   DeviceHolds holds;
   if (storage.nbytes() == 0) {
     holds.block = allocate_shared(sizeof(DeviceExportLayout));
-    auto* layout = new (holds.block.data()) DeviceExportLayout{};
-    layout->magic = DeviceExportLayout::kMagic;
-    layout->version = DeviceExportLayout::kVersion;
-    layout->producer = Session::current().self().word();
-    layout->device_type = std::uint8_t(device.type());
-    const DeviceUuid uuid = device_memory(device.type()).uuid(device.index());
-    std::memcpy(layout->uuid, uuid.bytes.data(), sizeof layout->uuid);
+    make_layout<DeviceExportLayout>(holds.block.data(), device);
     handles.block = message.add(std::move(holds.block));
     return handles;
   }

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/tensors/cuda/holders.h>
+#include <shoal/internal/tensors/cuda/make_layout.h>
 #include <shoal/internal/tensors/driver/captured_stream.h>
 #include <shoal/internal/tensors/driver/device_memory.h>
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 
 namespace shoal {
@@ -30,13 +30,7 @@ void refuse_capture(c10::Stream stream, const char* what) {
 SentEvents::Event SentEvents::make(c10::Device device) {
   DeviceMemory& memory = device_memory(device.type());
   Event made{nullptr, allocate_shared(sizeof(DeviceEventLayout)), 0, next_number_++};
-  auto* layout = new (made.block.data()) DeviceEventLayout{};
-  layout->magic = DeviceEventLayout::kMagic;
-  layout->version = DeviceEventLayout::kVersion;
-  layout->producer = Session::current().self().word();
-  layout->device_type = std::uint8_t(device.type());
-  const DeviceUuid uuid = memory.uuid(device.index());
-  std::memcpy(layout->uuid, uuid.bytes.data(), sizeof layout->uuid);
+  auto* layout = make_layout<DeviceEventLayout>(made.block.data(), device);
   layout->number = made.number;
   made.event = memory.create_event(device.index());
   try {

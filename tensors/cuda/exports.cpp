@@ -6,9 +6,9 @@
 #include <shoal/internal/ipc/descriptor/offers.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/tensors/cuda/layout.h>
+#include <shoal/internal/tensors/cuda/make_layout.h>
 
 #include <cstring>
-#include <new>
 #include <stdexcept>
 
 namespace shoal {
@@ -56,13 +56,7 @@ Exports::Export Exports::make(const c10::Storage& storage) {
   const Base& first = *made.bases.front();
   const std::size_t pieces = first.memory.by_descriptor ? made.bases.size() : 0;
   made.block = allocate_shared(sizeof(DeviceExportLayout) + pieces * sizeof(std::uint64_t));
-  auto* layout = new (made.block.data()) DeviceExportLayout{};
-  layout->magic = DeviceExportLayout::kMagic;
-  layout->version = DeviceExportLayout::kVersion;
-  layout->producer = Session::current().self().word();
-  layout->device_type = std::uint8_t(device.type());
-  const DeviceUuid uuid = device_memory(device.type()).uuid(device.index());
-  std::memcpy(layout->uuid, uuid.bytes.data(), sizeof layout->uuid);
+  auto* layout = make_layout<DeviceExportLayout>(made.block.data(), device);
   layout->base = first.number;
   layout->base_bytes = std::size_t(end_of(made.bases.back()) - first.memory.start);
   layout->offset = std::size_t(start - first.memory.start);
