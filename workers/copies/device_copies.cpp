@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/driver/captured_stream.h>
+#include <shoal/internal/tensors/driver/on_stream.h>
 
 #include <algorithm>
 #include <exception>
@@ -25,18 +26,6 @@ class DeviceCopies::Flight {
 };
 
 namespace {
-
-/// Puts a stream in place as the thread's current one, and the one before back.
-class OnStream {
- public:
-  explicit OnStream(c10::Stream stream) : guard_(stream.device_type()), before_(guard_.exchangeStream(stream)) {}
-  OnStream(const OnStream&) = delete;
-  ~OnStream() { guard_.exchangeStream(before_); }
-
- private:
-  const c10::impl::VirtualGuardImpl guard_;
-  const c10::Stream before_;
-};
 
 /// Whether a copy to the device can be made ahead: what lies on a device has work of other streams to wait for, and
 /// tensors of several parts no storage that an allocator could be told about.

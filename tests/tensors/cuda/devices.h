@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <shoal/internal/tensors/driver/on_stream.h>
 #include <shoal/tensors/ipc_collect.h>
 
 #include <chrono>
@@ -72,18 +73,6 @@ bool nothing_left() {
   On::empty_cache();
   return released && done;
 }
-
-/// Puts another current stream in place, and the one before back.
-class OnStream {
- public:
-  explicit OnStream(c10::Stream stream) : guard_(stream.device_type()), before_(guard_.exchangeStream(stream)) {}
-  OnStream(const OnStream&) = delete;
-  ~OnStream() { guard_.exchangeStream(before_); }
-
- private:
-  c10::impl::VirtualGuardImpl guard_;
-  c10::Stream before_;
-};
 
 template <class On>
 c10::Stream new_stream(int device = 0) {
