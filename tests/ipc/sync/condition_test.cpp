@@ -2,6 +2,7 @@
 
 #include <shoal/ipc/queue.h>
 
+#include <deque>
 #include <mutex>
 #include <optional>
 
@@ -39,6 +40,29 @@ void notify(Condition& condition, std::size_t count) {
   std::unique_lock guard(condition);
   condition.notify(count);
 }
+
+/// Two waiters that are stopped. The first is notified, and killed before it can pass that on; the other cannot do it
+/// either as long as it is stopped, so it is for whoever reclaims the first.
+class Heir {
+ public:
+  Heir(Condition& condition, Tokens& tokens) {
+    for (int i = 0; i < 2; ++i) {
+      waiters_.emplace_back([&] { wait_once(condition, tokens); });
+      until_waiting(condition, tokens, i + 1);
+      stop(waiters_.back());
+    }
+    notify(condition, 1);
+    waiters_.front().kill();
+  }
+  /// Goes on, and has what the dead one was to have.
+  bool is_woken() {
+    waiters_.back().signal(SIGCONT);
+    return waiters_.back().join() == 0;
+  }
+
+ private:
+  std::deque<Forked> waiters_;  // neither moves
+};
 
 }  // namespace
 
@@ -244,19 +268,10 @@ TEST_CASE("condition: killed while it passes a dead one's notification on, the n
   Condition condition;
   InHeap<Tokens> tokens;
   if (has_the_condition) reclaimer.emplace(reclaim);
-  Forked victim([&] { wait_once(condition, *tokens); });
-  until_waiting(condition, *tokens, 1);
-  stop(victim);
-  // It must not be this one that does it by itself.
-  Forked living([&] { wait_once(condition, *tokens); });
-  until_waiting(condition, *tokens, 2);
-  stop(living);
-  notify(condition, 1);
-  victim.kill();
+  Heir heir(condition, *tokens);
   *go = true;
   CHECK(reclaimer->join() == -SIGKILL);
-  living.signal(SIGCONT);
-  CHECK(living.join() == 0);
+  CHECK(heir.is_woken());
   Session::current().reclaim_all();
   // Nothing is left of the dead: a new waiter waits.
   std::unique_lock guard(condition);
@@ -272,20 +287,12 @@ TEST_CASE("condition: a notification outlives two that die while they pass it on
   });
   Condition condition;
   InHeap<Tokens> tokens;
-  Forked victim([&] { wait_once(condition, *tokens); });
-  until_waiting(condition, *tokens, 1);
-  stop(victim);
-  Forked living([&] { wait_once(condition, *tokens); });
-  until_waiting(condition, *tokens, 2);
-  stop(living);
-  notify(condition, 1);
-  victim.kill();
+  Heir heir(condition, *tokens);
   for (int i = 0; i < 2; ++i) {
     ++*turn;
     CHECK(reclaimers[i].join() == -SIGKILL);
   }
-  living.signal(SIGCONT);
-  CHECK(living.join() == 0);
+  CHECK(heir.is_woken());
 }
 
 TEST_CASE("condition: killed at random instructions, nobody misses what is meant for the living") {
