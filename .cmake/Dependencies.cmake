@@ -5,7 +5,7 @@ find_package(fmt REQUIRED)
 if(POLICY CMP0167)
   cmake_policy(SET CMP0167 NEW)             # Boost's own package file
 endif()
-find_package(Boost 1.75 REQUIRED)           # 1.75 is the first with Boost.PFR
+find_package(Boost 1.74 REQUIRED)           # headers of Boost.Container; 1.74 is the oldest that it was built with
 find_path(HWLOC_INCLUDE_DIR hwloc.h REQUIRED)   # the header alone: runtime/cpu/topology loads the library when it is needed
 if(SHOAL_TENSORS)
   # Last of all: the Python environment that ./dev setup makes.
