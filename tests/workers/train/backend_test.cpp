@@ -93,7 +93,7 @@ int all_operations(int rank, ShmGroup group) {
     own = {torch::cat({one, one, one}) * (rank + 1)};
     whole = torch::zeros({150, 40});
     std::vector<std::int64_t> equal;
-    process_group->alltoall_base(whole, own[0], equal, equal)->wait();
+    backend->alltoall_base(whole, own[0], equal, equal)->wait();
     check("alltoall_base", whole, torch::cat({one, one * 2, one * 3}));
     // Rank r sends 10 (r + 1) rows to each: so it gets 10 from rank 0, 20 from rank 1, 30 from rank 2.
     std::vector<std::int64_t> from{10, 20, 30}, to(kWorld, 10 * (rank + 1));
