@@ -19,8 +19,7 @@ constexpr const char* kNames[] = {"debug", "info", "warning", "error", "none"};
 int read_threshold() noexcept {
   const char* setting = std::getenv("SHOAL_LOG");
   if (!setting || setting[0] == '\0') return int(LogLevel::kWarning);
-  const auto* found = std::find_if(std::begin(kNames), std::end(kNames),
-                                   [&](const char* name) { return ::strcmp(name, setting) == 0; });
+  const auto* found = std::ranges::find_if(kNames, [&](const char* name) { return ::strcmp(name, setting) == 0; });
   if (found != std::end(kNames)) return int(found - std::begin(kNames));
   threshold = int(LogLevel::kWarning);
   log_warning("SHOAL_LOG is '{}': give debug, info, warning, error or none", setting);
@@ -64,7 +63,7 @@ void say(LogLevel level, const std::source_location& place, std::string_view tex
     std::string line =
         fmt::format("{:02}:{:02}:{:02}.{:06} shoal {} [{}] {}:{}: {}", local.tm_hour, local.tm_min, local.tm_sec,
                     time.tv_nsec / 1000, kNames[int(level)], who(), short_name(place.file_name()), place.line(), text);
-    std::replace(line.begin(), line.end(), '\n', ' ');
+    std::ranges::replace(line, '\n', ' ');
     if (line.size() >= kLongest) line.resize(kLongest - 1);
     line += '\n';
     while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {

@@ -152,7 +152,7 @@ void BlockCache::sweep(std::uint32_t size_class) {
   });
   small.next_to_collect = 0;
   // Taken first, from the back: those of the fullest extents. The others get the chance to become empty.
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.count > b.count; });
+  std::ranges::sort(found, [](const Found& a, const Found& b) { return a.count > b.count; });
   small.free.clear();
   for (const Found& here : found)
     for (std::size_t word = here.bits.size(); word-- > 0;)

@@ -40,8 +40,7 @@ int lock_holder(int file) {
 }  // namespace
 
 void RendezvousFolder::check_name(const std::string& name) {
-  if (name.empty() || name.size() > kLongestName || name.front() == '.' ||
-      !std::all_of(name.begin(), name.end(), is_name_letter))
+  if (name.empty() || name.size() > kLongestName || name.front() == '.' || !std::ranges::all_of(name, is_name_letter))
     throw std::invalid_argument(
         fmt::format("'{}' is no name for a session: give 1 to {} letters, digits, '.', '_' or '-', and no dot first",
                     name, kLongestName));

@@ -71,13 +71,13 @@ std::vector<FoundSession> find_sessions() {
     try {
       auto file = SessionFile::of_process(pid);
       if (!file) continue;
-      const bool known = std::any_of(found.begin(), found.end(), [&](auto& one) { return one.file.is_same(*file); });
+      const bool known = std::ranges::any_of(found, [&](auto& one) { return one.file.is_same(*file); });
       if (!known) found.push_back({std::move(*file), pid});
     } catch (const Error&) {
       // Another's, gone by now, or of another version: not to be shown.
     }
   }
-  std::sort(found.begin(), found.end(), [](const FoundSession& a, const FoundSession& b) {
+  std::ranges::sort(found, [](const FoundSession& a, const FoundSession& b) {
     return a.file.plan().root_pid < b.file.plan().root_pid;
   });
   return found;

@@ -58,7 +58,7 @@ ProcessUsage read_usage(pid_t pid, std::uint64_t when, Pss pss) {
 std::string command_line_of(pid_t pid) {
   std::string text = read_file(pid, "cmdline");
   while (!text.empty() && text.back() == '\0') text.pop_back();
-  std::replace(text.begin(), text.end(), '\0', ' ');
+  std::ranges::replace(text, '\0', ' ');
   return text;
 }
 

@@ -142,7 +142,7 @@ class Look {
       if (word != tag.word()) {
         in_message = true;
       } else if (holder && holder->generation == tag.generation() &&
-                 std::find(holders_.begin(), holders_.end(), tag.slot()) == holders_.end()) {
+                 std::ranges::find(holders_, tag.slot()) == holders_.end()) {
         holders_.push_back(tag.slot());
         ++holder->held_blocks;
         holder->held_bytes += block.size;
@@ -199,8 +199,9 @@ class Look {
         queue.kind = SeenQueue::Kind::kPipe;
         queue.holders.insert(queue.holders.end(), end->second.begin(), end->second.end());
       }
-      std::sort(queue.holders.begin(), queue.holders.end());
-      queue.holders.erase(std::unique(queue.holders.begin(), queue.holders.end()), queue.holders.end());
+      std::ranges::sort(queue.holders);
+      const auto repeated = std::ranges::unique(queue.holders);
+      queue.holders.erase(repeated.begin(), repeated.end());
       if (const auto tasks = tasks_.find(queue.block); tasks != tasks_.end()) {
         queue.kind = SeenQueue::Kind::kJoinable;
         queue.unfinished = tasks->second;
@@ -262,9 +263,7 @@ const char* name_of(SeenQueue::Kind kind) {
 }
 
 const SeenProcess* SessionView::process(std::uint32_t slot) const {
-  const auto found =
-      std::lower_bound(processes.begin(), processes.end(), slot,
-                       [](const SeenProcess& process, std::uint32_t wanted) { return process.slot < wanted; });
+  const auto found = std::ranges::lower_bound(processes, slot, {}, &SeenProcess::slot);
   return found != processes.end() && found->slot == slot ? &*found : nullptr;
 }
 

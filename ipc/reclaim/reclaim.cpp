@@ -52,7 +52,7 @@ void mark_linked_chunk(const Heap& heap, BlockOffset block, ProcessTag dead) {
 int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, const HoldSet& committed) {
   const BlockMemory memory = heap.memory();
   auto holds = memory.find_holds(block, [&](std::uint32_t word) { return ProcessTag::from_word(word) == dead; });
-  const bool had_handle = std::any_of(holds.begin(), holds.end(), [&](auto& hold) { return hold.word == dead.word(); });
+  const bool had_handle = std::ranges::any_of(holds, [&](auto& hold) { return hold.word == dead.word(); });
   std::erase_if(holds, [&](auto& hold) { return hold.word == dead.transit_word() && committed.contains(hold.ref); });
   if (holds.empty()) return 0;
   SHOAL_KILL_POINT("reclaim.holds_found");

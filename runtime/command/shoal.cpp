@@ -30,7 +30,7 @@ void check_subcommand(const CLI::App& app, const std::vector<std::string>& argum
     std::vector<std::string> names;
     for (const CLI::App* subcommand : app.get_subcommands([](const CLI::App*) { return true; }))
       names.push_back(subcommand->get_name());
-    if (std::find(names.begin(), names.end(), word) != names.end()) return;
+    if (std::ranges::find(names, word) != names.end()) return;
     const std::string meant = shoal::nearest_name(word, names);
     throw shoal::command::RefusedCommand(fmt::format("there is no subcommand {}: {}", word,
                                                      meant.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   try {
     check_subcommand(app, arguments);
     program = split_program(app, arguments);
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    std::ranges::reverse(arguments);  // as CLI11 wants them
     app.parse(arguments);
     return action ? action() : 0;
   } catch (const CLI::Success& success) {  // --help

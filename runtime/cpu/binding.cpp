@@ -17,8 +17,7 @@ CpuSet joined(const std::vector<CpuSet>& sets, std::size_t first, std::size_t la
 }
 
 int cores_in(const CpuSet& cpus, const Topology& machine) {
-  return int(std::count_if(machine.cores.begin(), machine.cores.end(),
-                           [&](const CpuSet& core) { return !(core & cpus).empty(); }));
+  return int(std::ranges::count_if(machine.cores, [&](const CpuSet& core) { return !(core & cpus).empty(); }));
 }
 
 const std::vector<CpuSet>& places_of(Binding binding, const Topology& machine) {

@@ -89,7 +89,7 @@ bool is_caller(std::string_view function) {
                                                       "shoal::CallWith<",   "shoal::TypedTask<",
                                                       "shoal::traced_call", "(anonymous namespace)::make_call(",
                                                       "__libc_start"};
-  return function == "_start" || std::any_of(kCallers.begin(), kCallers.end(), [&](std::string_view caller) {
+  return function == "_start" || std::ranges::any_of(kCallers, [&](std::string_view caller) {
            return function.find(caller) != std::string_view::npos;
          });
 }
@@ -102,12 +102,12 @@ void trim(std::vector<StackFrame>& frames) {
   const std::ptrdiff_t top = std::min<std::ptrdiff_t>(8, std::ptrdiff_t(frames.size()));
   const auto first =
       std::find_if(std::make_reverse_iterator(frames.begin() + top), frames.rend(), [&](const StackFrame& frame) {
-        return std::any_of(kAbove.begin(), kAbove.end(),
-                           [&](std::string_view name) { return std::string_view(frame.function).starts_with(name); });
+        return std::ranges::any_of(
+            kAbove, [&](std::string_view name) { return std::string_view(frame.function).starts_with(name); });
       });
   frames.erase(frames.begin(), first.base());
-  const auto below = std::find_if(frames.begin(), frames.end(),
-                                  [](const StackFrame& frame) { return frame.function == "shoal_traced_call"; });
+  const auto below =
+      std::ranges::find_if(frames, [](const StackFrame& frame) { return frame.function == "shoal_traced_call"; });
   frames.erase(below, frames.end());
   // The last one stays: the compiler may have put the user's function into what calls it.
   while (frames.size() > 1 && is_caller(frames.back().function)) frames.pop_back();

@@ -291,7 +291,7 @@ std::vector<SourceLine> find_source_lines(const LineSections& sections, const st
   std::vector<SourceLine> found(addresses.size());
   std::vector<std::pair<std::uint64_t, std::size_t>> wanted;  // address, and which one it is
   for (std::size_t i = 0; i < addresses.size(); ++i) wanted.emplace_back(addresses[i], i);
-  std::sort(wanted.begin(), wanted.end());
+  std::ranges::sort(wanted);
   for (Cursor all(sections.line); !all.at_end();) {
     std::uint64_t length = all.number<std::uint32_t>();
     const bool is_64 = length == 0xffffffff;
@@ -301,7 +301,7 @@ std::vector<SourceLine> find_source_lines(const LineSections& sections, const st
     UnitHead head;
     if (!read_head(unit, is_64, head)) continue;
     LineMachine(head).run([&](std::uint64_t begin, std::uint64_t end, std::uint64_t file, std::int64_t line) {
-      auto at = std::lower_bound(wanted.begin(), wanted.end(), std::pair(begin, std::size_t(0)));
+      auto at = std::ranges::lower_bound(wanted, std::pair(begin, std::size_t(0)));
       for (; at != wanted.end() && at->first < end; ++at)
         // Lines that a linker has thrown away begin at 0 and may cover anything: the first that is there stays.
         if (found[at->second].line == 0 && begin != 0)

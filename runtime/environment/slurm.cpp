@@ -70,7 +70,7 @@ std::string first_host(const std::string& list) {
   if (close == std::string::npos) return "";
   const std::string range = list.substr(end + 1, close - end - 1);
   const std::string first = range.substr(0, range.find_first_of("-,"));
-  if (first.empty() || !std::all_of(first.begin(), first.end(), [](char c) { return c >= '0' && c <= '9'; })) return "";
+  if (first.empty() || !std::ranges::all_of(first, [](char c) { return c >= '0' && c <= '9'; })) return "";
   const std::size_t suffix_end = list.find_first_of(",[", close + 1);
   if (suffix_end != std::string::npos && list[suffix_end] == '[') return "";  // two dimensions: rack[1-2]node[1-9]
   return host + first + list.substr(close + 1, suffix_end == std::string::npos ? suffix_end : suffix_end - close - 1);

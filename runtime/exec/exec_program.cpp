@@ -114,7 +114,7 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   std::vector<std::string> result;
   for (char** variable = environ; *variable; ++variable) {
     const std::string_view text = *variable, name = text.substr(0, text.find('='));
-    if (std::none_of(changes.begin(), changes.end(), [&](const auto& change) { return change.first == name; }))
+    if (std::ranges::none_of(changes, [&](const auto& change) { return change.first == name; }))
       result.emplace_back(text);
   }
   // The last word counts where a name comes twice.

@@ -79,9 +79,8 @@ void ContextHandle::State::check_failures() {
       std::vector<const ChildProcess*> found;
       for (auto& child : children)
         if (child->has_ended() && child->failed_by_itself()) found.push_back(child.get());
-      std::stable_sort(found.begin(), found.end(), [](const ChildProcess* a, const ChildProcess* b) {
-        return a->failure_order() < b->failure_order();
-      });
+      std::ranges::stable_sort(
+          found, [](const ChildProcess* a, const ChildProcess* b) { return a->failure_order() < b->failure_order(); });
       return found;
     };
     if (failed().empty()) return;

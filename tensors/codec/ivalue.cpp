@@ -136,7 +136,7 @@ c10::IValue Codec<c10::IValue>::decode(Decoder& decoder) {
       static const c10::TypeKind kKeys[] = {
           c10::TypeKind::StringType,  c10::TypeKind::IntType,    c10::TypeKind::BoolType,     c10::TypeKind::FloatType,
           c10::TypeKind::ComplexType, c10::TypeKind::TensorType, c10::TypeKind::DeviceObjType};
-      if (std::find(std::begin(kKeys), std::end(kKeys), key_type->kind()) == std::end(kKeys)) mismatch(key_type);
+      if (std::ranges::find(kKeys, key_type->kind()) == std::end(kKeys)) mismatch(key_type);
       c10::impl::GenericDict dict(key_type, value_type);
       for (std::size_t left = decoder.read_count(2); left != 0; --left) {
         auto key = shoal::decode<c10::IValue>(decoder), value = shoal::decode<c10::IValue>(decoder);

@@ -53,9 +53,10 @@ SentEvents::Event* SentEvents::choose(Pool& pool, c10::Stream stream) {
   };
   if (!pool.empty() && is_only_hold(pool.front().block)) return use(pool.begin());
   if (pool.size() < kMostEvents) return &pool.emplace_back(make(stream.device()));
-  auto free = std::find_if(pool.begin(), pool.end(), [](const Event& event) { return is_only_hold(event.block); });
+  auto free = std::ranges::find_if(pool, [](const Event& event) { return is_only_hold(event.block); });
   if (free != pool.end()) return use(free);
-  auto same = std::find_if(pool.rbegin(), pool.rend(), [&](const Event& event) { return event.stream == stream.id(); });
+  auto same =
+      std::ranges::find_if(pool.rbegin(), pool.rend(), [&](const Event& event) { return event.stream == stream.id(); });
   return same == pool.rend() ? nullptr : use(std::prev(same.base()));
 }
 
@@ -70,7 +71,7 @@ std::optional<std::uint32_t> SentEvents::record(Encoder& message, c10::Device de
   auto in_message = [&](const Event& event) {
     return added && event.block.block() == message.handles()[*added].block && event.stream == stream.id();
   };
-  auto known = std::find_if(pool.begin(), pool.end(), in_message);
+  auto known = std::ranges::find_if(pool, in_message);
   Event* event = known != pool.end() ? &*known : choose(pool, stream);
   if (!event) {
     guard.synchronizeStream(stream);

@@ -253,8 +253,7 @@ bool Imports::collect(Unused unused) {
     OpenBase& base = *entry.second;
     return base.users == 0 && (unused == Unused::kClose || base.looked_at_unused++ >= 2);
   });
-  return !let_go_.empty() ||
-         std::any_of(bases_.begin(), bases_.end(), [](const auto& entry) { return entry.second->users == 0; });
+  return !let_go_.empty() || std::ranges::any_of(bases_, [](const auto& entry) { return entry.second->users == 0; });
 }
 
 Imports::Counts Imports::counts() const {

@@ -84,8 +84,7 @@ bool reads_through_data_ptr(std::string_view code) {
   constexpr std::array<std::string_view, 9> kCalls{"torch.lstm",     "torch.gru",   "torch.rnn_tanh",
                                                    "torch.rnn_relu", "torch.quant", "torch.fbgemm",
                                                    "ops.quantized",  "ops.mkldnn",  "ops.prepacked"};
-  return std::any_of(kCalls.begin(), kCalls.end(),
-                     [&](std::string_view call) { return code.find(call) != std::string_view::npos; });
+  return std::ranges::any_of(kCalls, [&](std::string_view call) { return code.find(call) != std::string_view::npos; });
 }
 
 /// What the writer adds by itself.

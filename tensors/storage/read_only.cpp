@@ -22,8 +22,7 @@ namespace {
 /// "tensor 'weights' [1000, 64] float"
 std::string label_of(const at::Tensor& tensor, const std::string& name) {
   std::string type = c10::toString(tensor.scalar_type());
-  std::transform(type.begin(), type.end(), type.begin(),
-                 [](unsigned char letter) { return char(std::tolower(letter)); });
+  std::ranges::transform(type, type.begin(), [](unsigned char letter) { return char(std::tolower(letter)); });
   std::string text = "tensor ";
   if (!name.empty()) text += fmt::format("'{}' ", name);
   return text + fmt::format("[{}] {}", fmt::join(tensor.sizes(), ", "), type);
@@ -114,9 +113,8 @@ void read_only(const ReadOnlyOptions& options, torch::nn::Module& module) {
 bool is_read_only(const at::Tensor& tensor) {
   if (!is_shared(tensor)) return false;
   const auto parts = storage_parts(tensor, "is_read_only");
-  return std::all_of(parts.begin(), parts.end(), [](const auto& part) {
-    return is_read_only_storage(*part.second.storage().unsafeGetStorageImpl());
-  });
+  return std::ranges::all_of(
+      parts, [](const auto& part) { return is_read_only_storage(*part.second.storage().unsafeGetStorageImpl()); });
 }
 
 }  // namespace shoal

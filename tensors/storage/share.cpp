@@ -76,7 +76,7 @@ bool is_shared(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu()) return find_device_memory(tensor.device().type()) != nullptr;
   if (tensor.layout() == at::kStrided) return shared_hold(tensor) != nullptr;
   const auto parts = storage_parts(tensor, "is_shared");
-  return std::all_of(parts.begin(), parts.end(), [](const auto& part) { return is_shared(part.second); });
+  return std::ranges::all_of(parts, [](const auto& part) { return is_shared(part.second); });
 }
 
 at::Tensor empty_shared(at::IntArrayRef sizes, const c10::TensorOptions& options) {

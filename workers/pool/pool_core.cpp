@@ -194,12 +194,11 @@ bool PoolCore::take_results() {
 
 void PoolCore::take_result(Decoder result) {
   const auto header = result.read<ResultHeader>();
-  const auto found = std::find_if(workers_.begin(), workers_.end(),
-                                  [&](const auto& worker) { return worker->ends.worker == header.worker; });
+  const auto found =
+      std::ranges::find_if(workers_, [&](const auto& worker) { return worker->ends.worker == header.worker; });
   if (found == workers_.end()) return;
   Worker& worker = **found;
-  const auto given = std::find_if(worker.given.begin(), worker.given.end(),
-                                  [&](const Given& one) { return one.number == header.task; });
+  const auto given = std::ranges::find_if(worker.given, [&](const Given& one) { return one.number == header.task; });
   if (given == worker.given.end()) return;
   const std::shared_ptr<Job> job = std::move(given->job);
   const std::size_t task = given->task;
@@ -226,16 +225,15 @@ void PoolCore::take_result(Decoder result) {
 // ---------------------------------------------------------------- tasks taken back
 
 bool PoolCore::could_take_back() const {
-  const auto any = [&](auto&& is) { return std::any_of(workers_.begin(), workers_.end(), is); };
+  const auto any = [&](auto&& is) { return std::ranges::any_of(workers_, is); };
   return jobs_.empty() && any([](const auto& worker) { return !worker->retiring && worker->given.empty(); }) &&
          any([](const auto& worker) { return worker->given.size() >= 2 && worker->given.back().job->seat < 0; });
 }
 
 bool PoolCore::take_back_waiting() {
   if (!could_take_back()) return false;
-  const auto most = std::max_element(workers_.begin(), workers_.end(), [](const auto& one, const auto& other) {
-    return one->given.size() < other->given.size();
-  });
+  const auto most = std::ranges::max_element(
+      workers_, [](const auto& one, const auto& other) { return one->given.size() < other->given.size(); });
   // Half of them, the ones that it would do next: the message is dropped, and written anew for the other one.
   return take_back(**most, (*most)->given.size() / 2, [&](Given&& given) {
            given.job->run_again(given.task);
@@ -249,8 +247,7 @@ std::size_t PoolCore::take_back(Worker& worker, std::size_t most, const std::fun
     Received message;
     if (worker.ends.tasks.get(message, Deadline::now()) != RingStatus::kDone) break;
     const std::uint64_t number = std::move(message).decoder().read<TaskHeader>().task;
-    const auto found =
-        std::find_if(worker.given.begin(), worker.given.end(), [&](const Given& one) { return one.number == number; });
+    const auto found = std::ranges::find_if(worker.given, [&](const Given& one) { return one.number == number; });
     if (found == worker.given.end()) continue;
     Given given = std::move(*found);
     worker.given.erase(found);

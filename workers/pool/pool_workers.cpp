@@ -28,7 +28,7 @@ std::string late_start(std::chrono::nanoseconds limit) {
 int PoolCore::free_seat() const {
   int seat = 0;
   const auto taken = [&](const auto& worker) { return !worker->retiring && worker->seat == seat; };
-  while (std::any_of(workers_.begin(), workers_.end(), taken)) ++seat;
+  while (std::ranges::any_of(workers_, taken)) ++seat;
   return seat;
 }
 
@@ -166,9 +166,7 @@ void PoolCore::refill() {
     return;
   }
   missing_ = false;
-  const auto working = [&] {
-    return std::count_if(workers_.begin(), workers_.end(), [](const auto& one) { return !one->retiring; });
-  };
+  const auto working = [&] { return std::ranges::count_if(workers_, [](const auto& one) { return !one->retiring; }); };
   while (!stopped_ && working() < options_.processes && !(closed_ && unanswered_ == 0)) try {
       start_worker();
     } catch (...) {

@@ -12,8 +12,7 @@ Coordinator::Coordinator(const CoordinatorSettings& settings, std::string own, d
     : settings_(settings), own_(std::move(own)), waiting_since_(now) {}
 
 int Coordinator::count(State state) const {
-  return int(
-      std::count_if(members_.begin(), members_.end(), [&](const auto& each) { return each.second.state == state; }));
+  return int(std::ranges::count_if(members_, [&](const auto& each) { return each.second.state == state; }));
 }
 
 std::vector<std::string> Coordinator::members() const {
@@ -123,7 +122,7 @@ void Coordinator::form_round() {
   for (auto& [id, member] : members_)
     if (member.state == State::kWaiting) chosen.emplace_back(id, &member);
   // Wishes first; then those that were there before, in their order; then as they came.
-  std::sort(chosen.begin(), chosen.end(), [](const auto& a, const auto& b) {
+  std::ranges::sort(chosen, [](const auto& a, const auto& b) {
     auto key = [](const Member& member) {
       return std::tuple(member.wish < 0, member.wish, member.node < 0, member.node, member.order);
     };
@@ -131,7 +130,7 @@ void Coordinator::form_round() {
   });
   if (int(chosen.size()) > settings_.most) {
     // The store's own host has to be among them.
-    const auto own = std::find_if(chosen.begin(), chosen.end(), [&](const auto& each) { return each.first == own_; });
+    const auto own = std::ranges::find_if(chosen, [&](const auto& each) { return each.first == own_; });
     if (own - chosen.begin() >= settings_.most) std::iter_swap(own, chosen.begin() + settings_.most - 1);
     chosen.resize(std::size_t(settings_.most));
   }

@@ -123,7 +123,7 @@ ManyHosts::~ManyHosts() {
 
 void ManyHosts::tell(const std::string& line) {
   std::string text = line;
-  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::ranges::replace(text, '\n', ' ');
   log_debug("to the companion: {}", text);
   text += '\n';
   // Shorter than a pipe holds; if the companion is gone, its answers end and that is told.

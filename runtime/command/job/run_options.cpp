@@ -80,8 +80,7 @@ int count_gpus(const std::string& root, const char* visible) {
   for (const auto& entry : std::filesystem::directory_iterator(root + "/dev", error)) {
     const std::string name = entry.path().filename();
     const auto number_part = name.starts_with("nvidia") ? name.substr(6) : "";
-    count += !number_part.empty() &&
-             std::all_of(number_part.begin(), number_part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    count += !number_part.empty() && std::ranges::all_of(number_part, [](char c) { return c >= '0' && c <= '9'; });
   }
   if (!visible) return count;
   // What CUDA does: everything from the first one on that it does not know is invisible.
@@ -113,7 +112,7 @@ std::map<std::string, std::string> parse_conf(const std::string& text) {
     if (equals == std::string::npos || equals == 0)
       throw std::invalid_argument(fmt::format("--rdzv-conf {}: give name=value,name=value", text));
     const std::string name = item.substr(0, equals), value = item.substr(equals + 1);
-    if (std::find(std::begin(kConfNames), std::end(kConfNames), name) == std::end(kConfNames))
+    if (std::ranges::find(kConfNames, name) == std::end(kConfNames))
       throw std::invalid_argument(
           fmt::format("--rdzv-conf {}: there is no {}: there are {}", text, name, fmt::join(kConfNames, ", ")));
     double number = 0;

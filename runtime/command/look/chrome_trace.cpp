@@ -106,7 +106,7 @@ bool ChromeTrace::write(std::FILE* to, const std::vector<TracedProcess>& process
   std::vector<const Event*> sorted;
   for (const Event& event : events_) sorted.push_back(&event);
   // Of those that begin at once, the one that ends last holds the others.
-  std::sort(sorted.begin(), sorted.end(), [](const Event* a, const Event* b) {
+  std::ranges::sort(sorted, [](const Event* a, const Event* b) {
     return std::pair(a->record.start, ~a->record.end) < std::pair(b->record.start, ~b->record.end);
   });
   std::map<Link, const Event*> ends;  // where arrows go to

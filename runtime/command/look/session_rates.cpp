@@ -15,8 +15,7 @@ SessionRates::SessionRates(const SessionView& before, const SessionView& now) {
     cpu_[process.pid] = double(process.usage.cpu_ns - old->usage.cpu_ns) * 1e-7 / seconds_;
   }
   for (const SeenQueue& queue : now.queues) {
-    const auto old = std::lower_bound(before.queues.begin(), before.queues.end(), queue.block,
-                                      [](const SeenQueue& seen, std::uint64_t block) { return seen.block < block; });
+    const auto old = std::ranges::lower_bound(before.queues, queue.block, {}, &SeenQueue::block);
     // A block that was freed and used again has another queue, which starts at 0.
     if (old == before.queues.end() || old->block != queue.block || old->name != queue.name ||
         old->capacity != queue.capacity || queue.put < old->put || queue.got < old->got)

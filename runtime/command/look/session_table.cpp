@@ -178,8 +178,8 @@ class SessionText {
   }
 
   std::size_t user_queues() const {
-    return std::size_t(std::count_if(view_.queues.begin(), view_.queues.end(),
-                                     [](auto& queue) { return queue.kind != SeenQueue::Kind::kChannel; }));
+    return std::size_t(
+        std::ranges::count_if(view_.queues, [](auto& queue) { return queue.kind != SeenQueue::Kind::kChannel; }));
   }
 
   /// Parents before their children, with the lines of the tree. Whatever the table says, each process once.
@@ -223,8 +223,7 @@ class SessionText {
     if (process.state == SeenProcess::State::kBeingReclaimed) return {"reclaimed", kRed};
     if (process.usage.state == 'T' || process.usage.state == 't') return {"stopped", kRed};
     if (!process.waits.empty()) {
-      const auto longest = std::min_element(process.waits.begin(), process.waits.end(),
-                                            [](auto& a, auto& b) { return a.since < b.since; });
+      const auto longest = std::ranges::min_element(process.waits, [](auto& a, auto& b) { return a.since < b.since; });
       std::string text = wait_text(*longest);
       if (process.waits.size() > 1) text += fmt::format(" +{}", process.waits.size() - 1);
       return {text, seconds(*longest) >= kLongWait ? kYellow : ""};

@@ -110,8 +110,8 @@ class Looker {
   const SessionView& view() const { return *view_; }
   const SessionRates& rates() const { return rates_; }
   bool is_over() const {
-    return std::none_of(view_->processes.begin(), view_->processes.end(),
-                        [](auto& process) { return process.state == SeenProcess::State::kAlive; });
+    return std::ranges::none_of(view_->processes,
+                                [](auto& process) { return process.state == SeenProcess::State::kAlive; });
   }
 
  private:

@@ -26,7 +26,7 @@ LogFolder::File LogFolder::open(int attempt, int local_rank, const char* name) {
     const std::string base = base_.empty() ? "/tmp/shoal-run" : base_;
     make_folders(base);
     std::string id = run_id_;
-    std::replace(id.begin(), id.end(), '/', '_');
+    std::ranges::replace(id, '/', '_');
     std::string path = fmt::format("{}/{}_XXXXXX", base, id);
     if (!::mkdtemp(path.data()))
       throw SystemError(fmt::format("making a folder in {}", base), errno, "give another --log-dir");

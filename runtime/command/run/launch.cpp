@@ -92,7 +92,7 @@ void Launch::drain_output() {
 }
 
 bool Launch::any_running() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return !rank->has_ended(); });
+  return std::ranges::any_of(ranks_, [](const auto& rank) { return !rank->has_ended(); });
 }
 
 void Launch::wait() {
@@ -159,8 +159,8 @@ void Launch::stop_ranks(int signal) {
   if (again) return;  // they have been told
   patience_ = Deadline::after(seconds(options_.shutdown_timeout));
   log_info("tells {} ranks to end by SIG{}; SIGKILL follows after {} s",
-           std::count_if(ranks_.begin(), ranks_.end(), [](const auto& rank) { return !rank->has_ended(); }),
-           ::sigabbrev_np(signal), options_.shutdown_timeout);
+           std::ranges::count_if(ranks_, [](const auto& rank) { return !rank->has_ended(); }), ::sigabbrev_np(signal),
+           options_.shutdown_timeout);
   for (const auto& rank : ranks_)
     if (!rank->has_ended()) rank->signal(signal);
 }
@@ -210,8 +210,7 @@ void Launch::after_stop() {
   if (!ends_with_ || ends_with_->signal == 0)
     for (auto& rank : ranks_)
       if (rank->failed_by_itself()) failed_.push_back(std::move(rank));
-  std::sort(failed_.begin(), failed_.end(),
-            [](const auto& a, const auto& b) { return a->failure_order() < b->failure_order(); });
+  std::ranges::sort(failed_, [](const auto& a, const auto& b) { return a->failure_order() < b->failure_order(); });
   ranks_.clear();
   if (ends_with_) {
     finish(ends_with_->exit_code, ends_with_->signal);
@@ -258,8 +257,7 @@ void Launch::prepare_stream(bool is_error, Streams redirected, Streams teed, int
                             std::vector<Fd>& descriptors) {
   const int number = is_error ? 2 : 1;
   const bool to_file = is_error ? redirected.error : redirected.output, both = is_error ? teed.error : teed.output;
-  const bool shown = options_.shown.empty() ||
-                     std::find(options_.shown.begin(), options_.shown.end(), local_rank) != options_.shown.end();
+  const bool shown = options_.shown.empty() || std::ranges::find(options_.shown, local_rank) != options_.shown.end();
   LogFolder::File log;
   if (to_file || both) {
     log = logs_.open(round_.number, local_rank, is_error ? "stderr.log" : "stdout.log");

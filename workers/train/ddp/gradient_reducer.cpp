@@ -152,7 +152,7 @@ void GradientReducer::State::make_reducer_anew() {
   // A first guess, in the reverse order of use; after the first backward pass the Reducer knows better.
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
       arguments.parameters, {std::size_t(options.first_bucket_bytes), std::size_t(options.bucket_bytes)});
-  std::reverse(buckets.begin(), buckets.end());
+  std::ranges::reverse(buckets);
   arguments.bucket_indices = std::move(buckets);
   BucketScope scope;
   reducer = {};  // its hooks go before the next one's come

@@ -52,13 +52,13 @@ PeerBuffers::PeerBuffers(Rounds& rounds, std::vector<Ring>& inboxes)
 
 PeerBuffers::Place PeerBuffers::show(const Hold& hold) {
   ++uses_;
-  auto found = std::find_if(shown_.begin(), shown_.end(), [&](const Shown& s) { return s.block == hold.block(); });
+  auto found = std::ranges::find_if(shown_, [&](const Shown& s) { return s.block == hold.block(); });
   if (found != shown_.end()) {
     found->last_use = uses_;
     look_after(1);
     return {std::uint32_t(found - shown_.begin()), false};
   }
-  auto before = std::find(shown_before_.begin(), shown_before_.end(), hold.block());
+  auto before = std::ranges::find(shown_before_, hold.block());
   const bool once = before == shown_before_.end();
   if (once) {
     shown_before_[next_before_] = hold.block();

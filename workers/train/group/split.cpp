@@ -74,7 +74,7 @@ std::optional<Communicator> split(Communicator& ranks, std::vector<int> members)
   static std::atomic<std::uint32_t> made{0};
   const std::size_t world = std::size_t(ranks.world_size());
   Wish own{.members = checked_members(members, ranks.world_size())};
-  std::sort(members.begin(), members.end());
+  std::ranges::sort(members);
 
   // The first member makes the group before it says anything, so that saying where it is is all there is to do.
   Publication publication;
@@ -98,7 +98,7 @@ std::optional<Communicator> split(Communicator& ranks, std::vector<int> members)
   check_agreement(wishes);
 
   std::optional<Communicator> part;
-  if (auto place = std::find(members.begin(), members.end(), ranks.rank()); place != members.end())
+  if (auto place = std::ranges::find(members, ranks.rank()); place != members.end())
     part =
         Session::current().lookup<ShmGroup>(key_of(wishes[std::size_t(members[0])])).join(int(place - members.begin()));
   ranks.barrier();
