@@ -16,7 +16,7 @@ using Wait = ActivityRecord::Wait;
 void SleepNote::begin(const void* word) {
   since_ = activity::now();
   Session& session = Session::current();
-  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(word) - session.base());
+  const auto offset = std::uint64_t(static_cast<const std::byte*>(word) - session.base());
   if (offset >= session.layout().bytes) return;  // of one process's threads among themselves
   word_ = offset;
   trace::let_go();

@@ -143,7 +143,7 @@ class BatchMaker : public BatchInMaking {
     const TraceSpan span("make batch", task.indices.size());
     SampleWarnings warnings;
     begin(task, warnings);
-    const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
+    const EpochScope epoch(task.seed, std::uint64_t(task.epoch));
     const SeededGenerator seeded(sample_key(task.indices.empty() ? 0 : task.indices.front()),
                                  kGeneratorAfterwards<Scope>);
     try {
@@ -236,8 +236,7 @@ class BatchMaker : public BatchInMaking {
   [[nodiscard]] std::int64_t other_than(std::int64_t index, int attempt) const {
     if (size_ == 1) return index;
     constexpr std::uint64_t kOperation = 0x7265706c616365;  // "replace"
-    const std::int64_t other =
-        SampleRandom(sample_key(index), kOperation + static_cast<std::uint64_t>(attempt)).below(size_ - 1);
+    const std::int64_t other = SampleRandom(sample_key(index), kOperation + std::uint64_t(attempt)).below(size_ - 1);
     return other < index ? other : other + 1;
   }
 

@@ -31,11 +31,11 @@ class StreamBatchMaker : public BatchInMaking {
   /// Nothing where every sample was skipped, or the stream ends before. Throws what opening, reading or collating
   /// throws and the policy does not answer; at_fault() is then the sample's number, or -1.
   std::optional<Batch> make(const LoaderTask& task) {
-    const TraceSpan span("make batch", static_cast<std::uint64_t>(task.part.count));
+    const TraceSpan span("make batch", std::uint64_t(task.part.count));
     SampleWarnings warnings;
     begin(task, warnings);
     at_end_ = false;
-    const EpochScope epoch(task.seed, static_cast<std::uint64_t>(task.epoch));
+    const EpochScope epoch(task.seed, std::uint64_t(task.epoch));
     if (std::exchange(pass_, task.pass) != task.pass) streams_.clear();
     const SeededGenerator seeded(sample_key(number_of(task.part.first)), kGeneratorAfterwards<Scope>);
     try {
@@ -65,7 +65,7 @@ class StreamBatchMaker : public BatchInMaking {
     }
     // Again: what samples that were passed over have drawn depends on which worker this is.
     const SeededGenerator seeded(sample_key(number_of(part.first)), SeededGenerator::Afterwards::kLeave);
-    samples.reserve(static_cast<std::size_t>(part.count));
+    samples.reserve(std::size_t(part.count));
     for (std::int64_t place = part.first; place < part.first + part.count && !at_end_; ++place) {
       at_fault_ = number_of(place);
       if (auto sample = read_one(place)) samples.push_back(*std::move(sample));

@@ -37,7 +37,7 @@ void report_missing(const std::string& where, bool first_has_value, std::size_t 
 }
 
 at::Tensor empty_vector(std::size_t size, at::ScalarType type) {
-  return at::empty({static_cast<std::int64_t>(size)}, at::TensorOptions(type));
+  return at::empty({std::int64_t(size)}, at::TensorOptions(type));
 }
 
 }  // namespace shoal::detail

@@ -40,7 +40,7 @@ void check(std::span<const at::Tensor> sequences, const PadOptions& options) {
 
 PaddedSequences pad_sequence(std::span<const at::Tensor> sequences, const PadOptions& options) {
   check(sequences, options);
-  const auto count = static_cast<std::int64_t>(sequences.size());
+  const auto count = std::int64_t(sequences.size());
   PaddedSequences padded;
   padded.lengths = at::empty({count}, at::TensorOptions(at::kLong));
   auto* lengths = padded.lengths.mutable_data_ptr<std::int64_t>();
@@ -54,9 +54,7 @@ PaddedSequences pad_sequence(std::span<const at::Tensor> sequences, const PadOpt
   padded.data = at::full(sizes, options.padding_value, sequences[0].options());
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const std::int64_t start = options.padding_side == "left" ? longest - lengths[i] : 0;
-    padded.data.select(options.batch_first ? 0 : 1, static_cast<std::int64_t>(i))
-        .narrow(0, start, lengths[i])
-        .copy_(sequences[i]);
+    padded.data.select(options.batch_first ? 0 : 1, std::int64_t(i)).narrow(0, start, lengths[i]).copy_(sequences[i]);
   }
   return padded;
 }

@@ -93,7 +93,7 @@ void DeviceCopies::retire_oldest() {
   const Flight& flight = *flights_.front();
   flight.done.synchronize();
   if (flight.begun.was_marked_for_recording()) try {
-      nanoseconds_ += static_cast<std::int64_t>(1e6 * flight.begun.elapsedTime(flight.done));
+      nanoseconds_ += std::int64_t(1e6 * flight.begun.elapsedTime(flight.done));
     } catch (const c10::Error&) {
       measures_ = false;  // a device whose events tell no times
     }

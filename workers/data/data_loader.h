@@ -248,13 +248,13 @@ class DataLoader {
     const LoopTimes times = run(at, batches, step);
     at.reset();
     profile.batches = times.batches;
-    const double each = 1e-9 / static_cast<double>(std::max<std::int64_t>(1, profile.batches));
-    profile.dataset = static_cast<double>(made_in_.dataset) * each;
-    profile.collate = static_cast<double>(made_in_.collate) * each;
-    profile.wait = static_cast<double>(times.wait) * each;
-    profile.copy = static_cast<double>(copies.nanoseconds() - copied_before) * each;
-    profile.step = static_cast<double>(times.step) * each;
-    profile.total = static_cast<double>(times.total) * each;
+    const double each = 1e-9 / double(std::max<std::int64_t>(1, profile.batches));
+    profile.dataset = double(made_in_.dataset) * each;
+    profile.collate = double(made_in_.collate) * each;
+    profile.wait = double(times.wait) * each;
+    profile.copy = double(copies.nanoseconds() - copied_before) * each;
+    profile.step = double(times.step) * each;
+    profile.total = double(times.total) * each;
     detail::conclude(profile);
     if (trace) trace->write();
     return profile;
@@ -476,7 +476,7 @@ class DataLoader {
   void choose_device() {
     if (std::exchange(device_is_chosen_, true)) return;
     if (const auto device = options_.to_device.resolve())
-      on_device_.emplace(*device, static_cast<std::size_t>(options_.copies_ahead), options_.pin_memory);
+      on_device_.emplace(*device, std::size_t(options_.copies_ahead), options_.pin_memory);
     if (measures_copies_) measure_copies(true);
   }
   void measure_copies(bool on) {

@@ -20,7 +20,7 @@ at::Tensor select_rows(const at::Tensor& tensor, std::span<const std::int64_t> i
   // from_blob wants a mutable pointer; index_select only reads its index.
   const at::Tensor index =
       at::from_blob(const_cast<std::int64_t*>(indices.data()),  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-                    {static_cast<std::int64_t>(indices.size())}, at::TensorOptions(at::kLong));
+                    {std::int64_t(indices.size())}, at::TensorOptions(at::kLong));
   return at::index_select(tensor, 0, index);
 }
 

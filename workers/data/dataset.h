@@ -48,14 +48,14 @@ struct Example {
 template <MapDataset D>
 std::int64_t dataset_size(D& dataset) {
   if constexpr (std::integral<std::remove_cvref_t<decltype(dataset.size())>>) {
-    return static_cast<std::int64_t>(dataset.size());
+    return std::int64_t(dataset.size());
   } else {
     const auto size = dataset.size();
     if (!size.has_value()) {
       throw std::invalid_argument(
           "data set: size() is not known; a map-style data set has to know how many samples it has");
     }
-    return static_cast<std::int64_t>(*size);
+    return std::int64_t(*size);
   }
 }
 

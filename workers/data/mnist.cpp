@@ -55,7 +55,7 @@ class IdxFile {
   void read(std::span<std::uint8_t> bytes, const char* what) {
     std::size_t done = 0;
     while (done < bytes.size()) {
-      const auto asked = static_cast<unsigned>(std::min<std::size_t>(bytes.size() - done, 1U << 30U));
+      const auto asked = unsigned(std::min<std::size_t>(bytes.size() - done, 1U << 30U));
       const int got = gzread(file_.get(), bytes.data() + done, asked);
       if (got <= 0) {
         int error = Z_OK;
@@ -66,7 +66,7 @@ class IdxFile {
         }
         throw DatasetError(fmt::format("{}: can't be read: {}", path_.native(), text));
       }
-      done += static_cast<std::size_t>(got);
+      done += std::size_t(got);
     }
   }
 
@@ -113,7 +113,7 @@ at::Tensor read_images(IdxFile& file) {
         fmt::format("{}: its sizes are {}; images are [n, {}, {}]", file.path().native(), sizes, kSide, kSide));
   }
   at::Tensor images = at::empty(sizes, at::TensorOptions(at::kByte));
-  file.read({images.mutable_data_ptr<std::uint8_t>(), static_cast<std::size_t>(images.numel())}, "pixels");
+  file.read({images.mutable_data_ptr<std::uint8_t>(), std::size_t(images.numel())}, "pixels");
   file.expect_end();
   return images;
 }
@@ -123,7 +123,7 @@ at::Tensor read_labels(IdxFile& file) {
   if (sizes[0] < 1 || sizes[0] > kMostSamples) {
     throw DatasetError(fmt::format("{}: {} labels", file.path().native(), sizes[0]));
   }
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(sizes[0]));
+  std::vector<std::uint8_t> bytes(std::size_t(sizes[0]));
   file.read(bytes, "labels");
   file.expect_end();
   at::Tensor labels = at::empty(sizes, at::TensorOptions(at::kLong));

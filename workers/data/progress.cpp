@@ -34,12 +34,12 @@ void write_all(int fd, std::string_view text) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
+    text.remove_prefix(std::size_t(written));
   }
 }
 
 std::string as_minutes(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::lround(std::clamp(seconds, 0.0, 3.6e6)));
+  const auto whole = std::int64_t(std::lround(std::clamp(seconds, 0.0, 3.6e6)));
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
@@ -48,27 +48,27 @@ std::string as_minutes(double seconds) {
 std::string with_thousands(std::int64_t value) {
   std::string digits = std::to_string(value);
   const std::ptrdiff_t first = value < 0 ? 1 : 0;
-  for (auto position = static_cast<std::ptrdiff_t>(digits.size()) - 3; position > first; position -= 3) {
-    digits.insert(static_cast<std::size_t>(position), 1, ',');
+  for (auto position = std::ptrdiff_t(digits.size()) - 3; position > first; position -= 3) {
+    digits.insert(std::size_t(position), 1, ',');
   }
   return digits;
 }
 
 std::string progress_line(const ProgressState& state, std::size_t width) {
-  const double rate = state.seconds > 0 ? static_cast<double>(state.done) / state.seconds : 0;
+  const double rate = state.seconds > 0 ? double(state.done) / state.seconds : 0;
   std::string tail;
   double share = 0;
   if (state.total > 0) {
-    share = std::clamp(static_cast<double>(state.done) / static_cast<double>(state.total), 0.0, 1.0);
+    share = std::clamp(double(state.done) / double(state.total), 0.0, 1.0);
     tail += fmt::format("{:3.0f}% ", std::floor(share * 100));
   }
   // Of units that are many of what is counted, tenths matter: a slow disk reads few MiB a second.
   tail += state.per_unit == 1 ? fmt::format(" {} {}/s ", with_thousands(std::llround(rate)), state.unit)
-                              : fmt::format(" {:.1f} {}/s ", rate / static_cast<double>(state.per_unit), state.unit);
+                              : fmt::format(" {:.1f} {}/s ", rate / double(state.per_unit), state.unit);
   if (state.done >= state.total || rate <= 0) {
     tail += fmt::format(" {}", as_minutes(state.seconds));
   } else {
-    tail += fmt::format(" {} left", as_minutes(static_cast<double>(state.total - state.done) / rate));
+    tail += fmt::format(" {} left", as_minutes(double(state.total - state.done) / rate));
   }
   if (!state.note.empty()) tail += fmt::format("  {}", state.note);
 
@@ -77,7 +77,7 @@ std::string progress_line(const ProgressState& state, std::size_t width) {
   const std::size_t taken = column_count(line) + column_count(tail) + 3;
   if (state.total > 0 && taken + kNarrowestBar <= width) {
     const std::size_t bar = std::min(kWidestBar, width - taken);
-    const auto filled = static_cast<std::size_t>(share * static_cast<double>(bar));
+    const auto filled = std::size_t(share * double(bar));
     line += fmt::format("[{:=<{}}{:.<{}}] ", "", filled, "", bar - filled);
   }
   line += tail;

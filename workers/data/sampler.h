@@ -118,7 +118,7 @@ class SubsetRandomSampler {
 
   void set_epoch(std::int64_t epoch);  ///< whose order indices() are
   /// Samples of an epoch.
-  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(subset_.size()); }
+  [[nodiscard]] std::int64_t size() const { return std::int64_t(subset_.size()); }
   [[nodiscard]] std::vector<std::int64_t> indices() const;  ///< of the epoch, in order
   [[nodiscard]] std::string description() const;            ///< what the order follows from besides the epoch
 
@@ -266,11 +266,11 @@ class BatchSampler {
   [[nodiscard]] std::vector<std::vector<std::int64_t>> batches() const {
     std::vector<std::vector<std::int64_t>> result;
     for (const std::int64_t index : sampler_.indices()) {
-      if (result.empty() || static_cast<std::int64_t>(result.back().size()) == options_.batch_size)
-        result.emplace_back().reserve(static_cast<std::size_t>(options_.batch_size));
+      if (result.empty() || std::int64_t(result.back().size()) == options_.batch_size)
+        result.emplace_back().reserve(std::size_t(options_.batch_size));
       result.back().push_back(index);
     }
-    if (options_.drop_last && !result.empty() && static_cast<std::int64_t>(result.back().size()) < options_.batch_size)
+    if (options_.drop_last && !result.empty() && std::int64_t(result.back().size()) < options_.batch_size)
       result.pop_back();
     return result;
   }
@@ -330,13 +330,13 @@ class AnySampler {
   struct Held final : Interface {
     explicit Held(S value) : sampler(std::move(value)) {}
     void set_epoch(std::int64_t epoch) override { sampler.set_epoch(epoch); }
-    [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(sampler.size()); }
+    [[nodiscard]] std::int64_t size() const override { return std::int64_t(sampler.size()); }
     [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const override {
       if constexpr (requires { sampler.indices_from(position); }) {
         return sampler.indices_from(position);
       } else {
         std::vector<std::int64_t> indices = sampler.indices();
-        indices.erase(indices.begin(), indices.begin() + std::min(position, static_cast<std::int64_t>(indices.size())));
+        indices.erase(indices.begin(), indices.begin() + std::min(position, std::int64_t(indices.size())));
         return indices;
       }
     }

@@ -154,7 +154,7 @@ struct ChainDataset {
     requires(detail::Parts<Datasets>::kSized)
   {
     std::int64_t all = 0;
-    detail::for_each(datasets, [&](auto& dataset) { all += static_cast<std::int64_t>(dataset.size()); });
+    detail::for_each(datasets, [&](auto& dataset) { all += std::int64_t(dataset.size()); });
     return all;
   }
 };

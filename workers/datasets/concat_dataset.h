@@ -98,7 +98,7 @@ struct ConcatDataset {
     for (std::size_t i = 0; i < indices.size(); ++i) {
       const auto [number, inner] = place_of(indices[i]);
       by_dataset[number].inner.push_back(inner);
-      by_dataset[number].positions.push_back(static_cast<std::int64_t>(i));
+      by_dataset[number].positions.push_back(std::int64_t(i));
     }
     const auto read = [this](std::size_t number, const std::vector<std::int64_t>& inner) {
       return with_dataset<Batch>(number, [&inner](auto& dataset) { return dataset.get_batch(inner); });
@@ -113,14 +113,14 @@ struct ConcatDataset {
     }
     std::vector<const Batch*> parts;
     for (const Batch& batch : batches) parts.push_back(&batch);
-    return detail::join<Batch>(parts, positions, static_cast<std::int64_t>(indices.size()));
+    return detail::join<Batch>(parts, positions, std::int64_t(indices.size()));
   }
 
  private:
   /// A sample's data set, and its index there.
   [[nodiscard]] std::pair<std::size_t, std::int64_t> place_of(std::int64_t index) const {
     check_dataset_index(index, size());
-    const auto number = static_cast<std::size_t>(std::ranges::upper_bound(ends, index) - ends.begin());
+    const auto number = std::size_t(std::ranges::upper_bound(ends, index) - ends.begin());
     return {number, index - (number == 0 ? 0 : ends[number - 1])};
   }
 

@@ -53,7 +53,7 @@ ImageFiles find_images(const fs::path& root) {
   }
   std::ranges::sort(images.classes);
   for (std::size_t i = 0; i < images.classes.size(); ++i) {
-    append_images(root / images.classes[i], static_cast<std::int64_t>(i), images.files);
+    append_images(root / images.classes[i], std::int64_t(i), images.files);
   }
   return images;
 }
@@ -63,7 +63,7 @@ ImageFolder image_folder(const fs::path& root, const DecodeOptions& decode) {
   std::vector<std::string> paths;
   paths.reserve(images.files.size());
   ImageFolder folder;
-  folder.targets = at::empty({static_cast<std::int64_t>(images.files.size())}, at::TensorOptions(at::kLong));
+  folder.targets = at::empty({std::int64_t(images.files.size())}, at::TensorOptions(at::kLong));
   auto* target = folder.targets.mutable_data_ptr<std::int64_t>();
   for (const ImageFile& file : images.files) {
     paths.push_back(file.path.native());

@@ -80,7 +80,7 @@ std::int64_t known_size(D& dataset) {
   if constexpr (requires {
                   { dataset.size() } -> std::integral;
                 }) {
-    return static_cast<std::int64_t>(dataset.size());
+    return std::int64_t(dataset.size());
   } else {
     return -1;
   }

@@ -15,7 +15,7 @@
 namespace shoal::detail {
 
 at::Tensor checked_indices(std::span<const std::int64_t> indices, std::int64_t size) {
-  at::Tensor checked = at::empty({static_cast<std::int64_t>(indices.size())}, at::TensorOptions(at::kLong));
+  at::Tensor checked = at::empty({std::int64_t(indices.size())}, at::TensorOptions(at::kLong));
   for (const std::int64_t index : indices) check_dataset_index(index, size);
   if (!indices.empty()) std::memcpy(checked.mutable_data_ptr(), indices.data(), indices.size_bytes());
   return checked;
@@ -53,7 +53,7 @@ std::vector<at::Tensor> split_indices(std::int64_t size, std::span<const double>
       throw std::invalid_argument(fmt::format("random_split: a fraction of {}; it is from 0 to 1", fraction));
     }
     sum += fraction;
-    lengths.push_back(static_cast<std::int64_t>(std::floor(static_cast<double>(size) * fraction)));
+    lengths.push_back(std::int64_t(std::floor(double(size) * fraction)));
   }
   if (lengths.empty() || std::abs(sum - 1) > kRounding) {
     throw std::invalid_argument(

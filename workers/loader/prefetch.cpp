@@ -11,14 +11,11 @@ constexpr int kEnoughReady = 32;
 }  // namespace
 
 Prefetch::Prefetch(int workers, int factor, std::size_t bytes)
-    : workers_(static_cast<std::size_t>(workers)),
-      most_(workers_ * static_cast<std::size_t>(factor)),
-      ahead_(most_),
-      most_bytes_(bytes) {}
+    : workers_(std::size_t(workers)), most_(workers_ * std::size_t(factor)), ahead_(most_), most_bytes_(bytes) {}
 
 std::size_t Prefetch::batches_ahead() const {
   if (most_bytes_ == 0 || batch_bytes_ == 0) return ahead_;
-  const auto fit = static_cast<std::size_t>(static_cast<double>(most_bytes_) / batch_bytes_);
+  const auto fit = std::size_t(double(most_bytes_) / batch_bytes_);
   return std::clamp<std::size_t>(fit, 1, ahead_);
 }
 
@@ -33,7 +30,7 @@ void Prefetch::taken(bool was_ready) {
 }
 
 void Prefetch::delivered(std::uint64_t bytes) {
-  const auto now = static_cast<double>(bytes);
+  const auto now = double(bytes);
   batch_bytes_ = batch_bytes_ == 0 ? now : 0.75 * batch_bytes_ + 0.25 * now;
 }
 

@@ -30,9 +30,9 @@ EpochPlan::EpochPlan(std::vector<std::int64_t> indices, std::int64_t dataset_siz
                      bool drop_last)
     : indices_(std::move(indices)) {
   check_indices(indices_, dataset_size);
-  const auto samples = static_cast<std::int64_t>(indices_.size());
+  const auto samples = std::int64_t(indices_.size());
   for (std::int64_t batch = 1; batch <= batches_of(samples, batch_size, drop_last); ++batch)
-    ends_.push_back(static_cast<std::size_t>(std::min(batch * batch_size, samples)));
+    ends_.push_back(std::size_t(std::min(batch * batch_size, samples)));
 }
 
 EpochPlan::EpochPlan(const std::vector<std::vector<std::int64_t>>& batches, std::int64_t dataset_size) {
@@ -47,7 +47,7 @@ EpochPlan::EpochPlan(const std::vector<std::vector<std::int64_t>>& batches, std:
 }
 
 std::span<const std::int64_t> EpochPlan::batch(std::int64_t number) const {
-  const auto place = static_cast<std::size_t>(number);
+  const auto place = std::size_t(number);
   const std::size_t first = place == 0 ? 0 : ends_[place - 1];
   return std::span(indices_).subspan(first, ends_[place] - first);
 }

@@ -64,10 +64,10 @@ std::optional<LoaderTask> StreamPass::task(std::int64_t number) const {
 }
 
 int StreamPass::seat(const LoaderTask& task, int workers) const {
-  if (share_.shards == 1) return static_cast<int>(task.batch % workers);
+  if (share_.shards == 1) return int(task.batch % workers);
   // The streams that this rank is at are those of one residue by this number.
   const std::int64_t apart = std::gcd(share_.shards, share_.num_replicas);
-  return static_cast<int>(task.part.shard / apart % workers);
+  return int(task.part.shard / apart % workers);
 }
 
 LoaderState StreamPass::after(std::int64_t batches) const {

@@ -33,14 +33,14 @@ std::int64_t checked_size(const char* sampler, std::int64_t dataset_size) {
 }
 
 std::vector<std::int64_t> in_order(std::int64_t size) {
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(size));
+  std::vector<std::int64_t> indices(std::size_t(size));
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
 }
 
 // Python seeds with seed + epoch modulo 2^64 too, and its draws are these.
 at::Generator generator_of(std::uint64_t seed, std::int64_t epoch) {
-  return at::make_generator<at::CPUGeneratorImpl>(seed + static_cast<std::uint64_t>(epoch));
+  return at::make_generator<at::CPUGeneratorImpl>(seed + std::uint64_t(epoch));
 }
 
 void append(std::vector<std::int64_t>& to, const at::Tensor& indices, std::int64_t count) {
@@ -146,7 +146,7 @@ void SubsetRandomSampler::set_epoch(std::int64_t epoch) {
 
 std::vector<std::int64_t> SubsetRandomSampler::indices() const {
   std::vector<std::int64_t> result = permuted(size(), seed_, epoch_);
-  for (std::int64_t& place : result) place = subset_[static_cast<std::size_t>(place)];
+  for (std::int64_t& place : result) place = subset_[std::size_t(place)];
   return result;
 }
 
@@ -156,7 +156,7 @@ std::string SubsetRandomSampler::description() const {
 
 WeightedRandomSampler::WeightedRandomSampler(WeightedRandomSamplerOptions options, std::vector<double> weights)
     : options_(options), weights_(std::move(weights)) {
-  const std::int64_t count = checked_size("WeightedRandomSampler", static_cast<std::int64_t>(weights_.size()));
+  const std::int64_t count = checked_size("WeightedRandomSampler", std::int64_t(weights_.size()));
   std::int64_t positive = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (!std::isfinite(weights_[i]) || weights_[i] < 0) {
@@ -184,7 +184,7 @@ void WeightedRandomSampler::set_epoch(std::int64_t epoch) {
 
 std::vector<std::int64_t> WeightedRandomSampler::indices() const {
   const at::Tensor weights =
-      at::from_blob(const_cast<double*>(weights_.data()), {static_cast<std::int64_t>(weights_.size())}, at::kDouble);
+      at::from_blob(const_cast<double*>(weights_.data()), {std::int64_t(weights_.size())}, at::kDouble);
   std::vector<std::int64_t> result;
   append(result,
          at::multinomial(weights, options_.num_samples, options_.replacement, generator_of(options_.seed, epoch_)),
@@ -225,11 +225,11 @@ std::vector<std::int64_t> DistributedSampler::indices_from(std::int64_t position
   const std::int64_t mine =
       options_.drop_last ? left / options_.num_replicas : divided_rounding_up(left, options_.num_replicas);
   std::vector<std::int64_t> result;
-  result.reserve(static_cast<std::size_t>(mine));
+  result.reserve(std::size_t(mine));
   for (std::int64_t i = 0; i < mine; ++i) {
     // The modulo is torch's padding: past the end the permutation starts again.
     const std::int64_t place = position + options_.rank + i * options_.num_replicas;
-    result.push_back(all[static_cast<std::size_t>(place % dataset_size_)]);
+    result.push_back(all[std::size_t(place % dataset_size_)]);
   }
   return result;
 }

@@ -13,7 +13,7 @@ namespace {
 template <class T>
 T as_pixel(std::int64_t fill) {
   const T value = static_cast<T>(fill);
-  if (static_cast<std::int64_t>(value) != fill) {
+  if (std::int64_t(value) != fill) {
     throw std::invalid_argument(fmt::format("transform: a mask of {} has no value {} to be filled with; set mask_fill",
                                             c10::toString(c10::CppTypeToScalarType<T>::value), fill));
   }
