@@ -67,7 +67,7 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
   }
 
   /// The pids of the present workers.
-  [[nodiscard]] std::vector<int> pids() const { return core()->pids(); }
+  std::vector<int> pids() const { return core()->pids(); }
 
  private:
   static void serve(detail::WorkerEnds ends) {

@@ -25,10 +25,10 @@ class WorkerDied : public Error {
   WorkerDied(std::shared_ptr<const ProcessFailed> failure, int attempts, const Task& task);
   /// Whether the pool ended the worker because the task took longer than PoolOptions::task_timeout (a loader's
   /// timeout). failure() has the stack where it was stuck.
-  [[nodiscard]] bool timed_out() const noexcept { return timed_out_; }
+  bool timed_out() const noexcept { return timed_out_; }
   /// How the last of these workers ended: its pid, signal, stack, the end of its stderr.
-  [[nodiscard]] const ProcessFailed& failure() const noexcept { return *failure_; }
-  [[nodiscard]] int attempts() const noexcept { return attempts_; }  ///< how many workers died of the task
+  const ProcessFailed& failure() const noexcept { return *failure_; }
+  int attempts() const noexcept { return attempts_; }  ///< how many workers died of the task
 
  private:
   std::shared_ptr<const ProcessFailed> failure_;

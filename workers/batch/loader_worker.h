@@ -53,11 +53,11 @@ class LoaderJob final : public detail::Job {
 
   explicit LoaderJob(LoaderTask task) : Job(&run, nullptr, 1), task_(std::move(task)) {}
 
-  [[nodiscard]] const LoaderTask& task() const { return task_; }
+  const LoaderTask& task() const { return task_; }
   void encode_arguments(std::size_t, Encoder& encoder) const override { encode(encoder, task_); }
   /// When it is done without an error.
   MadeBatch<Batch>& made() { return *made_; }
-  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t bytes() const { return bytes_; }
 
  private:
   static void run(AnyFunction, Decoder& arguments, Encoder& result) {

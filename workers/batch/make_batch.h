@@ -98,8 +98,8 @@ constexpr SeededGenerator::Afterwards kGeneratorAfterwards =
 class BatchInMaking {
  public:
   /// Of the sample that failed, or -1.
-  [[nodiscard]] std::int64_t at_fault() const { return at_fault_; }
-  [[nodiscard]] const LoaderTimes& times() const { return times_; }
+  std::int64_t at_fault() const { return at_fault_; }
+  const LoaderTimes& times() const { return times_; }
   BatchNotes take_notes() { return std::exchange(notes_, {}); }
 
  protected:
@@ -160,7 +160,7 @@ class BatchMaker : public BatchInMaking {
     }
   }
 
-  [[nodiscard]] bool at_end() const { return false; }
+  bool at_end() const { return false; }
 
  private:
   std::optional<Batch> read_samples() {
@@ -233,7 +233,7 @@ class BatchMaker : public BatchInMaking {
     at_fault_ = -1;
   }
 
-  [[nodiscard]] std::int64_t other_than(std::int64_t index, int attempt) const {
+  std::int64_t other_than(std::int64_t index, int attempt) const {
     if (size_ == 1) return index;
     constexpr std::uint64_t kOperation = 0x7265706c616365;  // "replace"
     const std::int64_t other = SampleRandom(sample_key(index), kOperation + std::uint64_t(attempt)).below(size_ - 1);

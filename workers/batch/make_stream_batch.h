@@ -52,7 +52,7 @@ class StreamBatchMaker : public BatchInMaking {
   }
 
   /// The stream has nothing behind the batch that was made last.
-  [[nodiscard]] bool at_end() const { return at_end_; }
+  bool at_end() const { return at_end_; }
 
  private:
   Samples read() {
@@ -116,9 +116,7 @@ class StreamBatchMaker : public BatchInMaking {
   }
 
   /// What a sample's random draws are keyed by, and faults are reported as: no other sample's.
-  [[nodiscard]] std::int64_t number_of(std::int64_t place) const {
-    return place * task_->part.shards + task_->part.shard;
-  }
+  std::int64_t number_of(std::int64_t place) const { return place * task_->part.shards + task_->part.shard; }
 
   Dataset& dataset_;
   Collate& collate_;

@@ -34,7 +34,7 @@ class DeviceChoice {
   void check() const;
   /// The device with its index; nothing for the CPU or without a choice. Throws std::invalid_argument, which names the
   /// device and how many there are.
-  [[nodiscard]] std::optional<c10::Device> resolve() const;
+  std::optional<c10::Device> resolve() const;
 
  private:
   std::optional<c10::Device> fixed_;

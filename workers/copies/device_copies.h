@@ -49,14 +49,14 @@ class DeviceCopies {
   /// Waits until nothing is under way.
   void finish() noexcept;
 
-  [[nodiscard]] c10::Device device() const { return stream_.device(); }
-  [[nodiscard]] c10::Stream stream() const { return stream_; }
-  [[nodiscard]] std::size_t unfinished() const { return flights_.size(); }
+  c10::Device device() const { return stream_.device(); }
+  c10::Stream stream() const { return stream_; }
+  std::size_t unfinished() const { return flights_.size(); }
 
   /// Starts measuring the time of copies, from zero, or stops it. Does nothing if the device cannot tell times.
   void measure(bool on);
   /// The time of the finished copies, by the device's clock.
-  [[nodiscard]] std::int64_t nanoseconds() const { return nanoseconds_; }
+  std::int64_t nanoseconds() const { return nanoseconds_; }
 
  private:
   void retire_oldest();

@@ -489,9 +489,7 @@ class DataLoader {
     explicit CopiesMeasured(DataLoader& loader) : loader_(loader) { loader.measure_copies(true); }
     CopiesMeasured(const CopiesMeasured&) = delete;
     ~CopiesMeasured() { loader_.measure_copies(false); }
-    [[nodiscard]] std::int64_t nanoseconds() const {
-      return loader_.on_device_ ? loader_.on_device_->copies().nanoseconds() : 0;
-    }
+    std::int64_t nanoseconds() const { return loader_.on_device_ ? loader_.on_device_->copies().nanoseconds() : 0; }
 
    private:
     DataLoader& loader_;

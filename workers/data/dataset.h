@@ -70,10 +70,10 @@ template <std::size_t N>
 struct TensorDataset {
   std::array<at::Tensor, N> tensors;  ///< [n, ...] each
 
-  [[nodiscard]] std::int64_t size() const { return tensors[0].size(0); }  ///< samples: rows of each tensor
+  std::int64_t size() const { return tensors[0].size(0); }  ///< samples: rows of each tensor
 
   /// Views of row `index` of each tensor. Throws std::out_of_range.
-  [[nodiscard]] std::array<at::Tensor, N> get(std::int64_t index) const {
+  std::array<at::Tensor, N> get(std::int64_t index) const {
     check_dataset_index(index, size());
     std::array<at::Tensor, N> sample;
     for (std::size_t i = 0; i < N; ++i) {
@@ -83,7 +83,7 @@ struct TensorDataset {
   }
 
   /// Copies of these rows: new tensors [indices, ...]. Throws std::out_of_range.
-  [[nodiscard]] std::array<at::Tensor, N> get_batch(std::span<const std::int64_t> indices) const {
+  std::array<at::Tensor, N> get_batch(std::span<const std::int64_t> indices) const {
     std::array<at::Tensor, N> batch;
     for (std::size_t i = 0; i < N; ++i) {
       batch[i] = select_rows(tensors[i], indices);

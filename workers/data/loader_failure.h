@@ -18,15 +18,15 @@ class LoaderWorkerRaised : public Error {
   /// `batch`: its number in the epoch; `more` is said after the worker's failure.
   LoaderWorkerRaised(const ProcessIdentity& worker, std::int64_t batch, const detail::LoaderFailure& failure,
                      const std::string& more = "");
-  [[nodiscard]] std::int64_t batch() const noexcept { return batch_; }  ///< its number in the epoch, from 0
+  std::int64_t batch() const noexcept { return batch_; }  ///< its number in the epoch, from 0
   /// Index of the sample at fault; -1 if it is not known.
-  [[nodiscard]] std::int64_t index() const noexcept { return index_; }
+  std::int64_t index() const noexcept { return index_; }
   /// Of what was thrown in the worker.
-  [[nodiscard]] const std::string& exception_type() const noexcept { return failure_->exception_type(); }
+  const std::string& exception_type() const noexcept { return failure_->exception_type(); }
   /// The text, what(), of what was thrown in the worker.
-  [[nodiscard]] const std::string& exception_message() const noexcept { return failure_->exception_message(); }
+  const std::string& exception_message() const noexcept { return failure_->exception_message(); }
   /// The worker, the exception with those nested in it, and the stack where it was thrown.
-  [[nodiscard]] const ProcessFailed& failure() const noexcept { return *failure_; }
+  const ProcessFailed& failure() const noexcept { return *failure_; }
 
  private:
   std::int64_t batch_, index_;
@@ -39,12 +39,12 @@ class LoaderWorkerDied : public Error {
  public:
   /// The batch that the task was to make, and how the last worker died of it.
   LoaderWorkerDied(const detail::LoaderTask& task, const WorkerDied& death);
-  [[nodiscard]] std::int64_t batch() const noexcept { return batch_; }  ///< its number in the epoch, from 0
+  std::int64_t batch() const noexcept { return batch_; }  ///< its number in the epoch, from 0
   /// How the last of these workers ended.
-  [[nodiscard]] const ProcessFailed& failure() const noexcept { return death_.failure(); }
-  [[nodiscard]] int attempts() const noexcept { return death_.attempts(); }  ///< how many workers died of it
+  const ProcessFailed& failure() const noexcept { return death_.failure(); }
+  int attempts() const noexcept { return death_.attempts(); }  ///< how many workers died of it
   /// Whether the last worker was ended because it took longer than DataLoaderOptions::timeout.
-  [[nodiscard]] bool timed_out() const noexcept { return death_.timed_out(); }
+  bool timed_out() const noexcept { return death_.timed_out(); }
 
  private:
   std::int64_t batch_;

@@ -25,10 +25,10 @@ struct LoaderMemory {
   std::uint64_t device_bytes = 0;   ///< bytes of these on the device
   std::vector<Worker> workers;      ///< those that run now
 
-  [[nodiscard]] std::uint64_t worker_private_bytes() const;       ///< of all workers
-  [[nodiscard]] std::uint64_t worker_proportional_bytes() const;  ///< of all workers
+  std::uint64_t worker_private_bytes() const;       ///< of all workers
+  std::uint64_t worker_proportional_bytes() const;  ///< of all workers
   /// A table for people.
-  [[nodiscard]] std::string to_string() const;
+  std::string to_string() const;
 };
 
 namespace detail {

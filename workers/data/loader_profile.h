@@ -22,9 +22,9 @@ struct LoaderProfile {
   double batches_of_copies = 0;   ///< batches a second that could be copied; 0: nothing is copied
 
   /// "workers", "loop" or "copies": the one that limits the rate.
-  [[nodiscard]] std::string bottleneck() const;
+  std::string bottleneck() const;
   /// A table for people.
-  [[nodiscard]] std::string to_string() const;
+  std::string to_string() const;
 };
 
 /// What a profile writes besides.
@@ -45,7 +45,7 @@ struct WorkerSuggestion {
   int recommended = 0;             ///< the fewest workers that come within a tenth of the best
 
   /// A table for people.
-  [[nodiscard]] std::string to_string() const;
+  std::string to_string() const;
 };
 
 namespace detail {

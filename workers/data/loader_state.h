@@ -29,7 +29,7 @@ struct LoaderState {
   bool operator==(const LoaderState&) const = default;
 
   /// To one line of text, and back. from_string() throws std::invalid_argument for any other text.
-  [[nodiscard]] std::string to_string() const;
+  std::string to_string() const;
   /// Throws std::invalid_argument for a text that to_string() does not make.
   static LoaderState from_string(const std::string& text);
 };

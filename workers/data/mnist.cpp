@@ -36,7 +36,7 @@ class IdxFile {
     gzbuffer(file_.get(), 1U << 18U);
   }
 
-  [[nodiscard]] const fs::path& path() const { return path_; }
+  const fs::path& path() const { return path_; }
 
   // The sizes of the dimensions, once the magic number is seen to be the expected one.
   std::vector<std::int64_t> read_header(std::uint32_t expected_magic) {

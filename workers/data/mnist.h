@@ -25,11 +25,11 @@ struct MnistDataset {
   at::Tensor images;  ///< uint8 [n, 28, 28]
   at::Tensor labels;  ///< int64 [n]
 
-  [[nodiscard]] std::int64_t size() const { return labels.size(0); }  ///< pictures
+  std::int64_t size() const { return labels.size(0); }  ///< pictures
   /// The example, as views of the data set's memory.
-  [[nodiscard]] Example get(std::int64_t index) const;
+  Example get(std::int64_t index) const;
   /// Copies these samples.
-  [[nodiscard]] Example get_batch(std::span<const std::int64_t> indices) const;
+  Example get_batch(std::span<const std::int64_t> indices) const;
 };
 
 /// Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for the test split), each with or without .gz,

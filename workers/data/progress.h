@@ -39,8 +39,8 @@ class ProgressBar {
   /// Draws the last state and ends the line.
   void finish(const std::string& note = "");
 
-  [[nodiscard]] bool on_terminal() const { return on_terminal_; }  ///< whether it is a bar; false: lines
-  [[nodiscard]] double seconds() const;                            ///< since the constructor
+  bool on_terminal() const { return on_terminal_; }  ///< whether it is a bar; false: lines
+  double seconds() const;                            ///< since the constructor
 
  private:
   void draw(const std::string& note, bool last);

@@ -75,10 +75,10 @@ class SequentialSampler {
   /// Throws std::invalid_argument for a data set without samples.
   explicit SequentialSampler(std::int64_t dataset_size);
 
-  void set_epoch(std::int64_t epoch);                                ///< without effect: every epoch has the same order
-  [[nodiscard]] std::int64_t size() const { return dataset_size_; }  ///< samples of an epoch
-  [[nodiscard]] std::vector<std::int64_t> indices() const;           ///< all of the epoch, in order
-  [[nodiscard]] std::string description() const;                     ///< what the order follows from besides the epoch
+  void set_epoch(std::int64_t epoch);                  ///< without effect: every epoch has the same order
+  std::int64_t size() const { return dataset_size_; }  ///< samples of an epoch
+  std::vector<std::int64_t> indices() const;           ///< all of the epoch, in order
+  std::string description() const;                     ///< what the order follows from besides the epoch
 
  private:
   std::int64_t dataset_size_;
@@ -99,10 +99,10 @@ class RandomSampler {
   /// Throws std::invalid_argument for a data set without samples, or a negative number of them to draw.
   RandomSampler(RandomSamplerOptions options, std::int64_t dataset_size);
 
-  void set_epoch(std::int64_t epoch);                                       ///< whose order indices() are
-  [[nodiscard]] std::int64_t size() const { return options_.num_samples; }  ///< samples of an epoch
-  [[nodiscard]] std::vector<std::int64_t> indices() const;                  ///< of the epoch, in order
-  [[nodiscard]] std::string description() const;  ///< what the order follows from besides the epoch
+  void set_epoch(std::int64_t epoch);                         ///< whose order indices() are
+  std::int64_t size() const { return options_.num_samples; }  ///< samples of an epoch
+  std::vector<std::int64_t> indices() const;                  ///< of the epoch, in order
+  std::string description() const;                            ///< what the order follows from besides the epoch
 
  private:
   RandomSamplerOptions options_;
@@ -118,9 +118,9 @@ class SubsetRandomSampler {
 
   void set_epoch(std::int64_t epoch);  ///< whose order indices() are
   /// Samples of an epoch.
-  [[nodiscard]] std::int64_t size() const { return std::int64_t(subset_.size()); }
-  [[nodiscard]] std::vector<std::int64_t> indices() const;  ///< of the epoch, in order
-  [[nodiscard]] std::string description() const;            ///< what the order follows from besides the epoch
+  std::int64_t size() const { return std::int64_t(subset_.size()); }
+  std::vector<std::int64_t> indices() const;  ///< of the epoch, in order
+  std::string description() const;            ///< what the order follows from besides the epoch
 
  private:
   std::uint64_t seed_;
@@ -142,10 +142,10 @@ class WeightedRandomSampler {
   /// Throws std::invalid_argument if weights are negative or not finite, or too few of them are above 0.
   WeightedRandomSampler(WeightedRandomSamplerOptions options, std::vector<double> weights);
 
-  void set_epoch(std::int64_t epoch);                                       ///< whose draws indices() are
-  [[nodiscard]] std::int64_t size() const { return options_.num_samples; }  ///< samples of an epoch
-  [[nodiscard]] std::vector<std::int64_t> indices() const;                  ///< of the epoch, in order
-  [[nodiscard]] std::string description() const;  ///< what the order follows from besides the epoch
+  void set_epoch(std::int64_t epoch);                         ///< whose draws indices() are
+  std::int64_t size() const { return options_.num_samples; }  ///< samples of an epoch
+  std::vector<std::int64_t> indices() const;                  ///< of the epoch, in order
+  std::string description() const;                            ///< what the order follows from besides the epoch
 
  private:
   WeightedRandomSamplerOptions options_;
@@ -174,18 +174,18 @@ class DistributedSampler {
   DistributedSampler(DistributedSamplerOptions options, std::int64_t dataset_size);
 
   void set_epoch(std::int64_t epoch);  ///< whose order indices() are: as in torch, the loop over epochs calls it
-  [[nodiscard]] std::int64_t size() const { return samples_per_rank_; }  ///< samples of an epoch of this rank
+  std::int64_t size() const { return samples_per_rank_; }  ///< samples of an epoch of this rank
   /// Samples of an epoch of all ranks, repeated ones included.
-  [[nodiscard]] std::int64_t total_size() const { return samples_per_rank_ * options_.num_replicas; }
+  std::int64_t total_size() const { return samples_per_rank_ * options_.num_replicas; }
   /// This rank's of the epoch, in order.
-  [[nodiscard]] std::vector<std::int64_t> indices() const { return indices_from(0); }
+  std::vector<std::int64_t> indices() const { return indices_from(0); }
   /// This rank's share of what is left after all ranks, however many they were, have seen `position` samples.
-  [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const;
-  [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }  ///< ranks that share the data set
-  [[nodiscard]] std::int64_t epoch() const { return epoch_; }                    ///< as set
+  std::vector<std::int64_t> indices_from(std::int64_t position) const;
+  std::int64_t replicas() const { return options_.num_replicas; }  ///< ranks that share the data set
+  std::int64_t epoch() const { return epoch_; }                    ///< as set
   /// The same for any number of ranks, so another number of ranks can go on from a state.
-  [[nodiscard]] std::string description() const;
-  [[nodiscard]] const DistributedSamplerOptions& options() const { return options_; }  ///< as given
+  std::string description() const;
+  const DistributedSamplerOptions& options() const { return options_; }  ///< as given
 
  private:
   DistributedSamplerOptions options_;
@@ -209,13 +209,13 @@ class EvaluationSampler {
   /// of them.
   EvaluationSampler(EvaluationSamplerOptions options, std::int64_t dataset_size);
 
-  void set_epoch(std::int64_t epoch);       ///< without effect: every epoch has the same order
-  [[nodiscard]] std::int64_t size() const;  ///< samples of this rank
-  [[nodiscard]] std::vector<std::int64_t> indices() const { return indices_from(0); }  ///< this rank's, in order
+  void set_epoch(std::int64_t epoch);  ///< without effect: every epoch has the same order
+  std::int64_t size() const;           ///< samples of this rank
+  std::vector<std::int64_t> indices() const { return indices_from(0); }  ///< this rank's, in order
   /// This rank's share of what is left after all ranks, however many they were, have seen `position` samples.
-  [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const;
-  [[nodiscard]] std::int64_t replicas() const { return options_.num_replicas; }  ///< ranks that share the data set
-  [[nodiscard]] std::string description() const;  ///< what the order follows from besides the epoch
+  std::vector<std::int64_t> indices_from(std::int64_t position) const;
+  std::int64_t replicas() const { return options_.num_replicas; }  ///< ranks that share the data set
+  std::string description() const;                                 ///< what the order follows from besides the epoch
 
  private:
   EvaluationSamplerOptions options_;
@@ -249,21 +249,21 @@ class BatchSampler {
 
   void set_epoch(std::int64_t epoch) { sampler_.set_epoch(epoch); }  ///< whose batches batches() are
   /// Whether somebody else counts the epochs: see Sampler.
-  [[nodiscard]] bool waits_for_epoch() const { return detail::waits_for_epoch(sampler_); }
-  [[nodiscard]] std::int64_t epoch() const { return detail::epoch_of(sampler_); }  ///< as set
+  bool waits_for_epoch() const { return detail::waits_for_epoch(sampler_); }
+  std::int64_t epoch() const { return detail::epoch_of(sampler_); }  ///< as set
   /// What the batches follow from besides the epoch.
-  [[nodiscard]] std::string description() const {
+  std::string description() const {
     return "batches of " + std::to_string(options_.batch_size) + (options_.drop_last ? ", whole ones only" : "") +
            ", 1/" + std::to_string(detail::replicas_of(sampler_)) + " of " + detail::description_of(sampler_);
   }
   /// The number of batches in an epoch.
-  [[nodiscard]] std::int64_t size() const {
+  std::int64_t size() const {
     const std::int64_t samples = sampler_.size();
     return options_.drop_last ? samples / options_.batch_size
                               : (samples + options_.batch_size - 1) / options_.batch_size;
   }
   /// The indices of each batch of the epoch, in order.
-  [[nodiscard]] std::vector<std::vector<std::int64_t>> batches() const {
+  std::vector<std::vector<std::int64_t>> batches() const {
     std::vector<std::vector<std::int64_t>> result;
     for (const std::int64_t index : sampler_.indices()) {
       if (result.empty() || std::int64_t(result.back().size()) == options_.batch_size)
@@ -297,41 +297,39 @@ class AnySampler {
   AnySampler& operator=(AnySampler&&) = default;
   ~AnySampler() = default;
 
-  void set_epoch(std::int64_t epoch) { held_->set_epoch(epoch); }    ///< of the sampler that it holds, as all below
-  [[nodiscard]] std::int64_t size() const { return held_->size(); }  ///< samples of an epoch
+  void set_epoch(std::int64_t epoch) { held_->set_epoch(epoch); }  ///< of the sampler that it holds, as all below
+  std::int64_t size() const { return held_->size(); }              ///< samples of an epoch
   /// Of the epoch, in order.
-  [[nodiscard]] std::vector<std::int64_t> indices() const { return held_->indices_from(0); }
+  std::vector<std::int64_t> indices() const { return held_->indices_from(0); }
   /// The indices that are left of the epoch after `position` samples, counting those of all replicas.
-  [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const {
-    return held_->indices_from(position);
-  }
+  std::vector<std::int64_t> indices_from(std::int64_t position) const { return held_->indices_from(position); }
   /// How many samplers share an epoch. A sampler without replicas() has it for itself.
-  [[nodiscard]] std::int64_t replicas() const { return held_->replicas(); }
+  std::int64_t replicas() const { return held_->replicas(); }
   /// Whether somebody else counts the epochs: see Sampler.
-  [[nodiscard]] bool waits_for_epoch() const { return held_->waits_for_epoch(); }
-  [[nodiscard]] std::int64_t epoch() const { return held_->epoch(); }  ///< as set
+  bool waits_for_epoch() const { return held_->waits_for_epoch(); }
+  std::int64_t epoch() const { return held_->epoch(); }  ///< as set
   /// What the order follows from besides the epoch.
-  [[nodiscard]] std::string description() const { return held_->description(); }
+  std::string description() const { return held_->description(); }
 
  private:
   struct Interface {
     virtual ~Interface() = default;
     virtual void set_epoch(std::int64_t epoch) = 0;
-    [[nodiscard]] virtual std::int64_t size() const = 0;
-    [[nodiscard]] virtual std::vector<std::int64_t> indices_from(std::int64_t position) const = 0;
-    [[nodiscard]] virtual std::int64_t replicas() const = 0;
-    [[nodiscard]] virtual bool waits_for_epoch() const = 0;
-    [[nodiscard]] virtual std::int64_t epoch() const = 0;
-    [[nodiscard]] virtual std::string description() const = 0;
-    [[nodiscard]] virtual std::unique_ptr<Interface> clone() const = 0;
+    virtual std::int64_t size() const = 0;
+    virtual std::vector<std::int64_t> indices_from(std::int64_t position) const = 0;
+    virtual std::int64_t replicas() const = 0;
+    virtual bool waits_for_epoch() const = 0;
+    virtual std::int64_t epoch() const = 0;
+    virtual std::string description() const = 0;
+    virtual std::unique_ptr<Interface> clone() const = 0;
   };
 
   template <Sampler S>
   struct Held final : Interface {
     explicit Held(S value) : sampler(std::move(value)) {}
     void set_epoch(std::int64_t epoch) override { sampler.set_epoch(epoch); }
-    [[nodiscard]] std::int64_t size() const override { return std::int64_t(sampler.size()); }
-    [[nodiscard]] std::vector<std::int64_t> indices_from(std::int64_t position) const override {
+    std::int64_t size() const override { return std::int64_t(sampler.size()); }
+    std::vector<std::int64_t> indices_from(std::int64_t position) const override {
       if constexpr (requires { sampler.indices_from(position); }) {
         return sampler.indices_from(position);
       } else {
@@ -340,11 +338,11 @@ class AnySampler {
         return indices;
       }
     }
-    [[nodiscard]] std::int64_t replicas() const override { return detail::replicas_of(sampler); }
-    [[nodiscard]] bool waits_for_epoch() const override { return detail::waits_for_epoch(sampler); }
-    [[nodiscard]] std::int64_t epoch() const override { return detail::epoch_of(sampler); }
-    [[nodiscard]] std::string description() const override { return detail::description_of(sampler); }
-    [[nodiscard]] std::unique_ptr<Interface> clone() const override { return std::make_unique<Held>(sampler); }
+    std::int64_t replicas() const override { return detail::replicas_of(sampler); }
+    bool waits_for_epoch() const override { return detail::waits_for_epoch(sampler); }
+    std::int64_t epoch() const override { return detail::epoch_of(sampler); }
+    std::string description() const override { return detail::description_of(sampler); }
+    std::unique_ptr<Interface> clone() const override { return std::make_unique<Held>(sampler); }
 
     S sampler;
   };

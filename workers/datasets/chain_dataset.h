@@ -95,7 +95,7 @@ struct ChainDataset {
     }
 
    private:
-    [[nodiscard]] bool is_over() const { return open_.index() == 0; }
+    bool is_over() const { return open_.index() == 0; }
 
     template <class Call>
     auto visit(Call&& call) {

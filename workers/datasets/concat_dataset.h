@@ -77,16 +77,16 @@ struct ConcatDataset {
 
   using Sample = typename detail::SamplesOf<Datasets>::Sample;  ///< a sample of any of them
 
-  [[nodiscard]] std::int64_t size() const { return ends.back(); }  ///< samples of all of them
+  std::int64_t size() const { return ends.back(); }  ///< samples of all of them
 
   /// As the data set returns it that has the sample. Throws std::out_of_range.
-  [[nodiscard]] Sample get(std::int64_t index) {
+  Sample get(std::int64_t index) {
     const auto [number, inner] = place_of(index);
     return with_dataset<Sample>(number, [inner = inner](auto& dataset) { return dataset.get(inner); });
   }
 
   /// Throws std::invalid_argument if the data sets' samples differ in shape or type.
-  [[nodiscard]] auto get_batch(std::span<const std::int64_t> indices)
+  auto get_batch(std::span<const std::int64_t> indices)
     requires detail::Joinable<typename detail::SamplesOf<Datasets>::Batch>
   {
     using Batch = typename detail::SamplesOf<Datasets>::Batch;
@@ -118,7 +118,7 @@ struct ConcatDataset {
 
  private:
   /// A sample's data set, and its index there.
-  [[nodiscard]] std::pair<std::size_t, std::int64_t> place_of(std::int64_t index) const {
+  std::pair<std::size_t, std::int64_t> place_of(std::int64_t index) const {
     check_dataset_index(index, size());
     const auto number = std::size_t(std::ranges::upper_bound(ends, index) - ends.begin());
     return {number, index - (number == 0 ? 0 : ends[number - 1])};

@@ -24,9 +24,9 @@ struct ImageFolder {
   std::vector<std::string> classes;  ///< names of the folders; a target is an index into them
   DecodeOptions decode;              ///< how files become pictures
 
-  [[nodiscard]] std::int64_t size() const { return targets.size(0); }  ///< pictures
+  std::int64_t size() const { return targets.size(0); }  ///< pictures
   /// Reads and decodes the file. Throws DatasetError, which names the file and its index.
-  [[nodiscard]] Example get(std::int64_t index) const;
+  Example get(std::int64_t index) const;
 };
 
 /// A file of an image folder.

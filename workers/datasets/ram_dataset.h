@@ -34,10 +34,10 @@ struct RamDataset {
   DecodeOptions decode;               ///< how files become pictures
   std::optional<DecodedCache> cache;  ///< decoded pictures, in the shared heap, where they are kept
 
-  [[nodiscard]] std::int64_t size() const { return targets.size(0); }  ///< pictures
+  std::int64_t size() const { return targets.size(0); }  ///< pictures
   /// Decodes one picture. Throws DatasetError, which names the file and its index. The example is the caller's: with a
   /// cache a copy out of it.
-  [[nodiscard]] Example get(std::int64_t index) const;
+  Example get(std::int64_t index) const;
 };
 
 /// Reads all pictures below the folders of `root`, as image_folder() finds them. Ranks that ask for the same folder

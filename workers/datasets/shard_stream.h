@@ -43,7 +43,7 @@ class ShardStream {
 
   /// The number of the sample that next() returns: its number in the whole data set or, if the data set deals out its
   /// samples itself, a number that no other shard uses. The sample's random draws depend on it.
-  [[nodiscard]] std::int64_t index() const {
+  std::int64_t index() const {
     if constexpr (kShardsItself) {
       return stream_.place() * shard_.count + shard_.index;
     } else {
@@ -62,7 +62,7 @@ class ShardStream {
   }
 
   // The first place from here on that lies in one of this shard's blocks.
-  [[nodiscard]] std::int64_t next_own() const {
+  std::int64_t next_own() const {
     const std::int64_t block = stream_.place() / shard_.block;
     const std::int64_t blocks_ahead = ((shard_.index - block) % shard_.count + shard_.count) % shard_.count;
     return blocks_ahead == 0 ? stream_.place() : (block + blocks_ahead) * shard_.block;

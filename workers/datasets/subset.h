@@ -20,16 +20,16 @@ struct Subset {
   D dataset;           ///< the whole data set
   at::Tensor indices;  ///< int64 [n]
 
-  [[nodiscard]] std::int64_t size() const { return indices.size(0); }  ///< samples of the subset
+  std::int64_t size() const { return indices.size(0); }  ///< samples of the subset
 
   /// The data set's sample of the index that is at this place. Throws std::out_of_range.
-  [[nodiscard]] auto get(std::int64_t index) {
+  auto get(std::int64_t index) {
     check_dataset_index(index, size());
     return dataset.get(indices.const_data_ptr<std::int64_t>()[index]);
   }
 
   /// The data set's batch of these samples. Throws std::out_of_range.
-  [[nodiscard]] auto get_batch(std::span<const std::int64_t> which)
+  auto get_batch(std::span<const std::int64_t> which)
     requires BatchedDataset<D>
   {
     std::vector<std::int64_t> inner;

@@ -93,10 +93,10 @@ struct TransformedDataset {
   D dataset;    ///< whose samples they are
   T transform;  ///< what their pictures go through
 
-  [[nodiscard]] std::int64_t size() { return dataset_size(dataset); }  ///< samples of the data set
+  std::int64_t size() { return dataset_size(dataset); }  ///< samples of the data set
 
   /// The data set's sample with its picture (and mask) transformed. Throws what both throw.
-  [[nodiscard]] auto get(std::int64_t index) {
+  auto get(std::int64_t index) {
     auto sample = dataset.get(index);
     at::Tensor& picture = detail::picture_of(sample);
     if constexpr (kWhat == Transformed::picture_and_mask) {
@@ -108,7 +108,7 @@ struct TransformedDataset {
   }
 
   /// The batch of these samples, in new tensors. Throws std::invalid_argument for no indices, and what both throw.
-  [[nodiscard]] auto get_batch(std::span<const std::int64_t> indices)
+  auto get_batch(std::span<const std::int64_t> indices)
     requires Collatable<SampleOf<D>> && (detail::Parts<T>::kHasBytes)
   {
     if (indices.empty()) throw std::invalid_argument("TransformedDataset: no indices; a batch has at least one sample");

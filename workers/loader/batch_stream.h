@@ -90,8 +90,8 @@ class BatchStream {
     asked_.forget();
   }
 
-  [[nodiscard]] std::vector<int> worker_pids() { return core_->pids(); }
-  [[nodiscard]] const Prefetch& prefetch() const { return prefetch_; }
+  std::vector<int> worker_pids() { return core_->pids(); }
+  const Prefetch& prefetch() const { return prefetch_; }
   /// Batches that lie ready, and their bytes.
   [[nodiscard]] std::pair<std::size_t, std::uint64_t> ready() {
     std::pair<std::size_t, std::uint64_t> result{0, 0};

@@ -68,9 +68,9 @@ class CopiedAhead {
   }
 
   DeviceCopies& copies() { return copies_; }
-  [[nodiscard]] const DeviceCopies& copies() const { return copies_; }
+  const DeviceCopies& copies() const { return copies_; }
   /// Batches that are not delivered yet, and their bytes on the device.
-  [[nodiscard]] std::pair<std::size_t, std::uint64_t> ahead() {
+  std::pair<std::size_t, std::uint64_t> ahead() {
     std::pair<std::size_t, std::uint64_t> result{0, 0};
     for (Arrival& arrival : arrivals_) {
       if (!arrival.flight) continue;

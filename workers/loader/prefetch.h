@@ -13,7 +13,7 @@ class Prefetch {
  public:
   Prefetch(int workers, int factor, std::size_t bytes);
 
-  [[nodiscard]] std::size_t batches_ahead() const;
+  std::size_t batches_ahead() const;
   void taken(bool was_ready);
   void delivered(std::uint64_t bytes);
 

@@ -19,13 +19,13 @@ class EpochPlan {
   /// The same for batches that are given; one without indices is refused too.
   EpochPlan(const std::vector<std::vector<std::int64_t>>& batches, std::int64_t dataset_size);
 
-  [[nodiscard]] std::int64_t size() const { return std::int64_t(ends_.size()); }
+  std::int64_t size() const { return std::int64_t(ends_.size()); }
   /// Samples in the first `batches` of it.
-  [[nodiscard]] std::int64_t samples(std::int64_t batches) const {
+  std::int64_t samples(std::int64_t batches) const {
     return batches == 0 ? 0 : std::int64_t(ends_[std::size_t(batches - 1)]);
   }
   /// Valid while this object lives.
-  [[nodiscard]] std::span<const std::int64_t> batch(std::int64_t number) const;
+  std::span<const std::int64_t> batch(std::int64_t number) const;
 
  private:
   std::vector<std::int64_t> indices_;

@@ -21,7 +21,7 @@ class LoaderPass {
   virtual ~LoaderPass() = default;
 
   /// The first batch with this number or a later one, counted from the pass's beginning. Nothing behind the last.
-  [[nodiscard]] virtual std::optional<LoaderTask> task(std::int64_t number) const = 0;
+  virtual std::optional<LoaderTask> task(std::int64_t number) const = 0;
   /// Which of `workers` workers is to make it; -1: any.
   [[nodiscard]] virtual int seat(const LoaderTask& /*task*/, int /*workers*/) const { return -1; }
   /// The task's stream has no batches behind it.
@@ -84,8 +84,8 @@ class StreamPass final : public LoaderPass {
  public:
   StreamPass(const StreamShare& share, const LoaderState& from, std::uint64_t number);
 
-  [[nodiscard]] std::optional<LoaderTask> task(std::int64_t number) const override;
-  [[nodiscard]] int seat(const LoaderTask& task, int workers) const override;
+  std::optional<LoaderTask> task(std::int64_t number) const override;
+  int seat(const LoaderTask& task, int workers) const override;
   void end_stream(const LoaderTask& task) override { ended_.insert(task.part.shard); }
 
  private:

@@ -22,7 +22,7 @@ class Host {
   virtual ~Host() = default;
 
   /// Tasks that run at once, at most.
-  [[nodiscard]] virtual int size() const = 0;
+  virtual int size() const = 0;
   /// Waits until ready() is true, asked under the mutex. False at the deadline.
   virtual bool wait(const std::function<bool()>& ready, Deadline deadline) = 0;
   /// Gives up what nobody has begun of it.

@@ -38,16 +38,16 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   PoolCore(const PoolOptions& options, StartWorker start);
   ~PoolCore() override { terminate(); }
 
-  [[nodiscard]] int size() const override { return options_.processes; }
+  int size() const override { return options_.processes; }
   /// Of those that live. Looks after the dead first, where nobody else does.
-  [[nodiscard]] std::vector<int> pids();
+  std::vector<int> pids();
 
   using Awaited = detail::Awaited;
   /// Throws std::invalid_argument, PoolStopped.
   void submit(std::shared_ptr<Job> job, Awaited awaited);
   /// Does the pool's work until ready() is true, asked under the mutex. False at the deadline.
   bool wait(const std::function<bool()>& ready, Deadline deadline) override;
-  [[nodiscard]] std::mutex& mutex() override { return mutex_; }
+  std::mutex& mutex() override { return mutex_; }
   /// For the keeper: does what is to be done now, without waiting for anything. False where the pool needs no keeper
   /// until the next submit().
   bool keep();
@@ -89,15 +89,15 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   static constexpr std::chrono::milliseconds kGracePeriod{2000};
 
   void start_worker();
-  [[nodiscard]] int free_seat() const;
-  [[nodiscard]] std::size_t depth(Until until) const;
+  int free_seat() const;
+  std::size_t depth(Until until) const;
   bool take_results();
   void take_result(Decoder result);
   void give_tasks(Until until = Until::kNextAnswer);
   void give(Worker& worker, const std::shared_ptr<Job>& job, std::size_t task);
   Worker* worker_for(const Job& job, std::size_t depth);
   Worker* free_worker(std::size_t depth);
-  [[nodiscard]] bool could_take_back() const;
+  bool could_take_back() const;
   bool take_back_waiting();
   std::size_t take_back(Worker& worker, std::size_t most, const std::function<void(Given&&)>& taken);
   void look_after_workers();

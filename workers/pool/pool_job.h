@@ -18,8 +18,8 @@ class Job : public Request {
   Job(CallEntry entry, AnyFunction function, std::size_t tasks)
       : Request(tasks), entry_(entry), function_(function), deaths_(tasks, 0) {}
 
-  [[nodiscard]] CallEntry entry() const { return entry_; }
-  [[nodiscard]] AnyFunction function() const { return function_; }
+  CallEntry entry() const { return entry_; }
+  AnyFunction function() const { return function_; }
 
   /// May be called again for a task. What it throws is the task's failure.
   virtual void encode_arguments(std::size_t task, Encoder& encoder) const = 0;

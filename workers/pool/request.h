@@ -15,14 +15,14 @@ class Request {
   Request(const Request&) = delete;
   virtual ~Request() = default;
 
-  [[nodiscard]] bool done() const { return unfinished_ == 0; }
-  [[nodiscard]] std::size_t unfinished() const { return unfinished_; }
+  bool done() const { return unfinished_ == 0; }
+  std::size_t unfinished() const { return unfinished_; }
   /// How many it is.
-  [[nodiscard]] std::size_t tasks() const { return tasks_; }
-  [[nodiscard]] const std::exception_ptr& error() const { return error_; }
+  std::size_t tasks() const { return tasks_; }
+  const std::exception_ptr& error() const { return error_; }
 
   /// Whether a task is left to be begun.
-  [[nodiscard]] bool has_next() const { return !again_.empty() || next_ < tasks_; }
+  bool has_next() const { return !again_.empty() || next_ < tasks_; }
   std::size_t take_next();
   void run_again(std::size_t task) { again_.push_back(task); }
   /// Those that nobody has begun, and nobody ever will.

@@ -38,13 +38,13 @@ class ThreadCore final : public Host {
   ThreadCore(int threads, std::function<void()> initializer);
   ~ThreadCore() override;
 
-  [[nodiscard]] int size() const override { return int(threads_.size()); }
+  int size() const override { return int(threads_.size()); }
   /// Throws std::invalid_argument, PoolStopped.
   void submit(std::shared_ptr<ThreadJob> job, Awaited awaited);
   bool wait(const std::function<bool()>& ready, Deadline deadline) override;
   void abandon(const std::shared_ptr<Request>& request) override;
   void finish(const Request& request) override;
-  [[nodiscard]] std::mutex& mutex() override { return mutex_; }
+  std::mutex& mutex() override { return mutex_; }
 
   void close();
   /// False at the deadline.

@@ -25,7 +25,7 @@ struct ColorJitter {
   Jitter hue = {};                            ///< shift, from -0.5 to 0.5, of the colour circle
   static constexpr bool kKeepsPlaces = true;  ///< masks have no colours
 
-  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
 };

@@ -31,7 +31,7 @@ struct RandomCrop {
   /// What pads a mask, in place of `fill`: say, the class that a loss ignores.
   std::optional<std::int64_t> mask_fill = std::nullopt;
 
-  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
@@ -41,7 +41,7 @@ struct RandomCrop {
 struct CenterCrop {
   ImageSize size;  ///< of the part; {n}: a square
 
-  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
@@ -56,7 +56,7 @@ struct Cutout {
   std::uint8_t fill = 0;                      ///< of all channels
   static constexpr bool kKeepsPlaces = true;  ///< a mask stays as it is, as with torchvision's RandomErasing
 
-  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
 };

@@ -9,7 +9,7 @@ namespace shoal {
 struct RandomHorizontalFlip {
   double p = 0.5;  ///< probability, from 0 to 1
 
-  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;

@@ -18,7 +18,7 @@ struct Resize {
   std::int64_t max_size = 0;  ///< of the longer side; 0: any
   bool antialias = true;      ///< see above
 
-  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
@@ -33,7 +33,7 @@ struct RandomResizedCrop {
   std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};  ///< least and largest ratio of width to height
   bool antialias = true;                                 ///< as Resize's
 
-  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;

@@ -21,7 +21,7 @@ struct ImageShape {
   std::int64_t height = 0;    ///< rows
   std::int64_t width = 0;     ///< columns
 
-  [[nodiscard]] std::size_t bytes() const { return std::size_t(channels * height * width); }  ///< of such a picture
+  std::size_t bytes() const { return std::size_t(channels * height * width); }  ///< of such a picture
   bool operator==(const ImageShape&) const = default;
 };
 
@@ -32,9 +32,9 @@ struct Draws {
   std::uint64_t operation = 0;  ///< which operation's
 
   /// From the operation's first draw on.
-  [[nodiscard]] SampleRandom random() const { return SampleRandom(sample, operation); }
+  SampleRandom random() const { return SampleRandom(sample, operation); }
   /// Those of the step at this place inside the operation.
-  [[nodiscard]] Draws of_step(std::uint64_t position) const { return {sample, inner_operation(operation, position)}; }
+  Draws of_step(std::uint64_t position) const { return {sample, inner_operation(operation, position)}; }
 };
 
 /// Memory for what lies between two steps. It grows to what one picture needs, and is used again for the next. One

@@ -51,16 +51,16 @@ struct TransformList {
   /// The same of a text, as parse_transforms() reads it.
   static TransformList from(std::string_view text) { return from(parse_transforms(text)); }
   /// Describes all steps with all parameters: from() makes the same list of it.
-  [[nodiscard]] TransformDescription description() const;
+  TransformDescription description() const;
 
-  [[nodiscard]] ImageShape output(const ImageShape& shape) const;
+  ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
   /// Applies the steps that work on whole batches; `batch` has been through the others.
-  [[nodiscard]] at::Tensor on_batch(const at::Tensor& batch) const;
+  at::Tensor on_batch(const at::Tensor& batch) const;
   /// Whether any step works on bytes.
-  [[nodiscard]] bool has_bytes() const;
+  bool has_bytes() const;
 };
 
 }  // namespace shoal

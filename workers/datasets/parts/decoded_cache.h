@@ -25,14 +25,14 @@ struct DecodedCache {
   static DecodedCache of(std::int64_t pictures, const ImageShape& shape);
 
   /// A view of the picture, or nothing.
-  [[nodiscard]] std::optional<at::Tensor> find(std::int64_t index) const;
+  std::optional<at::Tensor> find(std::int64_t index) const;
   /// Puts a picture in its place, unless another one does.
   void keep(std::int64_t index, const at::Tensor& picture) const;
   /// How many places are filled.
-  [[nodiscard]] std::int64_t filled() const;
+  std::int64_t filled() const;
 
  private:
-  [[nodiscard]] std::atomic_ref<std::uint32_t> state(std::int64_t index) const;
+  std::atomic_ref<std::uint32_t> state(std::int64_t index) const;
 };
 
 }  // namespace shoal

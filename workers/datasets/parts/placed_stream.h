@@ -84,8 +84,8 @@ class PlacedStream {
   PlacedStream(D& dataset, const Shard& shard) : stream_(detail::open_stream(dataset, shard)) {}
 
   /// Samples that were read or passed over.
-  [[nodiscard]] std::int64_t place() const { return place_; }
-  [[nodiscard]] bool ended() const { return ended_; }
+  std::int64_t place() const { return place_; }
+  bool ended() const { return ended_; }
 
   /// What the stream throws is thrown, and has used up its place.
   std::optional<Sample> next() {

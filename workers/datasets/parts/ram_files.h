@@ -29,11 +29,11 @@ struct RamFiles {
   at::Tensor ends;   // int64 [files]
   StringTable names;
 
-  [[nodiscard]] std::int64_t size() const { return ends.size(0); }
-  [[nodiscard]] std::int64_t total_bytes() const { return bytes.size(0); }
-  [[nodiscard]] at::Tensor get(std::int64_t index) const;
+  std::int64_t size() const { return ends.size(0); }
+  std::int64_t total_bytes() const { return bytes.size(0); }
+  at::Tensor get(std::int64_t index) const;
   /// `index` is in range.
-  [[nodiscard]] std::span<const std::uint8_t> file(std::int64_t index) const;
+  std::span<const std::uint8_t> file(std::int64_t index) const;
 };
 
 /// Reads the files into the heap. If a process of this session has read them already, returns what that read: of

@@ -18,9 +18,9 @@ struct StringTable {
 
   static StringTable of(std::span<const std::string> strings);
 
-  [[nodiscard]] std::int64_t size() const { return ends.size(0); }
+  std::int64_t size() const { return ends.size(0); }
   /// A view of the table's memory. `index` is in range.
-  [[nodiscard]] std::string_view operator[](std::int64_t index) const;
+  std::string_view operator[](std::int64_t index) const;
 };
 
 }  // namespace shoal

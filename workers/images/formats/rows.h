@@ -15,10 +15,10 @@ class PixelRows {
   /// sides from 1 to `largest`.
   PixelRows(const char* caller, const at::Tensor& image, std::int64_t largest);
 
-  [[nodiscard]] std::size_t channels() const { return channels_; }
-  [[nodiscard]] std::size_t height() const { return height_; }
-  [[nodiscard]] std::size_t width() const { return width_; }
-  [[nodiscard]] const std::uint8_t* row(std::size_t y) const { return pixels_ + y * width_ * channels_; }
+  std::size_t channels() const { return channels_; }
+  std::size_t height() const { return height_; }
+  std::size_t width() const { return width_; }
+  const std::uint8_t* row(std::size_t y) const { return pixels_ + y * width_ * channels_; }
 
  private:
   at::Tensor held_;

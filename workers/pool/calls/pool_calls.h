@@ -33,7 +33,7 @@ class PoolCalls {
   using Core = typename Jobs::Core;
 
   /// The number of workers.
-  [[nodiscard]] int size() const { return core_->size(); }
+  int size() const { return core_->size(); }
 
   /// Has a worker call function(arguments...) and returns its result.
   template <class F, class... Args>
@@ -131,7 +131,7 @@ class PoolCalls {
   PoolCalls(PoolCalls&&) = default;
   ~PoolCalls() = default;
 
-  [[nodiscard]] const std::shared_ptr<Core>& core() const { return core_; }
+  const std::shared_ptr<Core>& core() const { return core_; }
 
  private:
   template <class F, class... Args>

@@ -19,7 +19,7 @@ class MaskSources {
  public:
   /// Begins with a mask of this size as it is.
   void start(const ImageSize& size);
-  [[nodiscard]] ImageSize size() const { return {std::int64_t(rows_.size()), std::int64_t(columns_.size())}; }
+  ImageSize size() const { return {std::int64_t(rows_.size()), std::int64_t(columns_.size())}; }
 
   /// Adds a step whose result has this size: its row y is row row_of(y) of what there was before it, its column x is
   /// column column_of(x). Below 0: outside, filled with `fill`.
