@@ -82,17 +82,17 @@ std::uint64_t SessionFile::resident() const {
 std::optional<SessionFile> SessionFile::of_process(pid_t pid) {
   const std::string path = fmt::format("/proc/{}/fd", pid);
   Fd folder = lift(Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-  auto refuse = [&](int error) -> Error {
-    if (error == ENOENT || error == ESRCH) return Error(fmt::format("there is no process {}", pid));
+  auto refuse = [&](int error) {
+    if (error == ENOENT || error == ESRCH) throw Error(fmt::format("there is no process {}", pid));
     if (error == EACCES || error == EPERM)
-      return Error(
+      throw Error(
           fmt::format("process {} belongs to another user (or is not dumpable): its session is not shown", pid));
-    return SystemError(fmt::format("looking into {}", path), error);
+    throw SystemError(fmt::format("looking into {}", path), error);
   };
-  if (!folder) throw refuse(errno);
+  if (!folder) refuse(errno);
   const int copy = ::fcntl(folder.get(), F_DUPFD_CLOEXEC, 3);
   DIR* listing = copy < 0 ? nullptr : ::fdopendir(copy);
-  if (!listing) throw refuse(errno);
+  if (!listing) refuse(errno);
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = ::readdir(listing))
@@ -101,7 +101,7 @@ std::optional<SessionFile> SessionFile::of_process(pid_t pid) {
   for (const std::string& name : names) {
     Fd file = lift(Fd(::openat(folder.get(), name.c_str(), O_RDONLY | O_CLOEXEC)));
     if (file) return SessionFile(std::move(file));
-    if (errno != ENOENT) throw refuse(errno);
+    if (errno != ENOENT) refuse(errno);
   }
   return std::nullopt;
 }

@@ -1,4 +1,5 @@
 // What may be found in place of a session's memory, and by whom.
+#include <errno.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/observe/session_view.h>
 #include <shoal/ipc/error.h>
@@ -7,6 +8,7 @@
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,6 +85,21 @@ TEST_CASE("session file: a session that listens is found by its name, from its o
   }
   CHECK_THROWS_AS(find_session(name), Error);
   CHECK_THROWS_AS(find_session("no/name"), std::invalid_argument);
+}
+
+TEST_CASE("session file: if the system refuses to look into a process, the error has its errno") {
+  Session::current().self();
+  Forked child([] {
+    const rlimit none{3, 3};  // 0, 1 and 2 are taken
+    if (::setrlimit(RLIMIT_NOFILE, &none) != 0) ::_exit(2);
+    try {
+      SessionFile::of_process(::getpid());
+    } catch (const SystemError& error) {
+      ::_exit(error.error_number() == EMFILE ? 0 : 3);
+    }
+    ::_exit(4);
+  });
+  CHECK(child.join() == 0);
 }
 
 TEST_CASE("session file: a process without a session, one that is gone and one of another user are refused by name") {
