@@ -27,7 +27,7 @@ struct Budget {
   /// The first of the four alone; kNone if it is not set. And the other three.
   static Budget of_setting();
   static Budget of_kernel(std::uint64_t committed, std::uint64_t resident, const MemoryLimits& limits);
-  const Budget& lower(const Budget& other) const { return other.allowed < allowed ? other : *this; }
+  Budget lower(const Budget& other) const { return other.allowed < allowed ? other : *this; }
 };
 
 /// Parses "512M", "8GiB", "1048576". Throws std::invalid_argument that names `what` and the value.

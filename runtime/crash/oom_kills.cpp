@@ -51,7 +51,9 @@ bool OomKills::explain_one() {
     }
     seen_ = now;
   }
-  return unanswered_ > 0 && unanswered_-- > 0;
+  if (unanswered_ == 0) return false;
+  --unanswered_;
+  return true;
 }
 
 void watch_oom_kills() {

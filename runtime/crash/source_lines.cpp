@@ -202,7 +202,7 @@ class FileTable {
 /// The machine that a line program is written for: each row that it gives says from which address on a line is.
 class LineMachine {
  public:
-  LineMachine(const UnitHead& head) : head_(head), program_(head.program) {}
+  explicit LineMachine(const UnitHead& head) : head_(head), program_(head.program) {}
 
   /// Calls row(first address, address behind it, file, line) for each piece of code.
   template <class Row>
@@ -290,6 +290,7 @@ class LineMachine {
 std::vector<SourceLine> find_source_lines(const LineSections& sections, const std::vector<std::uint64_t>& addresses) {
   std::vector<SourceLine> found(addresses.size());
   std::vector<std::pair<std::uint64_t, std::size_t>> wanted;  // address, and which one it is
+  wanted.reserve(addresses.size());
   for (std::size_t i = 0; i < addresses.size(); ++i) wanted.emplace_back(addresses[i], i);
   std::ranges::sort(wanted);
   for (Cursor all(sections.line); !all.at_end();) {

@@ -52,7 +52,7 @@ class ShardStream {
   }
 
  private:
-  static const Shard& checked(const Shard& shard) {
+  static Shard checked(const Shard& shard) {
     if (shard.count < 1 || shard.block < 1 || shard.index < 0 || shard.index >= shard.count) {
       throw std::invalid_argument(
           fmt::format("shard {} of {} with blocks of {}: shards count from 0, a block has a sample", shard.index,

@@ -41,7 +41,8 @@ ShmGroup::ShmGroup(int world_size, std::uint32_t first_round) : parts_(std::make
   head.chunk_bytes = chunk_bytes_for(world_size);
   head.ranks = sizeof(GroupLayout);
   head.staging = (head.ranks + count * sizeof(RankLayout) + 4095) / 4096 * 4096;
-  parts_->block = allocate_shared(head.staging + count * GroupLayout::kStages * head.chunk_bytes, BlockType::kGroup);
+  parts_->block =
+      allocate_shared(head.staging + std::uint64_t(count) * GroupLayout::kStages * head.chunk_bytes, BlockType::kGroup);
   auto* layout = new (parts_->block.data()) GroupLayout(head);
   for (std::uint32_t i = 0; i < count; ++i) {
     auto* rank = new (&layout->rank(int(i))) RankLayout{};
@@ -64,7 +65,7 @@ ShmGroup ShmGroup::open(std::shared_ptr<Parts> parts) {
   const GroupLayout& layout = group.layout();
   if (layout.magic != GroupLayout::kMagic || layout.version != GroupLayout::kVersion ||
       layout.world_size != group.parts_->inboxes.size() ||
-      layout.staging + layout.world_size * GroupLayout::kStages * layout.chunk_bytes > size)
+      layout.staging + std::uint64_t(layout.world_size) * GroupLayout::kStages * layout.chunk_bytes > size)
     throw DecodeError("the block that was received is no group of ranks of this version");
   return group;
 }
