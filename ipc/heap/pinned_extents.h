@@ -28,12 +28,12 @@ std::span<std::byte> bytes_of(ExtentRange extents);
 /// caller holds a block that lies in them. False, and nothing is noted, where one of them is noted already: by another
 /// process, which then gives up the mark when it likes. One that holds its block has as good a guarantee, for as long
 /// as it holds it. When this process dies the driver lets go of the pages, and reclaim clears the marks. Threads: any.
-[[nodiscard]] bool mark_pinned(ExtentRange extents);
+[[nodiscard]] bool mark_pinned(ExtentRange range);
 /// Takes that back, after they were unregistered. They go back to the system with the next extents that do.
-void unmark_pinned(ExtentRange extents) noexcept;
+void unmark_pinned(ExtentRange range) noexcept;
 
 /// Whether a block is in use, or about to be freed, at the place of one that lay in these extents: the same one or
 /// another. By its header, so no hold is needed, and it may be asked for any block that there ever was.
-bool is_live(BlockOffset block, ExtentRange extents) noexcept;
+bool is_live(BlockOffset block, ExtentRange range) noexcept;
 
 }  // namespace shoal

@@ -16,7 +16,7 @@ void install_read_only_fault_handler();
 bool is_read_only_fault_handler(const struct sigaction& action) noexcept;
 
 /// Called in the handler, before the line is written: for the record that a crashing process leaves behind.
-void observe_read_only_faults(void (*observer)(int signal, siginfo_t* info, void* context));
+void observe_read_only_faults(void (*note)(int signal, siginfo_t* info, void* context));
 
 /// "wrote to the read-only LABEL at byte N" for a signal that was raised by such a write; 0 and nothing otherwise. Can
 /// be called in a signal handler. Returns the length, without the zero at the end.

@@ -13,7 +13,7 @@ namespace shoal {
 /// The calling thread gets an alternate stack, if it has none, so that its stack may overflow. (A thread that the user
 /// starts has none: the parent learns of an overflow there, but not its place.) A process that the program forks by
 /// itself writes nothing.
-void install_crash_handler(CrashRecord& record);
+void install_crash_handler(CrashRecord& own);
 
 /// Does in advance what install_crash_handler would do slowly in every forked child: processes that fork call it.
 /// Threads: any.

@@ -54,7 +54,7 @@ void write_words(Encoder& encoder, at::IntArrayRef words);
 std::vector<std::int64_t> read_sizes(Decoder& decoder, const Header& header);
 
 // Strided and quantized tensors: those with one storage.
-void encode_strided(Encoder& encoder, const at::Tensor& tensor, Header header);
+void encode_strided(Encoder& encoder, const at::Tensor& given, Header header);
 at::Tensor decode_strided(Decoder& decoder, const Header& header);
 
 // Tensors that consist of others.

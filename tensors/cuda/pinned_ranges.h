@@ -60,7 +60,7 @@ class PinnedRanges {
   Ranges::iterator find(ExtentRange extents);
   void end_overlapping(ExtentRange extents);
   Ranges::iterator begin_range(const Hold& block, ExtentRange extents, c10::DeviceType type);
-  Ranges::iterator end_range(Ranges::iterator range);
+  Ranges::iterator end_range(Ranges::iterator at);
 
   mutable std::mutex mutex_;
   Ranges ranges_;

@@ -88,7 +88,7 @@ class DeviceMemory {
   virtual bool is_initialized() noexcept = 0;
 
   /// The index of a device in this process. DeviceError if this process does not see it.
-  int index_of(const DeviceUuid& uuid);
+  int index_of(const DeviceUuid& wanted);
 };
 
 /// The device memory of this type, or null if this build, this libtorch or this machine has none.

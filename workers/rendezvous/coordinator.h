@@ -28,8 +28,8 @@ class Coordinator {
   /// `own`: the member that this coordinator dies with.
   Coordinator(const CoordinatorSettings& settings, std::string own, double now);
 
-  void receive(const std::string& member, const std::string& message, double now);
-  void note_alive(const std::string& member, double now);
+  void receive(const std::string& id, const std::string& message, double now);
+  void note_alive(const std::string& id, double now);
   void tick(double now);
 
   using Answer = std::pair<std::string, std::string>;  // member, text
