@@ -51,7 +51,7 @@ std::vector<CgroupFolder> cgroup_folders(const std::string& root, const std::str
     if (mount->part != "/") at = path.starts_with(mount->part) ? path.substr(mount->part.size()) : "";
     for (;;) {
       while (!at.empty() && at.back() == '/') at.pop_back();
-      folders.push_back({root + mount->point + at, version_2});
+      folders.push_back({std::string(root).append(mount->point).append(at), version_2});
       if (at.empty()) break;
       at.resize(at.rfind('/'));
     }

@@ -185,7 +185,7 @@ void add_lines(const std::vector<ElfFile>& files, const std::string& image, std:
 }  // namespace
 
 std::string StackFrame::text() const {
-  const std::string where = image.empty() ? fmt::format("0x{:x}", offset) : fmt::format("{}+0x{:x}", image, offset);
+  std::string where = image.empty() ? fmt::format("0x{:x}", offset) : fmt::format("{}+0x{:x}", image, offset);
   if (function.empty()) return where;
   return line == 0 ? fmt::format("{} in {}", function, where)
                    : fmt::format("{} at {}:{} in {}", function, file, line, where);

@@ -78,6 +78,7 @@ __attribute__((noinline)) pid_t vfork_and_exec(const ExecPlan& plan, volatile in
 
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (auto& text : texts) result.push_back(const_cast<char*>(text.data()));  // execve writes to none of them
   result.push_back(nullptr);
   return result;

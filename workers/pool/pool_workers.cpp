@@ -100,6 +100,7 @@ void PoolCore::look_after_workers() {
   if (options_.task_timeout.count() != 0 || options_.start_timeout.count() != 0) end_stuck();
   if (missing_) refill();
   std::vector<pollfd> ends;
+  ends.reserve(workers_.size());
   for (const auto& worker : workers_) ends.push_back({worker->process.sentinel(), POLLIN, 0});
   if (::poll(ends.data(), nfds_t(ends.size()), 0) <= 0) return;
   std::vector<std::unique_ptr<Worker>> dead;

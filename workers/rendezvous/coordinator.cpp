@@ -17,6 +17,7 @@ int Coordinator::count(State state) const {
 
 std::vector<std::string> Coordinator::members() const {
   std::vector<std::string> ids;
+  ids.reserve(members_.size());
   for (const auto& [id, member] : members_) ids.push_back(id);
   return ids;
 }

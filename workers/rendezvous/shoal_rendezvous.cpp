@@ -184,7 +184,7 @@ class Companion {
 
   /// Of this host, as the ranks of others reach it.
   std::string address() const {
-    const std::string given = arguments_.text("address");
+    std::string given = arguments_.text("address");
     if (!given.empty()) return given;
     // All launchers have reached this host by that name, or they are all on one machine.
     const bool loopback = host_ == "localhost" || host_.starts_with("127.") || host_ == "::1";

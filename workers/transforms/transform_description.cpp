@@ -137,6 +137,7 @@ Value word_of(std::string_view text, const std::array<std::pair<const char*, Val
   for (const auto& [word, value] : words)
     if (trimmed(text) == word) return value;
   std::vector<std::string> names;
+  names.reserve(N);
   for (const auto& [word, value] : words) names.emplace_back(word);
   const std::string nearest = nearest_name(std::string(trimmed(text)), names);
   throw BadValue{fmt::format("{}{}", fmt::join(names, ", "), nearest.empty() ? "" : fmt::format(" ({}?)", nearest))};
@@ -299,6 +300,7 @@ std::string to_string(const TransformDescription& description) {
   std::vector<std::string> steps;
   for (const TransformStep& step : description) {
     std::vector<std::string> parameters;
+    parameters.reserve(step.parameters.size());
     for (const auto& [name, value] : step.parameters) parameters.push_back(fmt::format("{}={}", name, value));
     steps.push_back(fmt::format("{}({})", step.name, fmt::join(parameters, ", ")));
   }

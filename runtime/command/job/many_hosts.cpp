@@ -86,7 +86,7 @@ ManyHosts::ManyHosts(const RunOptions& options)
     : master_addr_(options.endpoint.empty() ? "" : options.master_addr),
       master_port_(options.endpoint.empty() ? 0 : options.master_port) {
   std::vector<std::string> arguments{"shoal-rendezvous", "endpoint=" + endpoint_of(options)};
-  for (const auto& [name, value] : options.rendezvous_conf) arguments.push_back(name + "=" + value);
+  for (const auto& [name, value] : options.rendezvous_conf) arguments.push_back(fmt::format("{}={}", name, value));
   const std::string path = find_companion();
   arguments.insert(arguments.end(),
                    {"id=" + options.run_id, fmt::format("least={}", options.nodes.least),

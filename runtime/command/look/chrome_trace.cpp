@@ -104,6 +104,7 @@ void ChromeTrace::add_open_wait(pid_t pid, std::uint32_t thread, const std::stri
 
 bool ChromeTrace::write(std::FILE* to, const std::vector<TracedProcess>& processes) const {
   std::vector<const Event*> sorted;
+  sorted.reserve(events_.size());
   for (const Event& event : events_) sorted.push_back(&event);
   // Of those that begin at once, the one that ends last holds the others.
   std::ranges::sort(sorted, [](const Event* a, const Event* b) {

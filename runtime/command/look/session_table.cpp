@@ -55,6 +55,7 @@ class Table {
     }
     widths.back() = std::max(0, left);
     std::vector<Cell> heading;
+    heading.reserve(columns_.size());
     for (const Column& column : columns_) heading.push_back({column.title, kBold});
     lines.push_back(line(heading, widths));
     const int room = most <= 0 ? int(rows_.size()) : std::max(1, most - 1);
@@ -131,7 +132,7 @@ class SessionText {
     int left = options_.height - int(lines_.size());
     auto part = [&](const Table& table, int parts) {
       if (table.rows() == 0) return;
-      lines_.push_back("");
+      lines_.emplace_back();
       const int before = int(lines_.size());
       const int most = bounded ? std::max(2, std::min(int(table.rows()) + 1, left / parts - 1)) : 0;
       table.print(lines_, most);

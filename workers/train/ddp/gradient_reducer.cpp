@@ -50,6 +50,7 @@ void broadcast(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, cons
   if (tensors.empty()) return;
   at::NoGradGuard no_grad;
   std::vector<at::Tensor> detached;
+  detached.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) detached.push_back(tensor.detach());
   c10d::broadcast_coalesced(process_group, detached, kBroadcastBytes, 0);
 }
@@ -221,6 +222,7 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   s.synced_last_time = s.syncs;
   if (!s.syncs) return;
   std::vector<at::Tensor> results;
+  results.reserve(outputs.size());
   for (const at::Tensor* output : outputs) results.push_back(*output);
   s.reducer->prepare_for_backward(results);
   // What no gradient goes through stays as it is: a parameter that was returned, an index.

@@ -92,6 +92,7 @@ std::optional<Communicator> split(Communicator& ranks, std::vector<int> members)
   }
   std::vector<Wish> wishes(world);
   std::vector<std::byte*> outputs;
+  outputs.reserve(world);
   for (Wish& wish : wishes) outputs.push_back(reinterpret_cast<std::byte*>(&wish));
   ranks.all_gather({reinterpret_cast<std::byte*>(&own), sizeof own, nullptr}, outputs);
   if (failure) std::rethrow_exception(failure);
