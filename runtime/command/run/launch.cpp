@@ -25,8 +25,8 @@ std::chrono::nanoseconds seconds(double value) {
 }
 
 const char* name_of(RendezvousEvent::Kind kind) {
-  static constexpr const char* names[] = {"a round", "start again", "all is done", "the run has failed", "it is lost"};
-  return names[int(kind)];
+  static constexpr const char* kNames[] = {"a round", "start again", "all is done", "the run has failed", "it is lost"};
+  return kNames[int(kind)];
 }
 
 }  // namespace

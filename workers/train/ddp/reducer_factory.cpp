@@ -11,9 +11,9 @@ using Names = std::unordered_map<std::size_t, std::string>;
 
 /// The parameters that all versions begin with.
 template <class Reducer, class... More>
-constexpr bool takes = std::is_constructible_v<Reducer, std::vector<at::Tensor>, std::vector<std::vector<std::size_t>>,
-                                               c10::intrusive_ptr<c10d::ProcessGroup>, std::vector<bool>, std::int64_t,
-                                               bool, bool, Names, std::int64_t, More...>;
+constexpr bool kTakes = std::is_constructible_v<Reducer, std::vector<at::Tensor>, std::vector<std::vector<std::size_t>>,
+                                                c10::intrusive_ptr<c10d::ProcessGroup>, std::vector<bool>, std::int64_t,
+                                                bool, bool, Names, std::int64_t, More...>;
 
 /// A template, so that only the branch that fits is compiled.
 template <class Reducer>
@@ -25,10 +25,10 @@ std::shared_ptr<Reducer> make(ReducerArguments&& a) {
                                      std::move(more)...);
   };
   constexpr bool kSkipUnused = false, kPythonReducer = false;
-  if constexpr (takes<Reducer, bool, bool, std::vector<std::int64_t>>) {
+  if constexpr (kTakes<Reducer, bool, bool, std::vector<std::int64_t>>) {
     return with(kSkipUnused, kPythonReducer, std::vector<std::int64_t>());  // empty: the two sizes above hold
   } else {
-    static_assert(takes<Reducer, bool, bool>,
+    static_assert(kTakes<Reducer, bool, bool>,
                   "shoal: this libtorch's c10d::Reducer has a constructor that is not known here yet");
     return with(kSkipUnused, kPythonReducer);
   }

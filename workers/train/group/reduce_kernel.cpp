@@ -118,8 +118,8 @@ const ReduceKernel::Loops* loops_for(c10::ScalarType type, ReduceOp op) {
 }  // namespace
 
 const char* name_of(ReduceOp op) {
-  static constexpr const char* names[] = {"sum", "avg", "product", "min", "max", "bit_and", "bit_or", "bit_xor"};
-  return names[int(op)];
+  static constexpr const char* kNames[] = {"sum", "avg", "product", "min", "max", "bit_and", "bit_or", "bit_xor"};
+  return kNames[int(op)];
 }
 
 ReduceKernel::ReduceKernel(c10::ScalarType type, ReduceOp op)
