@@ -30,7 +30,7 @@ inline constinit std::atomic<ProcessName> process_name{nullptr};
 template <class... Arguments>
 struct Text {
   template <class String>
-  consteval Text(const String& text, std::source_location where = std::source_location::current())
+  explicit(false) consteval Text(const String& text, std::source_location where = std::source_location::current())
       : format(text), place(where) {}
   fmt::format_string<Arguments...> format;
   std::source_location place;

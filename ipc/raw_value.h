@@ -19,6 +19,7 @@ class RawValue {
   T& operator*() const noexcept { return place_[0]; }       ///< the value in shared memory
   T* operator->() const noexcept { return place_.data(); }  ///< a member of the value in shared memory
   T value() const { return place_[0]; }                     ///< a copy, which a writer may have half-changed
+  // NOLINTNEXTLINE(misc-unconventional-assign-operator): it does return *this.
   RawValue& operator=(const T& value) { return place_[0] = value, *this; }  ///< writes the value in place
 
  private:

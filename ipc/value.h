@@ -83,7 +83,8 @@ class Value {
     return before;
   }
 
-  T value() const { return load(); }                                ///< load()
+  T value() const { return load(); }  ///< load()
+  // NOLINTNEXTLINE(misc-unconventional-assign-operator): it does return *this.
   Value& operator=(const T& value) { return store(value), *this; }  ///< store()
   operator T() const { return load(); }                             ///< load()
 

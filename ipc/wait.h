@@ -23,16 +23,16 @@ namespace shoal {
 class Waitable {
  public:
   /// The connection has to outlive the call.
-  Waitable(const AnyConnection& connection) : connection_(&connection) {}  // NOLINT: implicit, so that lists are short
+  explicit(false) Waitable(const AnyConnection& connection) : connection_(&connection) {}
   /// An open descriptor, not owned.
   template <std::same_as<int> Descriptor>
-  Waitable(Descriptor descriptor) : descriptor_(descriptor) {}  // NOLINT: as above; no other number is one
+  explicit(false) Waitable(Descriptor descriptor) : descriptor_(descriptor) {}  // no other number is one
   /// Whatever has a sentinel(), which has to outlive the call.
   template <class Process>
     requires requires(const Process& process) {
       { process.sentinel() } -> std::same_as<int>;
     }
-  Waitable(const Process& process) : descriptor_(process.sentinel()) {}  // NOLINT: as above
+  explicit(false) Waitable(const Process& process) : descriptor_(process.sentinel()) {}
 
  private:
   friend std::vector<std::size_t> wait(std::span<const Waitable> things, Deadline deadline);

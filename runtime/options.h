@@ -36,7 +36,8 @@ std::vector<StartMethod> get_all_start_methods();
 class ForkOnly {
  public:
   /// Of a method that is written out: does not compile for another one than fork.
-  consteval ForkOnly(StartMethod method) {  // NOLINT: implicit, so that options read the same
+  explicit(false) consteval ForkOnly(StartMethod method) {
+    // NOLINTNEXTLINE(readability-identifier-naming): as below.
     if (method != StartMethod::fork) a_callable_with_captures_works_with_StartMethod_fork_only();
   }
   /// Checks a method that is known only at run time.
@@ -44,10 +45,12 @@ class ForkOnly {
     if (method != StartMethod::fork) refuse_captures(method);
     return ForkOnly();
   }
+  // NOLINTNEXTLINE(google-explicit-constructor): options read the same.
   operator StartMethod() const { return StartMethod::fork; }  ///< fork
 
  private:
   constexpr ForkOnly() = default;
+  // NOLINTNEXTLINE(readability-identifier-naming): a sentence for the compiler's error.
   static void a_callable_with_captures_works_with_StartMethod_fork_only();
 };
 
@@ -84,6 +87,7 @@ struct BasicSpawnOptions {
   std::vector<std::pair<std::string, std::string>> environment = {};
 
   /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
+  // NOLINTNEXTLINE(google-explicit-constructor): options read the same.
   operator BasicSpawnOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>;
 };
@@ -113,6 +117,7 @@ struct BasicProcessOptions {
   std::vector<std::pair<std::string, std::string>> environment = {};
 
   /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
+  // NOLINTNEXTLINE(google-explicit-constructor): options read the same.
   operator BasicProcessOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>;
 };

@@ -54,6 +54,7 @@ class ThreadPool : public detail::PoolCalls<detail::ThreadJobs> {
   ThreadPool(ThreadPool&&) = default;
   ~ThreadPool() {
     // Tasks that still run, or that a forked copy cannot wait for, keep what they need.
+    // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory for a pointer nothing goes on anyway.
     if (core() && !core()->end()) new std::shared_ptr<detail::ThreadCore>(core());
   }
 };

@@ -13,12 +13,14 @@ namespace detail {
 /// is only constructible from everything is then not taken for several members.
 template <class Aggregate>
 struct AnyLvalue {
+  // NOLINTBEGIN(google-explicit-constructor): it stands for a member's initializer.
   template <class Member>
     requires(!std::is_same_v<std::remove_cv_t<Member>, Aggregate>)
   operator Member&() const&& noexcept;
   template <class Member>
     requires(!std::is_same_v<std::remove_cv_t<Member>, Aggregate>)
   operator Member&() const& noexcept;
+  // NOLINTEND(google-explicit-constructor)
 };
 template <class Aggregate>
 struct AnyRvalue {
@@ -28,7 +30,7 @@ struct AnyRvalue {
 #endif
   template <class Member>
     requires(!std::is_same_v<std::remove_cv_t<Member>, Aggregate>)
-  operator Member() const noexcept;
+  operator Member() const noexcept;  // NOLINT(google-explicit-constructor): as above
 #ifdef __clang__
 #pragma clang diagnostic pop
 #endif

@@ -132,6 +132,7 @@ void Names::publish(const std::string& key, std::uint64_t schema, Encoder& messa
       if (!in_the_way) {
         std::memset(place->key, 0, sizeof place->key);
         key.copy(place->key, sizeof place->key - 1);
+        // NOLINTNEXTLINE(bugprone-use-after-move): the loop ends with this turn.
         place->publication = std::move(block).into_transit();
         SHOAL_KILL_POINT("names.publish.written");
         place->owner = session_.self().word();  // from here on it is published

@@ -57,9 +57,11 @@ struct LedgerCell {
 };
 
 // What the state and its ledger both have, and the tag's generation, are of one size.
+// NOLINTBEGIN(misc-redundant-expression): that is what is asserted.
 static_assert(LedgerCell::Version::kEnd == 64 && LedgerCell::Version::kMost == PermitState::Version::kMost &&
               LedgerCell::Count::kMost == PermitState::Left::kMost &&
               LedgerCell::Generation::kMost == ProcessTag::Generation::kMost);
+// NOLINTEND(misc-redundant-expression)
 
 /// Taking, giving back and reclaiming permits, so that a process can be killed at any instruction of it.
 ///

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-struct pollfd;
+struct pollfd;  // NOLINT(readability-identifier-naming): the system's
 
 namespace shoal {
 

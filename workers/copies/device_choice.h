@@ -21,14 +21,14 @@ class DeviceChoice {
  public:
   DeviceChoice() = default;
   /// None: batches stay where they are made.
-  DeviceChoice(std::nullopt_t) {}  // NOLINT(google-explicit-constructor)
+  explicit(false) DeviceChoice(std::nullopt_t) {}
   /// This device, or the current one of this kind.
   template <std::convertible_to<c10::Device> D>
-  DeviceChoice(D&& device) : fixed_(std::forward<D>(device)) {}  // NOLINT(google-explicit-constructor)
+  explicit(false) DeviceChoice(D&& device) : fixed_(std::forward<D>(device)) {}
   /// What the function returns, in the process that loads.
   template <class F>
     requires(std::invocable<F&> && std::convertible_to<std::invoke_result_t<F&>, c10::Device>)
-  DeviceChoice(F choose) : choose_(std::move(choose)) {}  // NOLINT(google-explicit-constructor)
+  explicit(false) DeviceChoice(F choose) : choose_(std::move(choose)) {}
 
   /// Throws std::invalid_argument for a fixed device of a kind that libtorch does not have. Starts no driver.
   void check() const;

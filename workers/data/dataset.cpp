@@ -18,9 +18,8 @@ at::Tensor select_rows(const at::Tensor& tensor, std::span<const std::int64_t> i
     check_dataset_index(index, tensor.size(0));
   }
   // from_blob wants a mutable pointer; index_select only reads its index.
-  const at::Tensor index =
-      at::from_blob(const_cast<std::int64_t*>(indices.data()),  // NOLINT(cppcoreguidelines-pro-type-const-cast)
-                    {std::int64_t(indices.size())}, at::TensorOptions(at::kLong));
+  const at::Tensor index = at::from_blob(const_cast<std::int64_t*>(indices.data()), {std::int64_t(indices.size())},
+                                         at::TensorOptions(at::kLong));
   return at::index_select(tensor, 0, index);
 }
 

@@ -19,7 +19,7 @@ constexpr std::size_t kWidestBar = 30;
 constexpr std::size_t kNarrowestBar = 8;
 
 bool is_terminal(int fd) {
-  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
+  const char* term = std::getenv("TERM");
   return ::isatty(fd) == 1 && !(term != nullptr && std::string_view(term) == "dumb");
 }
 

@@ -286,9 +286,9 @@ class AnySampler {
   /// A copy of the sampler.
   template <Sampler S>
     requires(!std::same_as<S, AnySampler>)
-  // NOLINTNEXTLINE(google-explicit-constructor): any sampler is meant to pass where one is asked for.
-  AnySampler(S sampler) : held_(std::make_unique<Held<S>>(std::move(sampler))) {}
+  explicit(false) AnySampler(S sampler) : held_(std::make_unique<Held<S>>(std::move(sampler))) {}
   AnySampler(const AnySampler& other) : held_(other.held_->clone()) {}
+  // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): the clone is there before what it was made of goes.
   AnySampler& operator=(const AnySampler& other) {
     held_ = other.held_->clone();
     return *this;

@@ -130,6 +130,7 @@ void PoolCore::give_tasks(Until until) {
     }
     Worker* worker = worker_for(**next, depth);
     if (worker) {
+      // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the job outlives its place in jobs_.
       const std::shared_ptr<Job> job = *next;
       give(*worker, job, job->take_next());
     } else if ((*next)->seat >= 0) {

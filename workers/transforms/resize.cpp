@@ -40,8 +40,10 @@ Taps taps_of(std::int64_t from, std::int64_t to, bool antialias, TransformScratc
       continue;
     }
     const double center = (double(i) + 0.5) * scale;
+    // NOLINTBEGIN(bugprone-incorrect-roundings): as Pillow rounds.
     const std::int64_t low = std::max<std::int64_t>(std::int64_t(center - support + 0.5), 0);
     const std::int64_t high = std::min(std::int64_t(center + support + 0.5), from);
+    // NOLINTEND(bugprone-incorrect-roundings)
     const std::int64_t start = std::min(low, from - taps.count);
     taps.starts[i] = std::int32_t(start);
     double sum = 0;

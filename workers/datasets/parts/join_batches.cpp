@@ -37,7 +37,7 @@ at::Tensor join_rows(std::span<const at::Tensor* const> parts, std::span<const P
   at::Tensor joined = at::empty(sizes, first.options());
   for (std::size_t p = 0; p < parts.size(); ++p) {
     // from_blob wants a mutable pointer; index_copy_ only reads its index.
-    auto* start = const_cast<std::int64_t*>(positions[p].data());  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    auto* start = const_cast<std::int64_t*>(positions[p].data());
     joined.index_copy_(0, at::from_blob(start, {std::int64_t(positions[p].size())}, at::TensorOptions(at::kLong)),
                        *parts[p]);
   }

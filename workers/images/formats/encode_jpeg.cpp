@@ -69,7 +69,7 @@ class JpegWriter {
 
  private:
   bool try_encode(int quality) {
-    if (setjmp(failure_.back) != 0) return false;  // NOLINT(cert-err52-cpp): see Failure
+    if (setjmp(failure_.back) != 0) return false;  // see Failure
     jpeg_create_compress(&info_);
     info_.dest = &destination_.base;
     info_.image_height = JDIMENSION(rows_.height());

@@ -36,7 +36,7 @@ class PngWriter {
 
  private:
   bool try_encode(int compression_level) {
-    if (setjmp(back_) != 0) return false;  // NOLINT(cert-err52-cpp): see PngWriter
+    if (setjmp(back_) != 0) return false;  // see PngWriter
     png_set_write_fn(
         png_, this,
         [](png_structp png, png_bytep data, std::size_t size) {

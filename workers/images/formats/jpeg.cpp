@@ -94,13 +94,13 @@ class Decoder {
 
  private:
   bool create() {
-    if (setjmp(failure_.back) != 0) return false;  // NOLINT(cert-err52-cpp): see Failure
+    if (setjmp(failure_.back) != 0) return false;  // see Failure
     jpeg_create_decompress(&info_);
     return true;
   }
 
   bool try_header() {
-    if (setjmp(failure_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    if (setjmp(failure_.back) != 0) return false;
     jpeg_mem_src(&info_, bytes_.data(), bytes_.size());
     jpeg_read_header(&info_, TRUE);
     const bool is_cmyk = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
@@ -118,7 +118,7 @@ class Decoder {
   }
 
   bool try_pixels() {
-    if (setjmp(failure_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    if (setjmp(failure_.back) != 0) return false;
     jpeg_start_decompress(&info_);
     while (info_.output_scanline < info_.output_height) {
       const std::size_t first = info_.output_scanline;

@@ -68,7 +68,7 @@ class Reader {
   }
 
   bool try_header() {
-    if (setjmp(back_) != 0) return false;  // NOLINT(cert-err52-cpp): see Reader
+    if (setjmp(back_) != 0) return false;  // see Reader
     png_set_read_fn(png_, this, [](png_structp png, png_bytep out, std::size_t size) {
       auto& reader = *static_cast<Reader*>(png_get_io_ptr(png));
       if (size > reader.left_.size()) {
@@ -105,14 +105,14 @@ class Reader {
   }
 
   bool try_pixels() {
-    if (setjmp(back_) != 0) return false;  // NOLINT(cert-err52-cpp)
+    if (setjmp(back_) != 0) return false;
     png_read_image(png_, rows_.data());
     return true;
   }
 
   bool try_end() {
-    if (setjmp(back_) != 0) return false;  // NOLINT(cert-err52-cpp)
-    png_read_end(png_, nullptr);           // the checksums
+    if (setjmp(back_) != 0) return false;
+    png_read_end(png_, nullptr);  // the checksums
     return true;
   }
 

@@ -34,12 +34,14 @@ struct Min {
   // The second clause hands on a NaN in `a`, the comparison one in `b`.
   template <class T>
   SHOAL_LOOP_BODY T apply(T a, T b) {
+    // NOLINTNEXTLINE(misc-redundant-expression): a NaN is not equal to itself.
     return a < b || a != a ? a : b;
   }
 };
 struct Max {
   template <class T>
   SHOAL_LOOP_BODY T apply(T a, T b) {
+    // NOLINTNEXTLINE(misc-redundant-expression): a NaN is not equal to itself.
     return a > b || a != a ? a : b;
   }
 };
