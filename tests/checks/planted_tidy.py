@@ -1,0 +1,82 @@
+"""Plants faults for clang-tidy in a repository made for it, and expects that each is found, also through what is noted as clean."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+here = pathlib.Path(__file__).resolve().parent
+clean = {
+    "ipc/count.h": "#pragma once\n\ninline int count_of(int all) { return all; }\n",
+    "ipc/count.cpp": "#include <shoal/ipc/count.h>\n\nint twice(int all) { return 2 * count_of(all); }\n",
+    "ipc/other.cpp": "int other(int all) { return all; }\n",
+}
+# file planted, its content, what has to be said
+faults = [
+    ("ipc/count.cpp", "int CountOf(int all) { return all; }\n", "ipc/count.cpp:1:5: invalid case style for function 'CountOf'"),
+    ("ipc/count.h", "#pragma once\n\nstruct Kept {\n  int CountOf(int all) { return all; }\n};\n", "ipc/count.h:4:7: invalid case style"),
+    ("ipc/count.cpp", "#include <string>\n#include <utility>\n\nstd::string twice(std::string word) {\n"
+     "  std::string kept = std::move(word);\n  return kept + word;\n}\n", "'word' used after it was moved"),
+    ("ipc/count.cpp", "int twice(long all) { return (int)all; }\n", "use of old-style cast"),
+    ("ipc/count.cpp", "int twice(int all) {\n", "expected '}'"),
+    ("ipc/count.cpp", "int Twice() { return 2; }  // NOLINT\n", "ipc/count.cpp:1:31: write NOLINT(the check): the reason"),
+    ("ipc/count.cpp", "int Twice() { return 2; }  // NOLINT(readability-identifier-naming)\n", "write NOLINT(the check): the reason"),
+    ("ipc/count.cpp", "#include <shoal/ipc/gone.h>\n", "'shoal/ipc/gone.h' file not found"),
+]
+allowed = "int Twice() { return 2; }  // NOLINT(readability-identifier-naming): as the standard has it\n"
+
+
+class Repository:
+    def __init__(self, folder):
+        self.root = pathlib.Path(folder)
+        self.write(".clang-tidy", (here.parents[1] / ".clang-tidy").read_text())
+        build = self.root / "build/release"
+        (build / "include/shoal").mkdir(parents=True)
+        (build / "include/shoal/ipc").symlink_to(self.root / "ipc")
+        # Flags that clang does not know must not reach it.
+        command = f"c++ -I{build}/include -O3 -std=c++20 -fpch-preprocess -Winvalid-pch -include {build}/cmake_pch.hxx -c "
+        (build / "compile_commands.json").write_text(json.dumps(
+            [{"directory": str(build), "file": str(self.root / name), "command": command + str(self.root / name)}
+             for name in clean if name.endswith(".cpp")]))
+
+    def write(self, name, text):
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text(text)
+
+    def check(self, *names):
+        command = [sys.executable, here / "tidy.py", "--root", self.root, *(self.root / name for name in names)]
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.root / "cache")}
+        result = subprocess.run(command, capture_output=True, text=True, env=environment)
+        return result.returncode, result.stdout + result.stderr
+
+
+wrong = []
+
+
+def expect(result, code, words, what):
+    if result[0] != code or words not in result[1]:
+        wrong.append(f"{what}: expected {code} and '{words}', got {result[0]}:\n{result[1]}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    repository = Repository(folder)
+    for name, text in clean.items():
+        repository.write(name, text)
+    expect(repository.check(), 0, "2 sources, 2 of them looked at, 0 faults", "a clean repository")
+    expect(repository.check(), 0, "2 sources, 0 of them looked at, 0 faults", "the same again")
+    for name, text, words in faults:
+        repository.write(name, text)
+        expect(repository.check(), 1, words, f"{name} with {text!r}")
+        expect(repository.check(), 1, words, f"again {name} with {text!r}")
+        repository.write(name, clean[name])
+        expect(repository.check(), 0, "0 of them looked at, 0 faults", f"{name} as it was")
+    repository.write("ipc/count.cpp", allowed)
+    expect(repository.check("ipc/count.cpp"), 0, "1 sources, 1 of them looked at, 0 faults", "a fault silenced with its reason")
+    expect(repository.check("ipc/gone.cpp"), 1, "no source of build/release", "a source that is not there")
+    repository.write(".clang-tidy", (repository.root / ".clang-tidy").read_text() + "# another rule\n")
+    expect(repository.check("ipc/other.cpp"), 0, "1 of them looked at, 0 faults", "another rule")
+print("\n".join(wrong))
+print(f"{len(faults)} planted faults, {len(wrong)} that went wrong")
+sys.exit(1 if wrong else 0)

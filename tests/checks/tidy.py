@@ -1,0 +1,153 @@
+"""clang-tidy finds nothing, by the rules of .clang-tidy: `./dev check` runs this over all sources, `./dev check FILE...` over some.
+
+A source in which nothing was found is not looked at again before it, a header of the project that it includes, the flags that it
+is compiled with, .clang-tidy or clang-tidy itself have changed: what was looked at is noted in ~/.cache/shoal-tidy, for all
+clones. How a source is compiled stands in build/release/compile_commands.json. clang takes the flags that change what a source
+means; precompiled headers and warnings are GCC's own.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import time
+
+folders = ("ipc/", "runtime/", "tensors/", "workers/")   # tests, benchmarks and examples only if they are named
+warnings = ["-Wall", "-Wextra", "-Wold-style-cast", "-Wno-unknown-pragmas", "-Wno-ignored-attributes"]   # without GCC's own
+meaning = re.compile(r"-[DUI].+|-std=.+")                # flags of one word
+meaning_with_value = ("-isystem", "-I", "-D", "-U")      # flags of two
+include = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+finding = re.compile(r"^(/[^:\n]+):(\d+):(\d+): (?:warning|error): (.*)$", re.MULTILINE)
+silenced = re.compile(r"\bNOLINT(NEXTLINE|BEGIN)?\b(?!\([a-z0-9.,\- ]+\): \S)")   # without a check's name or without a reason
+days_kept = 30
+
+
+class Tidy:
+    def __init__(self, root, build, cache):
+        self.root, self.build, self.cache = root, build, cache
+        self.program = pathlib.Path(__file__).resolve().parents[2] / ".venv/bin/clang-tidy"
+        self.rules = root / ".clang-tidy"
+        version = subprocess.run([self.program, "--version"], check=True, capture_output=True, text=True).stdout
+        self.common = repr([version, self.rules.read_text(), warnings])
+        self.texts = {}   # a file of the project -> its digest, and the files of the project that it includes
+        self.flags = {}   # a source -> its flags
+        for entry in json.loads((build / "compile_commands.json").read_text()):
+            words = entry.get("arguments") or shlex.split(entry["command"])
+            source = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
+            self.flags.setdefault(source, self.flags_that_matter(words))
+
+    @staticmethod
+    def flags_that_matter(words):
+        kept = []
+        for flag, value in zip(words, words[1:] + [""]):
+            if flag in meaning_with_value:
+                kept += [flag, value]
+            elif meaning.fullmatch(flag):
+                kept.append(flag)
+        return kept
+
+    def read(self, path, folders):
+        if path not in self.texts:
+            text = pathlib.Path(path).read_bytes()
+            included = []
+            for name in include.findall(text.decode(errors="replace")):
+                for folder in (os.path.dirname(path), *folders):
+                    candidate = os.path.realpath(os.path.join(folder, name))
+                    if candidate.startswith(f"{self.root}/") and os.path.isfile(candidate):
+                        included.append(candidate)
+                        break
+            self.texts[path] = hashlib.sha256(text).hexdigest(), included
+        return self.texts[path]
+
+    def note(self, source):
+        """The file that says that nothing was found in the source as it is, and with the headers as they are."""
+        flags = self.flags[source]
+        folders = [flag[2:] for flag in flags if flag.startswith("-I")]
+        seen, left = {}, [source]
+        while left:
+            path = left.pop()
+            if path not in seen:
+                seen[path], included = self.read(path, folders)
+                left += included
+        texts = sorted((os.path.relpath(path, self.root), digest) for path, digest in seen.items())
+        key = self.common + repr([flag.replace(str(self.root), ".") for flag in flags]) + repr(texts)
+        return self.cache / hashlib.sha256(key.encode()).hexdigest()
+
+    def look(self, source):
+        """What is found in the source and the project's headers: (file, line, column, text) for each."""
+        command = [self.program, "--quiet", f"--config-file={self.rules}", source, "--", "-xc++", *self.flags[source], *warnings]
+        result = subprocess.run(command, capture_output=True, text=True, cwd=self.root)
+        found = {(os.path.relpath(os.path.realpath(path), self.root), int(line), int(column), text)
+                 for path, line, column, text in finding.findall(result.stdout)}
+        if result.returncode != 0 and not found:
+            found = {(os.path.relpath(source, self.root), 0, 0, f"clang-tidy ended with {result.returncode}: {result.stderr[-500:]}")}
+        return found
+
+    def source_for(self, name):
+        """A header is looked at by the source that includes it alone."""
+        if not name.endswith(".cpp"):
+            return str(self.build / "headers_alone" / f"{name}.cpp")
+        return str(self.root / name)
+
+    def all_sources(self):
+        named = [str(self.root / folder) for folder in folders]
+        return [source for source in self.flags if source.startswith(tuple(named)) or source.endswith("/headers_alone/together.cpp")]
+
+
+def silenced_without_reason(root, path):
+    for number, line in enumerate(pathlib.Path(path).read_text(errors="replace").splitlines(), 1):
+        for match in silenced.finditer(line):
+            yield os.path.relpath(path, root), number, match.start() + 1, "write NOLINT(the check): the reason"
+
+
+def forget_old(cache):
+    for note in cache.iterdir():
+        if time.time() - note.stat().st_mtime > days_kept * 86400:
+            note.unlink(missing_ok=True)
+
+
+def main():
+    arguments = sys.argv[1:]
+    root = pathlib.Path(__file__).resolve().parents[2]
+    if arguments[:1] == ["--root"]:
+        root, arguments = pathlib.Path(arguments[1]).resolve(), arguments[2:]
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "shoal-tidy"
+    cache.mkdir(parents=True, exist_ok=True)
+    tidy = Tidy(root, root / "build/release", cache)
+    names = [os.path.relpath(os.path.realpath(name), root) for name in arguments]
+    sources = [tidy.source_for(name) for name in names] if names else tidy.all_sources()
+    faults = set()
+
+    def tell(found):
+        for file, line, column, text in sorted(found - faults):
+            print(f"tidy: {file}:{line}:{column}: {text}", flush=True)
+        faults.update(found)
+
+    tell({(name, 0, 0, "no source of build/release") for name, source in zip(names, sources) if source not in tidy.flags})
+    changed = []
+    for source in sources:
+        if source in tidy.flags:
+            note = tidy.note(source)
+            note.touch() if note.exists() else changed.append((source, note))
+    tell({fault for path in tidy.texts for fault in silenced_without_reason(root, path)})
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        for done, ((_, note), found) in enumerate(zip(changed, threads.map(lambda job: tidy.look(job[0]), changed)), 1):
+            tell(found)
+            if not found:
+                note.touch()
+            if sys.stderr.isatty():
+                print(f"tidy: {done} of {len(changed)} sources", end="\r", flush=True, file=sys.stderr)
+    forget_old(cache)
+    nothing = not sources
+    print(f"tidy: {len(sources)} sources, {len(changed)} of them looked at, {len(faults)} faults"
+          + (": a check of nothing is a fault" if nothing else ""))
+    return 1 if faults or nothing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
