@@ -115,7 +115,7 @@ PoolCore::Worker* PoolCore::worker_for(const Job& job, std::size_t depth) {
   for (const auto& worker : workers_) {
     if (worker->seat != job.seat) continue;
     if (!worker->retiring) return worker->given.size() < depth ? worker.get() : nullptr;
-    comes = true;  // when this one is buried
+    comes = true;  // when the end of this one is handled
   }
   return comes ? nullptr : free_worker(depth);
 }

@@ -103,7 +103,7 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   void look_after_workers();
   void end_stuck();
   void tell_of_stop();
-  void bury(Worker& worker);
+  void handle_end(Worker& worker);
   void refill();
   void lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure, const Worker& worker);
   void stop(const std::exception_ptr& error);

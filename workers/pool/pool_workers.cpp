@@ -114,10 +114,10 @@ void PoolCore::look_after_workers() {
   for (std::size_t i = 0; i < ends.size(); ++i)
     if (ends[i].revents != 0) dead.push_back(std::move(workers_[i]));
   std::erase_if(workers_, [](const auto& worker) { return !worker; });
-  for (const auto& worker : dead) bury(*worker);
+  for (const auto& worker : dead) handle_end(*worker);
 }
 
-void PoolCore::bury(Worker& worker) {
+void PoolCore::handle_end(Worker& worker) {
   std::shared_ptr<const ProcessFailed> failure;
   try {
     worker.process.result();
