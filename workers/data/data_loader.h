@@ -344,7 +344,7 @@ class DataLoader {
         options_, *report_, [this, init](const ProcessOptions& how, const detail::WorkerEnds& ends) {
           const detail::WorkerSettings settings{
               .policy = detail::fault_policy(options_),
-              .info = {.id = ends.seat, .num_workers = options_.num_workers, .seed = options_.seed},
+              .info = {.id = ends.index, .num_workers = options_.num_workers, .seed = options_.seed},
               .init = init};
           if constexpr (Encodable<Dataset>) {
             return Process<void>(how, &detail::run_worker<Dataset, Collate>, detail::share(ends), settings, dataset_);

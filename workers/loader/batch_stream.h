@@ -112,7 +112,7 @@ class BatchStream {
       }
       number_ = task->batch + 1;
       auto job = std::make_shared<Job>(*std::move(task));
-      job->seat = pass_->seat(job->task(), options_.num_workers);
+      job->wanted_worker = pass_->worker_for(job->task(), options_.num_workers);
       return job;
     });
   }

@@ -63,7 +63,7 @@ std::optional<LoaderTask> StreamPass::task(std::int64_t number) const {
   return std::nullopt;
 }
 
-int StreamPass::seat(const LoaderTask& task, int workers) const {
+int StreamPass::worker_for(const LoaderTask& task, int workers) const {
   if (share_.shards == 1) return int(task.batch % workers);
   // The streams that this rank is at are those of one residue by this number.
   const std::int64_t apart = std::gcd(share_.shards, share_.num_replicas);

@@ -23,7 +23,7 @@ class LoaderPass {
   /// The first batch with this number or a later one, counted from the pass's beginning. Nothing behind the last.
   virtual std::optional<LoaderTask> task(std::int64_t number) const = 0;
   /// Which of `workers` workers is to make it; -1: any.
-  [[nodiscard]] virtual int seat(const LoaderTask& /*task*/, int /*workers*/) const { return -1; }
+  virtual int worker_for(const LoaderTask& /*task*/, int /*workers*/) const { return -1; }
   /// The task's stream has no batches behind it.
   virtual void end_stream(const LoaderTask& /*task*/) {}
   /// Of a loop that has had the first `batches` of the pass, and is over or not.
@@ -85,7 +85,7 @@ class StreamPass final : public LoaderPass {
   StreamPass(const StreamShare& share, const LoaderState& from, std::uint64_t number);
 
   std::optional<LoaderTask> task(std::int64_t number) const override;
-  int seat(const LoaderTask& task, int workers) const override;
+  int worker_for(const LoaderTask& task, int workers) const override;
   void end_stream(const LoaderTask& task) override { ended_.insert(task.part.shard); }
 
  private:

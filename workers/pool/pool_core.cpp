@@ -110,10 +110,10 @@ PoolCore::Worker* PoolCore::free_worker(std::size_t depth) {
 }
 
 PoolCore::Worker* PoolCore::worker_for(const Job& job, std::size_t depth) {
-  if (job.seat < 0) return free_worker(depth);
+  if (job.wanted_worker < 0) return free_worker(depth);
   bool comes = false;
   for (const auto& worker : workers_) {
-    if (worker->seat != job.seat) continue;
+    if (worker->index != job.wanted_worker) continue;
     if (!worker->retiring) return worker->given.size() < depth ? worker.get() : nullptr;
     comes = true;  // when the end of this one is handled
   }
@@ -133,7 +133,7 @@ void PoolCore::give_tasks(Until until) {
       // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the job outlives its place in jobs_.
       const std::shared_ptr<Job> job = *next;
       give(*worker, job, job->take_next());
-    } else if ((*next)->seat >= 0) {
+    } else if ((*next)->wanted_worker >= 0) {
       ++next;  // those behind it may be for others
     } else {
       return;
@@ -228,7 +228,9 @@ void PoolCore::take_result(Decoder result) {
 bool PoolCore::could_take_back() const {
   const auto any = [&](auto&& is) { return std::ranges::any_of(workers_, is); };
   return jobs_.empty() && any([](const auto& worker) { return !worker->retiring && worker->given.empty(); }) &&
-         any([](const auto& worker) { return worker->given.size() >= 2 && worker->given.back().job->seat < 0; });
+         any([](const auto& worker) {
+           return worker->given.size() >= 2 && worker->given.back().job->wanted_worker < 0;
+         });
 }
 
 bool PoolCore::take_back_waiting() {

@@ -69,10 +69,10 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   };
   struct Worker {
     Worker(WorkerEnds its, Process<void> its_process)
-        : ends(std::move(its)), process(std::move(its_process)), seat(ends.seat) {}
+        : ends(std::move(its)), process(std::move(its_process)), index(ends.index) {}
     WorkerEnds ends;
     Process<void> process;
-    const int seat;           // its predecessor's, if it replaced one
+    const int index;          // its predecessor's, if it replaced one
     std::deque<Given> given;  // not answered yet, in the order of its ring
     std::int64_t given_ever = 0;
     std::uint64_t last_answer = 0;
@@ -89,7 +89,7 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   static constexpr std::chrono::milliseconds kGracePeriod{2000};
 
   void start_worker();
-  int free_seat() const;
+  int free_index() const;
   std::size_t depth(Until until) const;
   bool take_results();
   void take_result(Decoder result);

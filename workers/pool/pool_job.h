@@ -34,8 +34,8 @@ class Job : public Request {
   };
   Answerer answered_by;
   /// Which of the pool's workers is to run it, counted from 0; -1: any. For workers that keep something between tasks:
-  /// a worker's replacement has its seat, and where there is none for want of processes, any worker gets the task.
-  int seat = -1;
+  /// a worker's replacement has its index, and if there is none for want of processes, any worker gets the task.
+  int wanted_worker = -1;
 
  protected:
   virtual void decode_result(std::size_t task, Decoder& result) = 0;

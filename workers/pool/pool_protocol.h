@@ -44,13 +44,13 @@ struct WorkerEnds {
   Ring tasks, results;
   SharedPart<ProgressLayout> progress;
   std::uint32_t worker = 0;  // counts the pool's workers from 1, those that replace others too
-  std::int32_t seat = 0;     // whose it was that this one replaces; from 0
+  std::int32_t index = 0;    // among the workers that run at once, from 0; one that replaces another has its index
 };
 
 /// Further handles of the same ends.
 inline WorkerEnds share(const WorkerEnds& ends) {
-  const auto& [tasks, results, progress, worker, seat] = ends;  // all there are: one more does not compile
-  return {.tasks = tasks.share(), .results = results.share(), .progress = progress, .worker = worker, .seat = seat};
+  const auto& [tasks, results, progress, worker, index] = ends;  // all there are: one more does not compile
+  return {.tasks = tasks.share(), .results = results.share(), .progress = progress, .worker = worker, .index = index};
 }
 
 inline constexpr std::uint64_t kTaskSchema = schema_hash("shoal::Pool task");
@@ -64,12 +64,12 @@ template <>
 struct Codec<detail::WorkerEnds> {
   static constexpr std::uint64_t schema() { return schema_hash("shoal::detail::WorkerEnds"); }
   static void encode(Encoder& encoder, const detail::WorkerEnds& ends) {
-    const auto& [tasks, results, progress, worker, seat] = ends;
+    const auto& [tasks, results, progress, worker, index] = ends;
     encoder.write(encoder.add(tasks.hold()));
     encoder.write(encoder.add(results.hold()));
     progress.encode(encoder);
     encoder.write(worker);
-    encoder.write(seat);
+    encoder.write(index);
   }
   static detail::WorkerEnds decode(Decoder& decoder) {
     Ring tasks = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), detail::kTaskSchema);

@@ -25,17 +25,17 @@ std::string late_start(std::chrono::nanoseconds limit) {
 
 }  // namespace
 
-int PoolCore::free_seat() const {
-  int seat = 0;
-  const auto taken = [&](const auto& worker) { return !worker->retiring && worker->seat == seat; };
-  while (std::ranges::any_of(workers_, taken)) ++seat;
-  return seat;
+int PoolCore::free_index() const {
+  int index = 0;
+  const auto taken = [&](const auto& worker) { return !worker->retiring && worker->index == index; };
+  while (std::ranges::any_of(workers_, taken)) ++index;
+  return index;
 }
 
 void PoolCore::start_worker() {
   const std::string name = fmt::format("{} {}", options_.name, ++started_);
   WorkerEnds ends{Ring::create(std::uint32_t(options_.tasks_ahead), kTaskSchema, 0, name + " tasks"), results_.share(),
-                  SharedPart<ProgressLayout>::create(BlockType::kBytes), started_, free_seat()};
+                  SharedPart<ProgressLayout>::create(BlockType::kBytes), started_, free_index()};
   Process<void> process = start_({.name = name,
                                   .start_method = options_.start_method,
                                   .grace_period = kGracePeriod,
