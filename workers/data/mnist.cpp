@@ -123,7 +123,7 @@ at::Tensor read_labels(IdxFile& file) {
   if (sizes[0] < 1 || sizes[0] > kMostSamples) {
     throw DatasetError(fmt::format("{}: {} labels", file.path().native(), sizes[0]));
   }
-  std::vector<std::uint8_t> bytes(std::size_t(sizes[0]));
+  auto bytes = std::vector<std::uint8_t>(std::size_t(sizes[0]));
   file.read(bytes, "labels");
   file.expect_end();
   at::Tensor labels = at::empty(sizes, at::TensorOptions(at::kLong));
