@@ -1,8 +1,8 @@
 """clang-tidy finds nothing, by the rules of .clang-tidy: `./dev check` runs this over all sources, `./dev check FILE...` over some.
 
 A source in which nothing was found is not looked at again before it, a header of the project that it includes, the flags that it
-is compiled with, .clang-tidy or clang-tidy itself have changed: what was looked at is noted in ~/.cache/shoal-tidy, for all
-clones. How a source is compiled stands in build/release/compile_commands.json. clang takes the flags that change what a source
+is compiled with, .clang-tidy or clang-tidy itself have changed, but for comments: what was looked at is noted in
+~/.cache/shoal-tidy, for all clones. How a source is compiled stands in build/release/compile_commands.json. clang takes the flags that change what a source
 means; precompiled headers and warnings are GCC's own.
 """
 
@@ -22,6 +22,7 @@ warnings = ["-Wall", "-Wextra", "-Wold-style-cast", "-Wno-unknown-pragmas", "-Wn
 meaning = re.compile(r"-[DUI].+|-std=.+")                # flags of one word
 meaning_with_value = ("-isystem", "-I", "-D", "-U")      # flags of two
 include = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+literal_or_comment = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|[ \t]*//(?!\s*NOLINT)[^\n]*""")
 finding = re.compile(r"^(/[^:\n]+):(\d+):(\d+): (?:warning|error): (.*)$", re.MULTILINE)
 silenced = re.compile(r"\bNOLINT(NEXTLINE|BEGIN)?\b(?!\([a-z0-9.,\- ]+\): \S)")   # without a check's name or without a reason
 days_kept = 30
@@ -53,15 +54,16 @@ class Tidy:
 
     def read(self, path, folders):
         if path not in self.texts:
-            text = pathlib.Path(path).read_bytes()
+            text = pathlib.Path(path).read_text(errors="replace")
             included = []
-            for name in include.findall(text.decode(errors="replace")):
+            for name in include.findall(text):
                 for folder in (os.path.dirname(path), *folders):
                     candidate = os.path.realpath(os.path.join(folder, name))
                     if candidate.startswith(f"{self.root}/") and os.path.isfile(candidate):
                         included.append(candidate)
                         break
-            self.texts[path] = hashlib.sha256(text).hexdigest(), included
+            code = literal_or_comment.sub(lambda match: match[1] or "", text)
+            self.texts[path] = hashlib.sha256(code.encode()).hexdigest(), included
         return self.texts[path]
 
     def note(self, source):
