@@ -83,6 +83,8 @@ with tempfile.TemporaryDirectory() as folder:
         expect(repository.check(), 0, "0 of them looked at, 0 faults", f"{name} as it was")
     repository.write("ipc/count.cpp", allowed)
     expect(repository.check("ipc/count.cpp"), 0, "1 sources, 1 of them looked at, 0 faults", "a fault silenced with its reason")
+    expect(repository.check("ipc/other.cpp", "README.md"), 0, "1 sources, 0 of them looked at", "a page among the sources")
+    expect(repository.check("README.md"), 1, "a check of nothing is a fault", "a page alone")
     expect(repository.check("ipc/gone.cpp"), 1, "no source of build/release", "a source that is not there")
     repository.write(".clang-tidy", (repository.root / ".clang-tidy").read_text() + "# another rule\n")
     expect(repository.check("ipc/other.cpp"), 0, "1 of them looked at, 0 faults", "another rule")

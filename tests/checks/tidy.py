@@ -121,8 +121,8 @@ def main():
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "shoal-tidy"
     cache.mkdir(parents=True, exist_ok=True)
     tidy = Tidy(root, root / "build/release", cache)
-    names = [os.path.relpath(os.path.realpath(name), root) for name in arguments]
-    sources = [tidy.source_for(name) for name in names] if names else tidy.all_sources()
+    names = [os.path.relpath(os.path.realpath(name), root) for name in arguments if name.endswith((".cpp", ".h"))]
+    sources = [tidy.source_for(name) for name in names] if arguments else tidy.all_sources()
     faults = set()
 
     def tell(found):
