@@ -93,11 +93,11 @@ void Communicator::all_to_all(Region input, std::span<const std::size_t> input_b
 
   std::vector<std::byte*> to(world);
   for (std::size_t rank = 0, at = 0; rank < world; at += output_bytes[rank++]) to[rank] = output + at;
-  const auto way =
+  const auto transfer =
       s.begin({Collective::all_to_all_parts, std::uint32_t(type), State::kNone, -1, input.bytes, 0, 0, 0, 0, 0, {}},
               input, sizes.most_input());
   const std::byte* own = input.data + sizes.begin(me, me);
-  if (way == State::Way::staged) {
+  if (transfer == State::Transfer::staged) {
     // A stage holds a piece of every part, as in reduce_scatter. This rank's own part needs none.
     const std::size_t step = s.layout.chunk_bytes / world / State::kLine * State::kLine;
     const auto piece = [](std::uint64_t part, std::size_t begin, std::size_t bytes) {
@@ -122,9 +122,9 @@ void Communicator::all_to_all(Region input, std::span<const std::size_t> input_b
   for (std::size_t rank = 0; rank < world; ++rank)
     State::copy_bytes(
         to[rank],
-        rank == me || output_bytes[rank] == 0 ? own : s.shown_by(int(rank), way, input) + sizes.begin(rank, me),
+        rank == me || output_bytes[rank] == 0 ? own : s.shown_by(int(rank), transfer, input) + sizes.begin(rank, me),
         output_bytes[rank]);
-  if (way == State::Way::in_place) s.end_in_place("all_to_all");
+  if (transfer == State::Transfer::in_place) s.end_in_place("all_to_all");
 }
 
 }  // namespace shoal

@@ -34,24 +34,24 @@ void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
   if (data.bytes % size != 0)
     throw std::invalid_argument(
         fmt::format("all_reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
-  auto way = s.begin(
+  auto transfer = s.begin(
       {Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes, 0, 0, 0, 0, 0, {}}, data);
-  if (way == State::Way::announced) {
-    s.find_sources(way, data);
+  if (transfer == State::Transfer::announced) {
+    s.find_sources(transfer, data);
     kernel(s.sources, std::span(&data.data, 1), data.bytes / size);
-  } else if (way == State::Way::in_place) {
+  } else if (transfer == State::Transfer::in_place) {
     // Each rank reduces its part and writes it to all: every byte is read and written once, the least
     // there is.
     const State::Part part(data.bytes, s.world, s.me);
     for (int rank = 0; rank < s.world; ++rank) {
-      s.destinations[std::size_t(rank)] = s.shown_by(rank, way, data) + part.begin;
+      s.destinations[std::size_t(rank)] = s.shown_by(rank, transfer, data) + part.begin;
       s.sources[std::size_t(rank)] = s.destinations[std::size_t(rank)];
     }
     SHOAL_KILL_POINT("group.in_place.before");
     kernel(s.sources, s.destinations, part.size / size);
     SHOAL_KILL_POINT("group.in_place.after");
     s.end_in_place("all_reduce");
-  } else if (way == State::Way::apart) {
+  } else if (transfer == State::Transfer::apart) {
     s.do_apart("all_reduce", data, true, [&](const Region& copy) { s.all_reduce_staged(copy, kernel); });
   } else {
     s.all_reduce_staged(data, kernel);
@@ -67,29 +67,29 @@ void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int ro
   if (data.bytes % size != 0)
     throw std::invalid_argument(
         fmt::format("reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
-  auto way =
+  auto transfer =
       s.begin({Collective::reduce, std::uint32_t(type), std::uint32_t(op), root, data.bytes, 0, 0, 0, 0, 0, {}}, data);
-  if (way == State::Way::apart)
+  if (transfer == State::Transfer::apart)
     return s.do_apart("reduce", data, s.me == root, [&](const Region& copy) { s.reduce_staged(copy, kernel, root); });
-  if (way == State::Way::staged) return s.reduce_staged(data, kernel, root);
+  if (transfer == State::Transfer::staged) return s.reduce_staged(data, kernel, root);
   if (s.me == root) {
-    s.find_sources(way, data);
+    s.find_sources(transfer, data);
     kernel(s.sources, std::span(&data.data, 1), data.bytes / size);
   }
-  if (way == State::Way::in_place) s.end_in_place("reduce");
+  if (transfer == State::Transfer::in_place) s.end_in_place("reduce");
 }
 
 void Communicator::broadcast(Region data, int root, Type type) {
   const TraceSpan span("broadcast", data.bytes);
   State& s = *state_;
   s.check_root("broadcast", root);
-  auto way =
+  auto transfer =
       s.begin({Collective::broadcast, std::uint32_t(type), State::kNone, root, data.bytes, 0, 0, 0, 0, 0, {}}, data);
-  if (way == State::Way::apart)
+  if (transfer == State::Transfer::apart)
     return s.do_apart("broadcast", data, s.me != root, [&](const Region& copy) { s.broadcast_staged(copy, root); });
-  if (way == State::Way::staged) return s.broadcast_staged(data, root);
-  if (s.me != root) State::copy_bytes(data.data, s.shown_by(root, way, data), data.bytes);
-  if (way == State::Way::in_place) s.end_in_place("broadcast");
+  if (transfer == State::Transfer::staged) return s.broadcast_staged(data, root);
+  if (s.me != root) State::copy_bytes(data.data, s.shown_by(root, transfer, data), data.bytes);
+  if (transfer == State::Transfer::in_place) s.end_in_place("broadcast");
 }
 
 void Communicator::all_gather(Region input, std::span<std::byte* const> outputs, Type type) {
@@ -110,8 +110,8 @@ void Communicator::gather(Region input, std::span<std::byte* const> outputs, int
 void Communicator::State::collect(const Announcement& announcement, const Region& input,
                                   std::span<std::byte* const> outputs) {
   const char* what = name_of(announcement.what);
-  auto way = begin(announcement, input);
-  if (way == Way::staged) {
+  auto transfer = begin(announcement, input);
+  if (transfer == Transfer::staged) {
     through_stages(
         what, input.bytes, layout.chunk_bytes,
         [&](std::size_t at, std::size_t bytes, std::byte* stage) { State::copy_bytes(stage, input.data + at, bytes); },
@@ -123,8 +123,8 @@ void Communicator::State::collect(const Announcement& announcement, const Region
     return;
   }
   for (std::size_t rank = 0; rank < outputs.size(); ++rank)
-    State::copy_bytes(outputs[rank], int(rank) == me ? input.data : shown_by(int(rank), way, input), input.bytes);
-  if (way == Way::in_place) end_in_place(what);
+    State::copy_bytes(outputs[rank], int(rank) == me ? input.data : shown_by(int(rank), transfer, input), input.bytes);
+  if (transfer == Transfer::in_place) end_in_place(what);
 }
 
 void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarType type, ReduceOp op) {
@@ -135,9 +135,9 @@ void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarTy
   if (input.bytes % (size * world) != 0)
     throw std::invalid_argument(fmt::format("reduce_scatter: {} bytes are not {} equal parts of whole {}", input.bytes,
                                             world, c10::toString(type)));
-  auto way = s.begin(
+  auto transfer = s.begin(
       {Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes, 0, 0, 0, 0, 0, {}}, input);
-  if (way == State::Way::staged) {
+  if (transfer == State::Transfer::staged) {
     // A stage holds a piece of every part, so that all ranks have work in every round.
     const std::size_t step = s.layout.chunk_bytes / world / State::kLine * State::kLine;
     s.through_stages(
@@ -154,10 +154,10 @@ void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarTy
         });
     return;
   }
-  s.find_sources(way, input);
+  s.find_sources(transfer, input);
   for (auto& source : s.sources) source += std::size_t(s.me) * part;
   kernel(s.sources, std::span(&output, 1), part / size);
-  if (way == State::Way::in_place) s.end_in_place("reduce_scatter");
+  if (transfer == State::Transfer::in_place) s.end_in_place("reduce_scatter");
 }
 
 void Communicator::scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type) {
@@ -168,9 +168,9 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
   if (s.me == root && input.bytes != part_bytes * world)
     throw std::invalid_argument(
         fmt::format("scatter: {} bytes are not {} parts of {} bytes", input.bytes, world, part_bytes));
-  auto way = s.begin(
+  auto transfer = s.begin(
       {Collective::scatter, std::uint32_t(type), State::kNone, root, part_bytes * world, 0, 0, 0, 0, 0, {}}, input);
-  if (way == State::Way::staged) {
+  if (transfer == State::Transfer::staged) {
     const std::size_t step = s.layout.chunk_bytes / world / State::kLine * State::kLine;
     s.through_stages(
         "scatter", part_bytes, step,
@@ -183,8 +183,8 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
         });
     return;
   }
-  State::copy_bytes(output, s.shown_by(root, way, input) + std::size_t(s.me) * part_bytes, part_bytes);
-  if (way == State::Way::in_place) s.end_in_place("scatter");
+  State::copy_bytes(output, s.shown_by(root, transfer, input) + std::size_t(s.me) * part_bytes, part_bytes);
+  if (transfer == State::Transfer::in_place) s.end_in_place("scatter");
 }
 
 void Communicator::barrier() {

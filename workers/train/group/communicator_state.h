@@ -53,18 +53,18 @@ struct Communicator::State {
   }
 
   /// How the data of a collective gets from rank to rank.
-  enum class Way {
+  enum class Transfer {
     announced,  // it lies in the stages of the round that announced it
     in_place,   // everybody's lies in the heap: to be read, and perhaps written, where it is
     staged,     // chunk by chunk through the stages
     apart,  // staged, from copies: what ranks are to change overlaps, and none may change it before all have read it
   };
 
-  Way begin(const Announcement& announcement, const Region& shown) {
+  Transfer begin(const Announcement& announcement, const Region& shown) {
     return begin(announcement, shown, announcement.bytes);
   }
-  /// `most_bytes`: of any rank's data, where ranks give unequal amounts. All have to come to the same way.
-  Way begin(Announcement announcement, const Region& shown, std::uint64_t most_bytes);
+  /// `most_bytes`: of any rank's data, where ranks give unequal amounts. All have to come to the same one.
+  Transfer begin(Announcement announcement, const Region& shown, std::uint64_t most_bytes);
   /// Ends a round and waits for it.
   void meet(const char* what);
   void end_in_place(const char* what);
@@ -82,9 +82,9 @@ struct Communicator::State {
   static bool changes_data(Collective what) {
     return what == Collective::all_reduce || what == Collective::reduce || what == Collective::broadcast;
   }
-  /// Where rank's shown data starts, for Way::announced and Way::in_place. Null where it shows none.
-  std::byte* shown_by(int rank, Way way, const Region& own);
-  void find_sources(Way way, const Region& own);
+  /// Where rank's shown data starts, for Transfer::announced and Transfer::in_place. Null where it shows none.
+  std::byte* shown_by(int rank, Transfer transfer, const Region& own);
+  void find_sources(Transfer transfer, const Region& own);
 
   template <class Fill, class Consume>
   void through_stages(const char* what, std::size_t total, std::size_t step, Fill fill, Consume consume);

@@ -45,8 +45,8 @@ const char* name_of(Collective what) { return kNames[int(what)]; }
 
 /// Every collective starts here, with exactly one round. So where ranks disagree, all have done the
 /// same number of rounds when they find out.
-Communicator::State::Way Communicator::State::begin(Announcement announcement, const Region& shown,
-                                                    std::uint64_t most_bytes) {
+Communicator::State::Transfer Communicator::State::begin(Announcement announcement, const Region& shown,
+                                                         std::uint64_t most_bytes) {
   const char* what = name_of(announcement.what);
   rounds.check_usable();
   const bool small = most_bytes <= kSmallBytes, tiny = most_bytes <= kTinyBytes;
@@ -77,19 +77,19 @@ Communicator::State::Way Communicator::State::begin(Announcement announcement, c
     if (!same(theirs, announcement)) other_mind = rank;
     if (shows(theirs, rank)) (theirs.buffer == Announcement::kPrivate ? some_private : some_in_heap) = true;
   }
-  Way way = Way::staged;
+  Transfer transfer = Transfer::staged;
   if (small && !some_in_heap)
-    way = Way::announced;
+    transfer = Transfer::announced;
   else if (other_mind < 0 && data_overlaps())
-    way = Way::apart;
+    transfer = Transfer::apart;
   else if (!some_private || world == 1)
-    way = Way::in_place;
-  if (way != Way::in_place || other_mind >= 0) drop_buffers_of_once();
+    transfer = Transfer::in_place;
+  if (transfer != Transfer::in_place || other_mind >= 0) drop_buffers_of_once();
   if (other_mind >= 0)
     throw std::invalid_argument(fmt::format(
         "rank {} called {} where rank {} called {}: all ranks have to call the same collectives in the same order", me,
         describe(announcement), other_mind, describe(rounds.announcement(other_mind))));
-  return way;
+  return transfer;
 }
 
 /// Whether what two ranks are to change overlaps, but is not the same: the same is changed by all alike.
@@ -124,16 +124,16 @@ void Communicator::State::drop_buffers_of_once() {
   shown_once.clear();
 }
 
-std::byte* Communicator::State::shown_by(int rank, Way way, const Region& own) {
+std::byte* Communicator::State::shown_by(int rank, Transfer transfer, const Region& own) {
   const Announcement& announced = rounds.announcement(rank);
   if (!shows(announced, rank)) return nullptr;
-  if (way == Way::announced) return layout.stage(rank, rounds.last_stage());
+  if (transfer == Transfer::announced) return layout.stage(rank, rounds.last_stage());
   if (rank == me) return own.data;
   return buffers.find(rank, announced.buffer, announced.offset, announced.bytes);
 }
 
-void Communicator::State::find_sources(Way way, const Region& own) {
-  for (int rank = 0; rank < world; ++rank) sources[std::size_t(rank)] = shown_by(rank, way, own);
+void Communicator::State::find_sources(Transfer transfer, const Region& own) {
+  for (int rank = 0; rank < world; ++rank) sources[std::size_t(rank)] = shown_by(rank, transfer, own);
 }
 
 void Communicator::State::all_reduce_staged(const Region& data, const ReduceKernel& kernel) {
