@@ -33,7 +33,7 @@ std::int64_t checked_size(const char* sampler, std::int64_t dataset_size) {
 }
 
 std::vector<std::int64_t> in_order(std::int64_t size) {
-  std::vector<std::int64_t> indices(std::size_t(size));
+  auto indices = std::vector<std::int64_t>(std::size_t(size));
   std::iota(indices.begin(), indices.end(), 0);
   return indices;
 }
