@@ -329,6 +329,7 @@ bool PoolCore::keep() {
 }
 
 void PoolCore::abandon(const std::shared_ptr<Request>& job) {
+  if (owner_ != ::getpid()) return;  // a forked copy: the mutex may have been locked at the fork
   Lock lock(mutex_);
   unanswered_ -= job->drop_rest();
 }
