@@ -143,6 +143,23 @@ class Bench {
     shoal::start_fork_server({});
   }
 
+  /// The server's heap moved aside or as it is, by turns: each server is fresh, and has had time to do it.
+  void frozen_or_not() {
+    constexpr int kTurns = 4;
+    Samples frozen, as_it_is;
+    for (int turn = 0; turn < kTurns; ++turn)
+      for (const bool freeze : {true, false}) {
+        end_server();
+        shoal::start_fork_server({.spares = 0, .freeze_heap = freeze});
+        std::this_thread::sleep_for(std::chrono::milliseconds(800));
+        for (int i = 0; i < count(200) / kTurns; ++i)
+          (freeze ? frozen : as_it_is).push_back(milliseconds([] { start_and_join(StartMethod::forkserver); }));
+      }
+    report_.add("heap as it is", "forkserver, frozen heap or not", "ms", as_it_is);
+    report_.add("shoal", "forkserver, frozen heap or not", "ms", frozen);
+    end_server();
+  }
+
   /// The server is started for these.
   void cold(const std::string& from) {
     const std::string by = "forkserver, cold" + from;
@@ -237,6 +254,7 @@ class Bench {
 
   void all(const std::string& from) {
     one_by_each_method(from);
+    if (from.empty()) frozen_or_not();
     cold(from);
     until_function(from);
     for (const StartMethod method : kMethods) many(method, 0, from);
