@@ -21,7 +21,7 @@ set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)   # libtorch of a Python environment l
 
 # fmt is header-only for whoever links shoal: libtorch's include folder brings a version of its own, so that no one library of
 # fmt fits all. Compiled into every source that formats something, it costs 2 to 3 s each. So shoal's own sources take the
-# declarations only, and ipc/base/fmt_once.cpp and tensors/fmt_once.cpp have the functions of the version that each sees.
+# declarations only, and ipc/text/fmt_once.cpp and tensors/fmt_once.cpp have the functions of the version that each sees.
 # GCC only: no other compiler has the option that emits all inline functions.
 function(shoal_compile_fmt_once source)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

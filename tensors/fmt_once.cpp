@@ -1,4 +1,4 @@
-// fmt's functions, compiled once for tensors/ and workers/, of the version in libtorch's include folder; ipc/base/fmt_once.cpp
+// fmt's functions, compiled once for tensors/ and workers/, of the version in libtorch's include folder; ipc/text/fmt_once.cpp
 // has the system's. .cmake/BuildSettings.cmake says why, and how all of them come into this file.
 #include <fmt/chrono.h>
 #include <fmt/format.h>

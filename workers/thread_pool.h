@@ -2,8 +2,8 @@
 #pragma once
 
 #include <shoal/internal/workers/pool/calls/pool_calls.h>
-#include <shoal/internal/workers/pool/thread_call.h>
-#include <shoal/internal/workers/pool/thread_core.h>
+#include <shoal/internal/workers/pool/threads/thread_call.h>
+#include <shoal/internal/workers/pool/threads/thread_core.h>
 #include <shoal/workers/pool_failure.h>
 
 #include <functional>

@@ -1,8 +1,8 @@
 // Descriptors that this process has sent and nobody has fetched yet. Not for users.
 #pragma once
 
-#include <shoal/internal/ipc/base/one_per_process.h>
 #include <shoal/internal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/fork/one_per_process.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/ipc/heap.h>
 

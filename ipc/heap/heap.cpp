@@ -1,7 +1,7 @@
 #include <shoal/ipc/heap.h>
 
-#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/heap/block_cache.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
 #include <shoal/internal/ipc/heap/inherited_holds.h>

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <shoal/internal/ipc/base/at_fork.h>
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
 #include <shoal/internal/ipc/names/rendezvous.h>
 #include <shoal/internal/ipc/process/session.h>

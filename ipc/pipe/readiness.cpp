@@ -1,8 +1,8 @@
 #include <shoal/internal/ipc/pipe/readiness.h>
 
-#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/process/liveness_watch.h>
 #include <shoal/internal/ipc/wait/wait_any.h>
 #include <shoal/ipc/error.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shoal/internal/ipc/base/event_word.h>
-#include <shoal/internal/ipc/base/one_per_process.h>
+#include <shoal/internal/ipc/fork/one_per_process.h>
 #include <shoal/internal/ipc/pipe/core.h>
 
 #include <memory>

@@ -1,6 +1,6 @@
 #include <shoal/internal/ipc/process/activity.h>
 
-#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <sys/syscall.h>

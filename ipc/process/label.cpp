@@ -1,8 +1,8 @@
 #include <shoal/ipc/label.h>
 
-#include <shoal/internal/ipc/base/utf8_fit.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/text/utf8_fit.h>
 
 #include <cstring>
 

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/own_file.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/memory/budget.h>
 #include <shoal/internal/ipc/process/activity.h>

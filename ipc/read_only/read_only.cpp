@@ -1,15 +1,15 @@
 #include <shoal/internal/ipc/read_only/read_only.h>
 
 #include <errno.h>
-#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/own_file.h>
-#include <shoal/internal/ipc/base/utf8_fit.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/heap/size_class.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/mapping.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/ipc/read_only/read_only_fault.h>
+#include <shoal/internal/ipc/text/utf8_fit.h>
 #include <shoal/ipc/error.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include <shoal/ipc/trace_span.h>
 
-#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/base/one_per_process.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
+#include <shoal/internal/ipc/fork/one_per_process.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/activity.h>
 #include <shoal/internal/ipc/process/session.h>

@@ -1,7 +1,7 @@
 #include <shoal/internal/runtime/crash/oom_kills.h>
 
-#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/cgroup.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 
 #include <chrono>
 #include <fstream>

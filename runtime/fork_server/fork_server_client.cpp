@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/runtime/child/descendants.h>
 #include <shoal/internal/runtime/fork_server/fork_server_protocol.h>

@@ -1,7 +1,7 @@
 // This process's way to the fork server.
 #pragma once
 
-#include <shoal/internal/ipc/base/owner_process.h>
+#include <shoal/internal/ipc/fork/owner_process.h>
 #include <shoal/internal/runtime/exec/exec_self.h>
 #include <shoal/internal/runtime/ticket/child_blocks.h>
 #include <shoal/ipc/error.h>

@@ -1,8 +1,8 @@
 #include <shoal/internal/runtime/os/lasting_thread.h>
 
-#include <shoal/internal/ipc/base/at_fork.h>
-#include <shoal/internal/ipc/base/one_per_process.h>
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
+#include <shoal/internal/ipc/fork/one_per_process.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <unistd.h>
 
 #include <condition_variable>

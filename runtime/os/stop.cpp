@@ -1,7 +1,7 @@
 #include <shoal/runtime/stop.h>
 
 #include <errno.h>
-#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <signal.h>
 #include <unistd.h>
 

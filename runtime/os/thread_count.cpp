@@ -1,6 +1,6 @@
 #include <shoal/internal/runtime/os/thread_count.h>
 
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

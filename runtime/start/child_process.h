@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>
-#include <shoal/internal/ipc/base/owner_process.h>
+#include <shoal/internal/ipc/fork/owner_process.h>
 #include <shoal/internal/runtime/crash/record.h>
 #include <shoal/internal/runtime/start/starter.h>
 #include <shoal/runtime/exit_status.h>

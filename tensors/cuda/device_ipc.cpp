@@ -2,9 +2,9 @@
 
 #include <ATen/Context.h>
 #include <fmt/format.h>
-#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/tensors/cuda/make_layout.h>
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <c10/core/Storage.h>
-#include <shoal/internal/ipc/base/one_per_process.h>
 #include <shoal/internal/ipc/codec/decoder.h>
 #include <shoal/internal/ipc/codec/encoder.h>
+#include <shoal/internal/ipc/fork/one_per_process.h>
 #include <shoal/internal/tensors/cuda/events.h>
 #include <shoal/internal/tensors/cuda/exports.h>
 #include <shoal/internal/tensors/cuda/imports.h>

@@ -1,8 +1,8 @@
 #include <shoal/tensors/script_module.h>
 
 #include <fmt/format.h>
-#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/tensors/modules/script_archive.h>
 #include <shoal/internal/tensors/storage/storage.h>
 #include <shoal/ipc/error.h>

@@ -1,7 +1,7 @@
 #include <shoal/workers/data/progress.h>
 
 #include <fmt/format.h>
-#include <shoal/internal/ipc/base/utf8_fit.h>
+#include <shoal/internal/ipc/text/utf8_fit.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>

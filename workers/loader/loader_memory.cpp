@@ -1,8 +1,8 @@
 #include <shoal/workers/data/loader_memory.h>
 
 #include <fmt/format.h>
-#include <shoal/internal/ipc/base/quantity_text.h>
 #include <shoal/internal/ipc/observe/process_usage.h>
+#include <shoal/internal/ipc/text/quantity_text.h>
 
 namespace shoal {
 

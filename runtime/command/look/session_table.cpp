@@ -1,8 +1,8 @@
 #include <shoal/internal/runtime/command/look/session_table.h>
 
 #include <fmt/format.h>
-#include <shoal/internal/ipc/base/quantity_text.h>
-#include <shoal/internal/ipc/base/utf8_fit.h>
+#include <shoal/internal/ipc/text/quantity_text.h>
+#include <shoal/internal/ipc/text/utf8_fit.h>
 
 #include <algorithm>
 #include <functional>

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <shoal/internal/ipc/base/utf8_fit.h>
+#include <shoal/internal/ipc/text/utf8_fit.h>
 #include <shoal/internal/runtime/command/look/choose_session.h>
 #include <shoal/internal/runtime/command/look/session_json.h>
 #include <shoal/internal/runtime/command/look/session_table.h>

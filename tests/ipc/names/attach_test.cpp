@@ -1,6 +1,6 @@
 #include <errno.h>
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
 #include <shoal/internal/ipc/names/rendezvous.h>

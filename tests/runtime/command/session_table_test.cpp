@@ -1,6 +1,6 @@
 #include <shoal/internal/runtime/command/look/session_table.h>
 
-#include <shoal/internal/ipc/base/utf8_fit.h>
+#include <shoal/internal/ipc/text/utf8_fit.h>
 #include <shoal/internal/runtime/command/look/session_json.h>
 #include <shoal/internal/runtime/command/subcommand.h>
 

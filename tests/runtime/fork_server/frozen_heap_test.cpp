@@ -1,6 +1,6 @@
 #include <shoal/internal/runtime/fork_server/frozen_heap.h>
 
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/runtime/fork_server/fork_server_client.h>
 #include <shoal/internal/runtime/os/pidfd.h>
 #include <shoal/ipc/queue.h>

@@ -1,6 +1,6 @@
 #include <shoal/internal/runtime/os/lasting_thread.h>
 
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <unistd.h>
 
 #include <atomic>

@@ -1,7 +1,7 @@
 #include "tests/support/host_double/streams.h"
 
 #include <fcntl.h>
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

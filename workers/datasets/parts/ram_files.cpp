@@ -2,9 +2,9 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <shoal/internal/ipc/base/at_fork.h>
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/base/quantity_text.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
+#include <shoal/internal/ipc/text/quantity_text.h>
 #include <shoal/internal/workers/images/formats/file_bytes.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>

@@ -1,4 +1,4 @@
-#include <shoal/internal/ipc/base/utf8_fit.h>
+#include <shoal/internal/ipc/text/utf8_fit.h>
 
 #include <algorithm>
 

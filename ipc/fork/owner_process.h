@@ -1,7 +1,7 @@
 // Which process made an object.
 #pragma once
 
-#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <unistd.h>
 
 namespace shoal {

@@ -1,4 +1,4 @@
-#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 
 #include <pthread.h>
-#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <signal.h>
 #include <unistd.h>
 

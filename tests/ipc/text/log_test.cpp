@@ -89,7 +89,7 @@ TEST_CASE("log: a line has time, level, process, place and text") {
   });
   CHECK_THAT(line, ContainsSubstring(" shoal info [train 3 (rank 3), pid "));
   CHECK_THAT(line,
-             ContainsSubstring("] tests/ipc/base/log_test.cpp:") || ContainsSubstring("] ipc/base/log_test.cpp:"));
+             ContainsSubstring("] tests/ipc/text/log_test.cpp:") || ContainsSubstring("] ipc/text/log_test.cpp:"));
   CHECK_THAT(line, EndsWith(": two of 5\n"));
   CHECK(line[2] == ':');
   CHECK(line[8] == '.');

@@ -1,6 +1,6 @@
 // What is written for people: quantities, and texts that have to fit.
-#include <shoal/internal/ipc/base/quantity_text.h>
-#include <shoal/internal/ipc/base/utf8_fit.h>
+#include <shoal/internal/ipc/text/quantity_text.h>
+#include <shoal/internal/ipc/text/utf8_fit.h>
 
 #include "tests/support/catch.h"
 

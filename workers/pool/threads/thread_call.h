@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shoal/internal/workers/pool/map_parts.h>
-#include <shoal/internal/workers/pool/thread_core.h>
+#include <shoal/internal/workers/pool/threads/thread_core.h>
 
 #include <cstddef>
 #include <functional>

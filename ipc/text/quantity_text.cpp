@@ -1,4 +1,4 @@
-#include <shoal/internal/ipc/base/quantity_text.h>
+#include <shoal/internal/ipc/text/quantity_text.h>
 
 #include <fmt/format.h>
 

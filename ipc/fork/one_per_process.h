@@ -11,7 +11,7 @@ namespace shoal {
 /// thread. For a constinit variable. Threads: any; T's constructor is called by one. What it throws comes out, and the
 /// next use tries again.
 ///
-/// A fork's child has to forget() it, as a step of AtFork in ipc/base/at_fork.h: its copy of the parent's object is
+/// A fork's child has to forget() it, as a step of AtFork in ipc/fork/at_fork.h: its copy of the parent's object is
 /// leaked, with the locks that were held and without the threads.
 template <class T>
 class OnePerProcess {

@@ -1,11 +1,11 @@
 // Around a fork: the steps of shoal's parts, forks that come at a bad moment, and the threads that are not there after it.
-#include <shoal/internal/ipc/base/at_fork.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 
 #include <pthread.h>
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/base/one_per_process.h>
-#include <shoal/internal/ipc/base/owner_process.h>
-#include <shoal/internal/ipc/base/service_thread.h>
+#include <shoal/internal/ipc/fork/one_per_process.h>
+#include <shoal/internal/ipc/fork/owner_process.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/session.h>
 #include <sys/wait.h>

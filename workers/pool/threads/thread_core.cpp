@@ -1,4 +1,4 @@
-#include <shoal/internal/workers/pool/thread_core.h>
+#include <shoal/internal/workers/pool/threads/thread_core.h>
 
 #include <fmt/format.h>
 #include <shoal/internal/runtime/cpu/cpu_share.h>
