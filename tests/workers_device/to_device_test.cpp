@@ -1,6 +1,7 @@
 // A data loader whose batches are copied to a device ahead of its loop, on the host double.
 #include <ATen/ATen.h>
 #include <shoal/internal/tensors/cuda/pinned_ranges.h>
+#include <shoal/internal/tensors/driver/on_stream.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/data/data_loader.h>
@@ -23,6 +24,7 @@
 #include "tests/workers/loader/row_stream.h"
 
 using namespace shoal::test;
+using shoal::OnStream;
 namespace host_double = shoal::host_double;
 
 namespace {
