@@ -126,7 +126,8 @@ TEST_CASE("trace: events come out as JSON that parses, in order, with arrows fro
 }
 
 TEST_CASE("trace: names that are no text come out as JSON that parses") {
-  ChromeTrace trace([](std::uint64_t) { return std::string("get \xff\x01"); });
+  ChromeTrace trace([](std::uint64_t) { return std::string("get \xff\x01"); },
+                    [](pid_t, std::uint32_t) { return std::string(); });
   const TracedProcess process{1, "\xc3", 0};  // half a character
   trace.add(process,
             record(TraceKind::kSpan, 1000, 2000, "a name cut within its \xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"));
