@@ -183,7 +183,7 @@ TEST_CASE("ram files: more than the budget allows is refused before anything is 
   CHECK_THROWS_AS(load_ram_files(paths, kQuiet), shoal::OutOfSharedMemory);
   CHECK_THROWS_WITH(load_ram_files(paths, kQuiet),
                     Catch::Contains("1 files with 512.00 GiB are to be kept in memory") &&
-                        Catch::Contains("GiB more than there is; nothing was read"));
+                        Catch::Contains("iB more than there is; nothing was read"));
 }
 
 TEST_CASE("ram files: the progress bar says how much there is, and how much a second") {
