@@ -10,6 +10,9 @@
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 
+// The sanitizers have allocators of their own, and want all of operator new or none.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
 using namespace shoal;
 using shoal::test::Forked;
 
@@ -49,3 +52,5 @@ TEST_CASE("reclaim: whichever piece of memory is refused, a dead reader's messag
   }
   CHECK(refused > 1);
 }
+
+#endif
