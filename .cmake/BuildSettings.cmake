@@ -22,10 +22,11 @@ set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)   # libtorch of a Python environment l
 # fmt is header-only for whoever links shoal: libtorch's include folder brings a version of its own, so that no one library of
 # fmt fits all. Compiled into every source that formats something, it costs 2 to 3 s each. So shoal's own sources take the
 # declarations only, and ipc/text/fmt_once.cpp and tensors/fmt_once.cpp have the functions of the version that each sees.
-# GCC only: no other compiler has the option that emits all inline functions.
+# GCC only: no other compiler has the option that emits all inline functions, those of other headers among them, which is why
+# these files are compiled without warnings.
 function(shoal_compile_fmt_once source)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-DFMT_HEADER_ONLY=1;-fkeep-inline-functions;-O1"
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-DFMT_HEADER_ONLY=1;-fkeep-inline-functions;-O1;-w"
                                 SKIP_PRECOMPILE_HEADERS ON)
   endif()
 endfunction()

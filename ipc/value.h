@@ -86,7 +86,8 @@ class Value {
   T value() const { return load(); }  ///< load()
   // NOLINTNEXTLINE(misc-unconventional-assign-operator): it does return *this.
   Value& operator=(const T& value) { return store(value), *this; }  ///< store()
-  operator T() const { return load(); }                             ///< load()
+  // NOLINTNEXTLINE(google-explicit-constructor): a Value reads as its value, as in Python.
+  operator T() const { return load(); }  ///< load()
 
   RLock get_lock() const { return lock_; }  ///< the value's lock: a handle to the same one
 

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include <exception>
-#include <iterator>
+#include <ranges>
 
 namespace shoal {
 
@@ -30,8 +30,7 @@ struct AtForkList {
 
   static void before() noexcept {
     began_with = first.load();
-    for (auto stage = std::rbegin(kInOrder); stage != std::rend(kInOrder); ++stage)
-      take(*stage, &AtFork::Steps::before);
+    for (const ForkStage stage : std::views::reverse(kInOrder)) take(stage, &AtFork::Steps::before);
   }
   static void in_parent() noexcept {
     for (const ForkStage stage : kInOrder) take(stage, &AtFork::Steps::in_parent);

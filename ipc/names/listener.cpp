@@ -85,7 +85,7 @@ Listener::Listener(const std::string& name) {
       throw std::invalid_argument(fmt::format("this process listens under the name '{}' already", name));
   Session& session = Session::current();
   session.self();
-  state_.reset(new State{.name = name, .folder = RendezvousFolder::open_or_make()});
+  state_ = std::make_unique<State>(State{.name = name, .folder = RendezvousFolder::open_or_make()});
   State& state = *state_;
   state.claim = state.folder.claim(name);
   state.socket = state.folder.listen(name);

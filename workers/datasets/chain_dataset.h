@@ -167,7 +167,7 @@ struct ChainDataset<detail::ChainWrittenByName<Ds...>> {
       "shoal: ChainDataset is not made by its name: write chain_datasets(a, b), or chain_datasets(sets) with a "
       "std::vector of data sets of one type");
   template <class... Args>
-  ChainDataset(const Args&...) {}
+  explicit ChainDataset(const Args&...) {}
   template <class D>
   ChainDataset(std::initializer_list<D>) {}
 };

@@ -153,7 +153,7 @@ struct Bodies {
         }
       }
       if (kDivides && divisor != 1)
-        for (std::size_t j = 0; j < kTile; ++j) total[j] = A(total[j] / A(divisor));
+        for (A& sum : total) sum = A(sum / A(divisor));
       for (std::size_t k = 0; k < destination_count; ++k)
         Convert::store(total, reinterpret_cast<T*>(destinations[k]) + i);
     }
