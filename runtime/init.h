@@ -12,7 +12,7 @@ namespace shoal {
 ///   catches is printed with its report.
 /// - In a process that `shoal run` started it joins the launcher's session and returns.
 ///
-/// Make handles after it: if a handle exists before (at namespace scope, say), starts other than by fork throw Error.
+/// Make handles after it: if one exists before (at namespace scope, say), starts but by fork throw std::logic_error.
 void init(int argc, char** argv);
 
 /// Throws std::logic_error if init() was not called; the text says where the call belongs.
