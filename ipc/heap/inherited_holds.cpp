@@ -35,6 +35,9 @@ bool InheritedHolds::counts(std::uint32_t fork_count) noexcept { return fork_cou
 void InheritedHolds::after_fork_in_child(InheritedHolds& parents, std::uint32_t now) noexcept {
   parents_ = std::move(parents.holds_);
   parents_since = since.exchange(now);
+  // Nobody asks for it again. glibc refuses: the mutex is that of the parent's thread by its number. But TSan would take it
+  // for held as long as this process lives.
+  parents.mutex_.unlock();
 }
 
 }  // namespace shoal
