@@ -24,12 +24,14 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 namespace shoal {
 namespace {
 
 constinit OnePerProcess<DescriptorOffers> the_offers;
-constinit std::mutex mutex;  // of the table
+constinit std::mutex mutex;                  // of the table
+DescriptorOffers* parents_offers = nullptr;  // in a fork's child
 
 /// In the abstract name space: no file is left behind by whoever is killed. Other users may connect, too; without
 /// the secret they get nothing.
@@ -110,7 +112,8 @@ Fd receive_descriptor(int connection, pid_t sender) {
 
 struct DescriptorOffers::AroundFork {
   static void in_child() noexcept {
-    if (DescriptorOffers* parents = the_offers.if_there()) parents->close_inherited();
+    parents_offers = the_offers.if_there();
+    if (parents_offers) parents_offers->close_inherited();
     the_offers.forget();
     mutex.unlock();
   }
@@ -132,7 +135,16 @@ void DescriptorOffers::close_inherited() noexcept {
   spare_.reset();
 }
 
-DescriptorOffers& DescriptorOffers::current() { return the_offers.get(); }
+void DescriptorOffers::let_go_of_parents() noexcept {
+  if (parents_offers) std::exchange(parents_offers, nullptr)->offers_.clear();
+}
+
+DescriptorOffers& DescriptorOffers::current() {
+  if (DescriptorOffers* there = the_offers.if_there()) return *there;
+  Session::current().self();    // may take long, and is not for a fork to wait for
+  std::lock_guard lock(mutex);  // a child that was forked before it is there would keep its socket
+  return the_offers.get();
+}
 
 DescriptorOffers::DescriptorOffers() {
   first_offer_ = lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));

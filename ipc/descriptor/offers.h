@@ -40,6 +40,9 @@ class DescriptorOffers {
   /// Throws PeerDied if the sender is gone, DecodeError if the block is no offer, SystemError if the sender or this
   /// process has no room for a descriptor.
   static Fd fetch(const Hold& offer);
+  /// In a fork's child that has adopted its parent's holds: those of the parent's table are of no use here, and with
+  /// them the parent would keep its duplicates as long as the child lives.
+  static void let_go_of_parents() noexcept;
 
  private:
   friend class OnePerProcess<DescriptorOffers>;

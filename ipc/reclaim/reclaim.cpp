@@ -1,6 +1,7 @@
 // Giving back what a dead process had. Every step is either an atomic step from a state that names the
 // dead process, or repeatable: so any survivor may run it, twice, or be killed half-way.
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/descriptor/offers.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
 #include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
@@ -174,10 +175,22 @@ void Session::adopt_inherited_holds() {
   if (!parent) return;
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
     if (header.type == BlockType::kTrace) return;  // the parent's events: no copy of a handle refers to them
-    // The parent gives nothing up meanwhile, so what is found stays a hold.
-    const auto holds = heap().memory().find_holds(block, [&](std::uint32_t word) { return word == parent.word(); });
-    if (!holds.empty()) heap().note_inherited(heap().add_hold(block, self().word()), holds.size());
+    const auto of_parent = [&] {
+      return heap().memory().find_holds(block, [&](std::uint32_t word) { return word == parent.word(); });
+    };
+    if (of_parent().empty()) return;
+    const HoldRef own = heap().add_hold(block, self().word());
+    // The thread that forked gives nothing up meanwhile, but threads of shoal's own may (shoal-offers, shoal-pools). So
+    // it is looked at once more: where the parent still has a hold, it had one when this one was added.
+    const auto holds = of_parent();
+    std::atomic<std::uint32_t>* word = heap().memory().hold_word(own.block, own.word);
+    if (!holds.empty() && word && word->load() == self().word()) return heap().note_inherited(own, holds.size());
+    // By CAS: who made another block of it may have written over the word.
+    std::uint32_t mine = self().word();
+    if (word && word->compare_exchange_strong(mine, 0) && heap().memory().try_close(block, self()))
+      heap().finish_close(block);
   });
+  DescriptorOffers::let_go_of_parents();
 }
 
 }  // namespace shoal

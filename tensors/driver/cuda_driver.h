@@ -56,6 +56,7 @@ struct CudaDriver {
   std::string describe(CUresult result) const;
 
 #define SHOAL_CUDA_MEMBER(name) decltype(&::name) name = nullptr
+  // NOLINTNEXTLINE(readability-identifier-naming): the driver's own names.
   SHOAL_CUDA_FUNCTIONS(SHOAL_CUDA_MEMBER);
 #undef SHOAL_CUDA_MEMBER
 };

@@ -137,7 +137,7 @@ class CudaMemory final : public DeviceMemory {
 
   void unmap(std::byte* mapped, std::size_t bytes, int device) noexcept override {
     InContext context(*this, device, std::nothrow);
-    Mapping{driver_, device_address(mapped), bytes, bytes};  // gone at the semicolon
+    const Mapping gone{driver_, device_address(mapped), bytes, bytes};
   }
 
   void* create_event(int device) override {

@@ -27,8 +27,8 @@ std::optional<c10::Device> DeviceChoice::resolve() const {
   if (device.is_cpu()) return std::nullopt;
   check_kind(device);
   const c10::impl::VirtualGuardImpl guard(device.type());
-  const int count = guard.deviceCount();
-  if (count == 0 || int(device.index()) >= count)
+  const c10::DeviceIndex count = guard.deviceCount();
+  if (count == 0 || device.index() >= count)
     throw std::invalid_argument(
         fmt::format("DataLoader: to_device is {}; this process sees {} of that kind", device.str(), count));
   return device.has_index() ? device : guard.getDevice();

@@ -38,7 +38,7 @@ class MapParts {
       : elements_(std::move(elements)), chunk_(chunk), parts_(tasks(elements_, chunk)) {}
 
   static std::size_t tasks(const std::vector<Element>& elements, std::size_t chunk) {
-    return (elements.size() + chunk - 1) / chunk;
+    return elements.size() / chunk + (elements.size() % chunk != 0);  // no sum, which could wrap around
   }
 
   std::vector<Element>& elements() { return elements_; }

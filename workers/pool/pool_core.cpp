@@ -335,6 +335,7 @@ void PoolCore::abandon(const std::shared_ptr<Request>& job) {
 }
 
 void PoolCore::abandon_all() {
+  if (owner_ != ::getpid()) return;  // as above; and what lies in the rings is the parent's
   Lock lock(mutex_);
   for (const auto& worker : workers_)
     take_back(*worker, worker->given.size(), [&](Given&& given) {
@@ -348,11 +349,13 @@ void PoolCore::abandon_all() {
 // ---------------------------------------------------------------- the end
 
 void PoolCore::close() {
+  check_owner();
   Lock lock(mutex_);
   closed_ = true;
 }
 
 bool PoolCore::join(Deadline deadline) {
+  check_owner();
   {
     Lock lock(mutex_);
     if (!closed_ && !stopped_)

@@ -37,7 +37,7 @@ class Keeper {
       {
         std::unique_lock lock(mutex_);
         if (cores.empty()) changed_.wait(lock, [&] { return !added_.empty(); });
-        std::move(added_.begin(), added_.end(), std::back_inserter(cores));
+        std::ranges::move(added_, std::back_inserter(cores));
         added_.clear();
         // Whoever adds one does not want it looked after at once.
         changed_.wait_for(lock, kBetweenRounds, [] { return false; });

@@ -1,14 +1,19 @@
 // Loops over a data loader that are left early, again and again: what is there afterwards. SHOAL_TEST_SCALE=20 for a
 // thousand times each; with -s it says the figures.
+#include <ATen/ops/full.h>
+#include <shoal/ipc/event.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/session.h>
 #include <shoal/workers/data/data_loader.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <numeric>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -125,4 +130,40 @@ TEST_CASE("DataLoader: a batch kept from a loop that was left stays as it is unt
   for (const at::Tensor& batch : kept) CHECK(first_column(batch) == std::vector<std::int64_t>{0, 1});
   kept.clear();
   CHECK(comes_true([&] { return shoal::heap_bytes_in_use() <= bytes; }));
+}
+
+namespace {
+
+/// The first three rows come at once, the others when they may.
+struct GatedRows {
+  shoal::Event open;
+  std::int64_t rows = 0;
+  std::int64_t size() const { return rows; }
+  at::Tensor get(std::int64_t index) const {
+    if (index >= 3) shoal::Event(open).wait();
+    return at::full({1}, index);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("DataLoader: a forked copy that leaves its copy of a loop takes nothing from the parent's") {
+  shoal::Event open;
+  DataLoader loader({.batch_size = 1, .num_workers = 2, .prefetch_factor = 8}, GatedRows{open, 40});
+  std::vector<std::int64_t> seen;
+  pid_t child = -1;
+  for (const at::Tensor& batch : loader) {
+    seen.push_back(batch.item<std::int64_t>());
+    if (seen.size() != 3) continue;
+    child = ::fork();  // with tasks of the parent's in the workers' rings
+    if (child == 0) break;
+    int status = 0;
+    CHECK(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    open.set();
+  }
+  if (child == 0) ::_exit(0);
+  std::vector<std::int64_t> all(40);
+  std::iota(all.begin(), all.end(), 0);
+  CHECK(seen == all);
 }

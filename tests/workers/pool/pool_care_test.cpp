@@ -265,6 +265,29 @@ TEST_CASE("pool: a forked copy is terminated without a word, whoever had its mut
   core->terminate();
 }
 
+TEST_CASE("pool: a forked copy is told whose the pool is, whoever had its mutex") {
+  const auto core = make_core({.processes = 1});
+  {
+    const std::lock_guard lock(core->mutex());
+    test::Forked child([&] {
+      int refused = 0;
+      const auto refuse = [&](auto&& call) {
+        try {
+          call();
+        } catch (const std::invalid_argument&) {
+          ++refused;
+        }
+      };
+      refuse([&] { core->close(); });
+      refuse([&] { core->join(Deadline::never()); });
+      core->abandon_all();
+      if (refused != 2) throw std::runtime_error("not refused");
+    });
+    CHECK(child.join() == 0);
+  }
+  core->terminate();
+}
+
 TEST_CASE("pool: imap gives the results of all elements that its input has, and then what the input throws") {
   Pool pool(2);
   const auto throws_at = [](int where) {

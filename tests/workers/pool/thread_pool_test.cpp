@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -284,6 +285,16 @@ TEST_CASE("thread pool: a task may use its own pool; a pool can be moved; a fork
     pool.reset();
   });
   CHECK(child.join() == 0);
+}
+
+TEST_CASE("thread pool: a chunk may be larger than any input") {
+  ThreadPool pool(2);
+  const std::vector<int> numbers{1, 2, 3, 4, 5};
+  CHECK(pool.map({.chunksize = SIZE_MAX}, [](int number) { return number; }, numbers) == numbers);
+  std::vector<int> got;
+  for (const int number : pool.imap({.chunksize = SIZE_MAX}, [](int number) { return number; }, numbers))
+    got.push_back(number);
+  CHECK(got == numbers);
 }
 
 }  // namespace shoal

@@ -61,7 +61,7 @@ std::size_t sum(std::span<const std::size_t> sizes) {
 
 void Communicator::all_to_all(Region input, std::span<const std::size_t> input_bytes, std::byte* output,
                               std::span<const std::size_t> output_bytes, Type type) {
-  static_assert(GroupLayout::kLargestWorld * 2 * sizeof(std::uint64_t) <=
+  static_assert(std::size_t(GroupLayout::kLargestWorld) * 2 * sizeof(std::uint64_t) <=
                 State::kSmallBytes);  // go with the announcement
   const TraceSpan span("all_to_all", input.bytes);
   State& s = *state_;
@@ -79,8 +79,8 @@ void Communicator::all_to_all(Region input, std::span<const std::size_t> input_b
     throw std::invalid_argument("all_to_all: the output overlaps the input: give it memory of its own");
 
   Sizes sizes(world);
-  std::copy(input_bytes.begin(), input_bytes.end(), sizes.row(me));
-  std::copy(output_bytes.begin(), output_bytes.end(), sizes.row(me) + world);
+  std::ranges::copy(input_bytes, sizes.row(me));
+  std::ranges::copy(output_bytes, sizes.row(me) + world);
   s.begin({Collective::all_to_all, std::uint32_t(type), State::kNone, -1, sizes.row_bytes(), 0, 0, 0, 0, 0, {}},
           {reinterpret_cast<std::byte*>(sizes.row(me)), sizes.row_bytes(), nullptr});
   for (std::size_t rank = 0; rank < world; ++rank)

@@ -75,7 +75,9 @@ Communicator::State::Transfer Communicator::State::begin(Announcement announceme
     if (rank != me) buffers.read_letters(rank, theirs.letters);
     if (theirs.once != 0) shown_once.emplace_back(rank, theirs.buffer);
     if (!same(theirs, announcement)) other_mind = rank;
-    if (shows(theirs, rank)) (theirs.buffer == Announcement::kPrivate ? some_private : some_in_heap) = true;
+    // One that gives nothing to all_to_all has nothing in the heap, nor anywhere else.
+    if (shows(theirs, rank) && theirs.bytes != 0)
+      (theirs.buffer == Announcement::kPrivate ? some_private : some_in_heap) = true;
   }
   Transfer transfer = Transfer::staged;
   if (small && !some_in_heap)
