@@ -334,14 +334,17 @@ TEST_CASE("descriptor: fetched of one that is busy and has no room for more, thr
 }
 
 TEST_CASE("descriptor: one that was sent before a fork is closed when it was fetched, also while the child lives") {
-  Queue<Descriptor> queue(1);
-  int ends[2];
-  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
-  const Fd reading(ends[0]);
-  queue.put(Descriptor(Fd(ends[1])));
-  // With its copy of the handles, it has a hold on all that the parent had one on.
-  const Forked child([] { ::pause(); });
-  queue.get();
-  char byte = 0;
-  CHECK(::read(reading.get(), &byte, 1) == 0);  // nobody has the writing end any more
+  Forked sender([] {
+    Queue<Descriptor> queue(1);
+    int ends[2];
+    require(::pipe2(ends, O_CLOEXEC) == 0, "no pipe");
+    const Fd reading(ends[0]);
+    queue.put(Descriptor(Fd(ends[1])));
+    // With its copy of the handles, it has a hold on all that the parent had one on.
+    const Forked child([] { ::pause(); });
+    queue.get();
+    char byte = 0;
+    require(::read(reading.get(), &byte, 1) == 0, "somebody has the writing end");
+  });
+  CHECK(sender.join() == 0);
 }
