@@ -158,6 +158,7 @@ class Bench {
     report_.add("heap as it is", "forkserver, frozen heap or not", "ms", as_it_is);
     report_.add("shoal", "forkserver, frozen heap or not", "ms", frozen);
     end_server();
+    shoal::start_fork_server({});  // as the others are: the next one has what the last one was started with
   }
 
   /// The server is started for these.
