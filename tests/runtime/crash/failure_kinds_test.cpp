@@ -33,6 +33,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/runtime/crash/exit_of.h"
 #include "tests/runtime/start/methods.h"
 
 namespace shoal {
@@ -73,18 +74,6 @@ __attribute__((noinline)) void fail_assertion(int sum) { assert(sum == 0); }
 
 namespace {
 
-/// The failure of one process that runs the function.
-template <class F, class... Arguments>
-ProcessExited exit_of(StartMethod method, F function, Arguments... arguments) {
-  try {
-    spawn({.start_method = method}, function, arguments...);
-  } catch (const ProcessExited& failure) {
-    return failure;
-  }
-  FAIL("nothing was thrown");
-  std::abort();
-}
-
 template <class F>
 ProcessRaised raised_by(StartMethod method, F function) {
   try {
@@ -102,12 +91,6 @@ bool shows(const ProcessFailed& failure, const std::string& function) {
   return std::any_of(trace.begin(), trace.end(),
                      [&](const StackFrame& frame) { return frame.function.find(function) != std::string::npos; });
 }
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // which reports crashes itself, and then exits
-#else
-constexpr bool kSanitized = false;
-#endif
 
 TEST_CASE("crash: SIGSEGV is told with address and stack, innermost function first") {
   if (kSanitized) return;
@@ -298,125 +281,6 @@ TEST_CASE("crash: abort is told with the last words of the C library") {
   CHECK(shows(aborted, "abort"));
   const auto asserted = exit_of(method, [](int) { fail_assertion(1); });
   CHECK_THAT(asserted.what(), ContainsSubstring("failure_kinds_test.cpp") && ContainsSubstring("sum == 0"));
-}
-
-TEST_CASE("crash: the end of stderr arrives, by streams of C and of C++, however the process ends") {
-  FOR_EACH_METHOD(method);
-  Fd quiet(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  Fd before(::dup(2));
-  ::dup2(quiet.get(), 2);
-  const auto killed = [&] {
-    return exit_of(method, [](int) {
-      ::dup2(::open("/dev/null", O_WRONLY), 2);
-      std::cerr << "first " << 1 << std::endl;
-      ::fprintf(stderr, "second %d\n", 2);
-      ::fputs("third", stderr);
-      std::clog << std::string(3, '!') << std::flush;
-      ::raise(SIGKILL);
-    });
-  }();
-  const auto long_tale = exit_of(method, [](int) {
-    ::dup2(::open("/dev/null", O_WRONLY), 2);
-    for (int i = 0; i < 3000; ++i) ::fprintf(stderr, "line %d\n", i);
-    std::cerr << std::string(5000, 'x') << "\nthe end\n";
-    ::_exit(1);
-  });
-  ::dup2(before.get(), 2);
-  CHECK(killed.stderr_tail() == "first 1\nsecond 2\nthird!!!");
-  CHECK_THAT(killed.report(), ContainsSubstring("    | second 2\n"));
-  CHECK(long_tale.stderr_tail().size() == CrashRecord::kTailBytes);
-  CHECK_THAT(long_tale.stderr_tail(), EndsWith("xxx\nthe end\n"));
-}
-
-TEST_CASE("crash: what a process forks while its threads write to stderr can write there too") {
-  FOR_EACH_METHOD(method);
-  const auto failure = exit_of(method, [](int) {
-    ::dup2(::open("/dev/null", O_WRONLY), 2);
-    std::atomic<bool> done{false};
-    std::vector<std::thread> writers;
-    for (int i = 0; i < 2; ++i)
-      writers.emplace_back([&] {
-        while (!done) std::clog << "a line of a thread\n";
-      });
-    // A copy has no other thread: a lock that one had would stay locked.
-    for (int i = 0; i < 300; ++i) {
-      const pid_t copy = ::fork();
-      if (copy == 0) {
-        ::perror("a line of a copy");
-        ::_exit(0);
-      }
-      while (::waitpid(copy, nullptr, 0) < 0 && errno == EINTR) continue;
-    }
-    done = true;
-    for (auto& writer : writers) writer.join();
-    ::fprintf(stderr, "the end\n");
-    ::_exit(3);
-  });
-  CHECK(failure.exit_code() == 3);
-  CHECK_THAT(failure.stderr_tail(), EndsWith("a line of a thread\nthe end\n"));
-}
-
-TEST_CASE("crash: what a copy writes that the function forks is none of the process's last words") {
-  FOR_EACH_METHOD(method);
-  const auto failure = exit_of(method, [](int) {
-    ::dup2(::open("/dev/null", O_WRONLY), 2);
-    ::fprintf(stderr, "of the process\n");
-    const pid_t copy = ::fork();
-    if (copy == 0) {
-      // The record is the process's own, and goes with it; a copy may stay.
-      ::fprintf(stderr, "of a copy\n");
-      std::cerr << "of a copy\n";
-      ::_exit(0);
-    }
-    while (::waitpid(copy, nullptr, 0) < 0 && errno == EINTR) continue;
-    ::_exit(3);
-  });
-  CHECK(failure.stderr_tail() == "of the process\n");
-}
-
-TEST_CASE("crash: stderr stays descriptor 2, is what it was, and can be reopened") {
-  FOR_EACH_METHOD(method);
-  struct Seen {
-    int number;
-    bool reopened;
-    std::string target;
-  };
-  const Seen seen = spawn({.start_method = method}, [](int) {
-    Seen result{::fileno(stderr), false, ""};
-    char path[] = "/tmp/shoal-stderr-XXXXXX";
-    Fd file(::mkstemp(path));
-    result.reopened = std::freopen(path, "w", stderr) != nullptr;
-    ::fprintf(stderr, "into the file");
-    ::fflush(stderr);
-    char text[32] = "";
-    if (::read(file.get(), text, sizeof text - 1) > 0) result.target = text;
-    ::unlink(path);
-    return result;
-  })[0];
-  CHECK(seen.number == 2);
-  CHECK(seen.reopened);
-  CHECK(seen.target == "into the file");
-}
-
-TEST_CASE("crash: wide characters to stderr come out") {
-  FOR_EACH_METHOD(method);
-  const std::string seen = spawn({.start_method = method}, [](int) {
-    int ends[2];
-    if (::pipe(ends) != 0) ::_exit(2);
-    ::dup2(ends[1], 2);
-    ::fwprintf(stderr, L"%ls of %d", L"wide words", 3);
-    ::fputws(L" and more\n", stderr);
-    char text[64] = "";
-    if (::read(ends[0], text, sizeof text - 1) < 0) ::_exit(3);
-    std::string all = text;
-    while (!all.ends_with('\n')) {
-      char one;
-      if (::read(ends[0], &one, 1) != 1) break;
-      all += one;
-    }
-    return all;
-  })[0];
-  CHECK(seen == "wide words of 3 and more\n");
 }
 
 TEST_CASE("crash: handlers of the user's are called after the record is written, and mended faults are none") {
