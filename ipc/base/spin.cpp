@@ -20,9 +20,11 @@ constexpr nanoseconds kShortWait = 4 * kLongest;
 /// Two processes that wake each other are put on one CPU by the kernel, if no spin of either can succeed; while one
 /// spins on, the other is moved to another CPU. Hence a trial now and then, though the spins before it failed. Where that CPU is
 /// busy the kernel looks at a few ms at least before it moves anything: each trial that fails makes the next one
-/// twice as long. One comes when ten times its length has been slept, so that all of them cost a tenth of that time.
+/// twice as long. One comes when thirty times its length has been slept, so that all of them cost a
+/// thirtieth of that time. (At a tenth a loader with more workers than CPUs lost 5 to 20 %, at a hundredth two that talk
+/// beside busy processes were not moved apart in time.)
 constexpr nanoseconds kLongestTrial{4'000'000};
-constexpr int kTrialShare = 10;
+constexpr int kTrialShare = 30;
 
 /// Not the affinity of this thread: one that is bound to a CPU of its own has all the more reason to spin, and
 /// whether the other side has another one is found out.

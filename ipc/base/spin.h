@@ -8,7 +8,7 @@ namespace shoal {
 /// Decides, for one wait of one thread, whether spinning still pays. A sleep and its wake-up cost some 50 us, a cache
 /// line from the other core 0.1 us: spinning pays if the other side is running now. It is wasted if the other side
 /// waits for our CPU, so a thread whose spins keep failing spins less and less, until it does not spin at all. It tries
-/// again now and then, for 50 us to 4 ms: spins in vain cost a tenth of the time slept in short waits, whatever a
+/// again now and then, for 50 us to 4 ms: spins in vain cost a thirtieth of the time slept in short waits, whatever a
 /// wake-up costs here. A wait of more than 200 us does not count: a spin would not have ended it. On a machine of one
 /// CPU nobody spins.
 class Spinner {
