@@ -1,6 +1,7 @@
 #include <shoal/internal/ipc/fork/at_fork.h>
 
 #include <pthread.h>
+#include <sys/single_threaded.h>
 
 #include <exception>
 #include <ranges>
@@ -30,6 +31,10 @@ struct AtForkList {
 
   static void before() noexcept {
     began_with = first.load();
+    // relaxed: whoever forks beside this thread stores the same, false. Stored if it changes: the page is shared with
+    // the children before.
+    if (const bool alone = __libc_single_threaded != 0; alone != forks_alone())
+      detail::forks_alone.store(alone, std::memory_order_relaxed);
     for (const ForkStage stage : std::views::reverse(kInOrder)) take(stage, &AtFork::Steps::before);
   }
   static void in_parent() noexcept {

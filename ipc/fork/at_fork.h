@@ -58,17 +58,29 @@ class AtFork {
   AtFork* next_ = nullptr;
 };
 
+namespace detail {
+inline constinit std::atomic<std::uint32_t> fork_count{0};
+inline constinit std::atomic<bool> forks_alone{false};
+}  // namespace detail
+
+/// Whether the process had one thread when its fork began: then nobody holds a lock, and nothing is half made. For the
+/// steps of that fork, in parent and child. They leave memory alone then: each page that is written to after a fork is
+/// copied, in the parent and in the child, which costs more than most steps.
+inline bool forks_alone() noexcept {
+  return detail::forks_alone.load(std::memory_order_relaxed);  // relaxed: true only if there is one thread
+}
+
 /// A mutex of static storage that forks wait for, so that the child finds whole what it guards: the step before is to
 /// lock it, those after are to unlock it.
 template <auto& kMutex>
 struct ForkWaitsFor {
-  static void lock() noexcept { kMutex.lock(); }
-  static void unlock() noexcept { kMutex.unlock(); }
+  static void lock() noexcept {
+    if (!forks_alone()) kMutex.lock();
+  }
+  static void unlock() noexcept {
+    if (!forks_alone()) kMutex.unlock();
+  }
 };
-
-namespace detail {
-inline constinit std::atomic<std::uint32_t> fork_count{0};
-}
 
 /// How many forks lie between the program's start and this process. Tells what was made before a fork from what is this
 /// process's own; never repeats itself in a line of processes, as pids may.

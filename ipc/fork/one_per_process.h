@@ -1,6 +1,8 @@
 // One object of a process, which its forks do not share.
 #pragma once
 
+#include <shoal/internal/ipc/fork/at_fork.h>
+
 #include <atomic>
 #include <mutex>
 #include <new>
@@ -34,7 +36,9 @@ class OnePerProcess {
 
   /// In a fork's child. One that another thread of the parent was making is not there.
   void forget() noexcept {
-    if (T* there = if_there()) parents_ = there;
+    T* there = if_there();
+    if (!there && forks_alone()) return;  // nobody was making one, either: the page stays the parent's
+    if (there) parents_ = there;
     there_.store(nullptr, std::memory_order_relaxed);  // relaxed: there is one thread
     new (&making_) std::mutex;
   }
