@@ -46,6 +46,7 @@ class LeakGuard : public ListenerBase {
     }
     name_ = test.name;
     start_watchdog(name_);
+    warm_up_for(name_);
     before_ = take_snapshot();
   }
 

@@ -5,6 +5,8 @@
 
 #include <sys/types.h>
 
+#include <string>
+
 namespace shoal::test {
 
 /// Called once, before the first test case. What a process sets up at first use and keeps (its session, the fork
@@ -12,6 +14,10 @@ namespace shoal::test {
 /// fork server where the program is linked with runtime; a test program that needs another one defines it in a file of
 /// its own.
 void warm_up();
+
+/// Called before each test case, before the first snapshot: sets up what a case of this name will use first and the
+/// process then keeps, for good. By default nothing; a test program that needs it defines it in a file of its own.
+void warm_up_for(const std::string& test);
 
 /// Says that a child may outlive the test case that started it, as the fork server does.
 void allow_child(pid_t pid);

@@ -14,6 +14,8 @@ __attribute__((weak)) void shoal::test::warm_up() {
 #endif
 }
 
+__attribute__((weak)) void shoal::test::warm_up_for(const std::string&) {}
+
 int main(int argc, char** argv) {
 #ifdef SHOAL_TEST_WITH_RUNTIME
   shoal::init(argc, argv);  // in a started child this runs the child's function and never returns

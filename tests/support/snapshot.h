@@ -20,7 +20,8 @@ struct Snapshot {
 
 Snapshot take_snapshot();
 
-/// One line for each thing that `after` has and `before` had not. Children in `allowed` don't count.
+/// One line for each thing that `after` has and `before` had not. Children in `allowed` don't count, nor does what a
+/// CUDA driver opens and maps as it likes, where `after` shows that it is in use.
 std::vector<std::string> find_leaks(const Snapshot& before, const Snapshot& after, const std::set<pid_t>& allowed);
 
 }  // namespace shoal::test

@@ -1,4 +1,4 @@
-// Planted faults: every test case here, but one, is run by ctest in the hope that the guard or the watchdog ends it.
+// Planted faults: every test case here, but the first two, is run by ctest in the hope that the guard or the watchdog ends it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -6,6 +6,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
+#include "tests/support/snapshot.h"
 
 TEST_CASE("a clean test passes") {
   const int descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -15,6 +16,23 @@ TEST_CASE("a clean test passes") {
   if (child == 0) _exit(0);
   waitpid(child, nullptr, 0);
   CHECK(shoal::test::test_scale() >= 1);
+}
+
+TEST_CASE("what a device's driver keeps open is no leak, where there is a driver, and nothing else is excused") {
+  using shoal::test::Snapshot;
+  const auto leaks = [](const Snapshot& after) { return shoal::test::find_leaks(Snapshot{}, after, {}).size(); };
+  Snapshot without;
+  without.descriptors = {{3, "pipe:[123]"}, {4, "anon_inode:[eventfd]"}};
+  without.mappings = {{"/dev/zero (deleted)", 4096}};
+  CHECK(leaks(without) == 3);
+  Snapshot with = without;
+  with.descriptors[5] = "/dev/nvidiactl";
+  with.descriptors[6] = "/memfd:.nvidia_drv.0 (deleted)";
+  with.mappings["/dev/nvidia0"] = with.mappings["/dev/shm/cuda.shm.0.1f.1"] = 4096;
+  CHECK(leaks(with) == 0);
+  with.descriptors[7] = "/memfd:shoal-heap (deleted)";
+  with.mappings["/memfd:shoal-heap (deleted)"] = 4096;
+  CHECK(leaks(with) == 2);
 }
 
 TEST_CASE("a leaked descriptor", "[.fault]") { CHECK(open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0); }
