@@ -1,5 +1,7 @@
 #include "tests/tensors/cuda/devices.h"
 
+#include <ATen/Context.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <dlfcn.h>
 #include <shoal/internal/tensors/driver/device_memory.h>
@@ -11,11 +13,20 @@
 #include <string>
 #include <thread>
 
+#include "tests/support/guard.h"
+
 namespace shoal::test {
+
+// The driver keeps what it makes at its first use, and so does libtorch's allocator.
+void warm_up_for(const std::string& test) {
+  if (test.ends_with("OnCuda") && OnCuda::devices() > 0) OnCuda::load_kernels();
+}
 
 int OnCuda::devices() {
   DeviceMemory* memory = find_device_memory(kType);
-  return memory ? memory->device_count() : 0;
+  if (!memory) return 0;
+  at::globalContext().lazyInitDevice(kType);
+  return memory->device_count();
 }
 
 void OnCuda::show_devices(const std::vector<int>& devices) {
@@ -28,24 +39,43 @@ std::size_t OnCuda::bytes_in_storages() {
   std::size_t sum = 0;
   for (int device = 0; device < devices(); ++device)
     sum += std::size_t(
-        c10::getDeviceAllocator(kType)->getDeviceStats(c10::DeviceIndex(device)).requested_bytes[0].current);
+        c10::getDeviceAllocator(kType)->getDeviceStats(c10::DeviceIndex(device)).allocated_bytes[0].current);
   return sum;
 }
 
 void OnCuda::empty_cache() { c10::getDeviceAllocator(kType)->emptyCache(); }
 
+void OnCuda::load_kernels() {
+  static const bool loaded = [] {
+    at::Tensor tensor = at::zeros({4, 4}, on<OnCuda>());
+    tensor.fill_(1).add_(1);
+    (void)tensor.t().clone().t().contiguous().cpu();
+    return true;
+  }();
+  (void)loaded;
+}
+
 std::shared_ptr<void> OnCuda::close_gate() {
   using Open = std::shared_ptr<std::atomic<bool>>;
-  // The driver's function for host work in a stream; null is the default stream.
-  static auto* launch =
-      reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(::dlsym(RTLD_DEFAULT, "cuLaunchHostFunc"));
-  if (!launch) throw std::runtime_error("the CUDA driver is not loaded");
+  if (devices() == 0) throw std::runtime_error("a gate without a device");
+  load_kernels();
+  // The driver's function for host work in a stream.
+  static auto* launch = [] {
+    void* driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+    void* found = driver ? ::dlsym(driver, "cuLaunchHostFunc") : nullptr;
+    if (!found) throw std::runtime_error("the CUDA driver has no cuLaunchHostFunc");
+    return reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(found);
+  }();
+  const c10::impl::VirtualGuardImpl guard(kType);
+  const c10::Stream stream = guard.getStream(c10::Device(kType, 0));
+  (void)guard.queryStream(
+      stream);  // the runtime makes its context the current one of this thread, which the driver asks
   auto open = std::make_shared<std::atomic<bool>>(false);
   auto wait = [](void* given) {
     std::unique_ptr<Open> open(static_cast<Open*>(given));
     while (!**open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
-  if (launch(nullptr, wait, new Open(open)) != 0) throw std::runtime_error("cuLaunchHostFunc");
+  if (launch(stream.native_handle(), wait, new Open(open)) != 0) throw std::runtime_error("cuLaunchHostFunc");
   return {nullptr, [open](void*) { *open = true; }};
 }
 

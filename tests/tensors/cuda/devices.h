@@ -24,6 +24,7 @@ struct OnHostDouble {
   static void show_devices(const std::vector<int>& devices) { host_double::set_visible(devices); }
   static std::size_t bytes_in_storages() { return host_double::bytes_in_storages(); }
   static void empty_cache() { host_double::empty_cache(); }
+  static void load_kernels() {}
   static std::shared_ptr<void> close_gate() { return std::make_shared<host_double::Gate>(0); }
   static void settle(c10::Stream stream) { host_double::settle(stream); }
 };
@@ -32,12 +33,17 @@ struct OnHostDouble {
 struct OnCuda {
   static constexpr c10::DeviceType kType = c10::DeviceType::CUDA;
   static constexpr bool kIsDouble = false;
+  /// Starts the driver and libtorch's allocator, in which the other functions look.
   static int devices();
   /// In a process that has not used CUDA yet.
   static void show_devices(const std::vector<int>& devices);
   static std::size_t bytes_in_storages();
   static void empty_cache();
-  /// Stops the default stream of device 0 until the last copy of what is returned is gone.
+  /// Launches each kernel that the cases use once. The driver loads a kernel when it is first launched, and may wait for
+  /// all that is queued on the device: behind a gate, its own or another process's, that would be for ever.
+  static void load_kernels();
+  /// Stops the calling thread's current stream of device 0 until the last copy of what is returned is gone. One gate of
+  /// a process at a time: the driver calls its host functions one after the other.
   static std::shared_ptr<void> close_gate();
   /// Long enough for work that waits for nothing.
   static void settle(c10::Stream stream);

@@ -30,6 +30,7 @@ at::Tensor copy_at_once(Queue<at::Tensor> in, Event queued) {
 /// Receives, sends on the same tensor after it queued work on it, and is there until told.
 template <class On>
 void add_and_send_on(Queue<at::Tensor> in, Queue<at::Tensor> out, Event done) {
+  On::load_kernels();  // what it receives waits for the sender's gate
   OnStream stream(new_stream<On>());
   at::Tensor received = in.get();
   received.add_(10);
