@@ -38,6 +38,10 @@ function(shoal_build_settings target)
   # -fpch-preprocess: ccache asks for it where precompiled headers are used.
   target_compile_options(${target} PRIVATE -fno-omit-frame-pointer -Wall -Wextra -Wnon-virtual-dtor
                          $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-UFMT_HEADER_ONLY>)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    # It takes each reference from a function of a temporary for one into that temporary: all of ours point into the heap.
+    target_compile_options(${target} PRIVATE -Wno-dangling-reference)
+  endif()
   if(SHOAL_WERROR)
     # The excepted ones come from the optimizer's guesses, also inside system headers, and differ between
     # compiler versions: they are shown, and stop no build.

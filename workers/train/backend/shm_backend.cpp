@@ -264,7 +264,7 @@ ShmBackend::Work ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, T
     parts_of(inputs[i], outputs.at(i), "reduce_scatter");
     reduce_scatter_one(outputs[i], inputs[i], options.reduceOp);
   }
-  return done(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, outputs);
+  return done(c10d::OpType::COALESCED, outputs);
 }
 
 ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
