@@ -16,15 +16,16 @@ struct DeviceIpcStatistics {
   std::size_t imports = 0;         ///< other processes' storages that are here, or that a stream still uses
   std::size_t open_bases = 0;      ///< other processes' allocations that are open
   std::size_t openings = 0;        ///< how often one was ever opened
-  std::size_t events = 0;          ///< this process's events that others wait on
+  std::size_t words = 0;           ///< streams of this process that have not come yet to where it sent last
+  std::size_t word_pages = 0;      ///< pages that hold such words, of this process and of others, for a driver
   std::size_t pinned_blocks = 0;   ///< pinned blocks of the shared heap in use
-  std::size_t pinned_bytes = 0;    ///< bytes of registered extents: of these blocks, and of those in use lately
+  std::size_t pinned_bytes = 0;    ///< bytes of registered extents: of these blocks, of those in use lately, of words
 };
 /// Counts what this process shares of its devices' memory. Threads: any.
 DeviceIpcStatistics device_ipc_statistics();
 
 /// Gives up at once what nobody needs any more, like torch.cuda.ipc_collect(): storages that others no longer have,
-/// bases that no tensor lies in, events that nobody waits for, pinned memory that nobody has. Without this call it
+/// bases that no tensor lies in, pages of words that nobody waits for, pinned memory that nobody has. Without this call it
 /// happens a few tenths of a second later, for pinned memory some seconds later.
 void ipc_collect();
 

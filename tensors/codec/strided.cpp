@@ -115,15 +115,20 @@ at::QuantizerPtr decode_quantizer(Decoder& decoder, const Header& header, c10::S
   return at::make_per_channel_affine_quantizer(scales, zero_points, axis, dtype);
 }
 
-/// Of a tensor on a device, behind sizes and strides: the handles of its event and of its export's pieces.
+/// Of a tensor on a device, behind sizes and strides: its stream's word and the handles of its export's pieces.
 void write_device_handles(Encoder& encoder, const DeviceIpc::Handles& handles) {
-  encoder.write(handles.event);
+  encoder.write(handles.word.page);
+  encoder.write(handles.word.index);
+  encoder.write(handles.word.value);
   encoder.write(std::uint32_t(handles.offers.size()));
   encoder.write(handles.offers.data(), handles.offers.size() * sizeof(std::uint32_t));
 }
 
 c10::Storage read_device_storage(Decoder& decoder, std::uint32_t block) {
-  DeviceIpc::Handles handles{block, decoder.read<std::uint32_t>(), {}};
+  DeviceIpc::Handles handles{block, {}, {}};
+  handles.word.page = decoder.read<std::uint32_t>();
+  handles.word.index = decoder.read<std::uint32_t>();
+  handles.word.value = decoder.read<std::uint64_t>();
   const std::size_t offers = decoder.read<std::uint32_t>();
   auto bytes = decoder.read(offers * sizeof(std::uint32_t));  // never more than there are, so the count is none to fear
   handles.offers.resize(offers);

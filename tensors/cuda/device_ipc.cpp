@@ -7,6 +7,7 @@
 #include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/tensors/cuda/make_layout.h>
+#include <shoal/internal/tensors/storage/storage.h>
 
 #include <chrono>
 #include <cstring>
@@ -23,8 +24,13 @@ constinit OnePerProcess<DeviceIpc> the_device_ipc;
     .in_child = []() noexcept { the_device_ipc.forget(); },
 });
 
-/// Per handle of a message, so that tensors that share a storage go on sharing it, and wait for an event once.
-const char kStorages = 0, kEvents = 0;
+/// Per handle of a message, so that tensors that share a storage go on sharing it.
+const char kStorages = 0;
+
+/// Memory of the heap that is about to be a tensor's.
+void before_memory(const Hold& block) {
+  if (DeviceIpc* ipc = the_device_ipc.if_there()) ipc->pinned().make_way(block);
+}
 
 }  // namespace
 
@@ -61,7 +67,7 @@ DeviceIpc::Handles DeviceIpc::encode(Encoder& message, const c10::Storage& stora
   wake();
   handles.block = message.add(std::move(holds.block));
   for (Hold& offer : holds.offers) handles.offers.push_back(message.add(std::move(offer)));
-  if (auto event = sent_.record(message, device)) handles.event = *event;
+  handles.word = sent_.write(message, device);
   SHOAL_KILL_POINT("device.export.in_message");
   return handles;
 }
@@ -87,17 +93,13 @@ c10::Storage DeviceIpc::decode(Decoder& message, const Handles& handles) {
     made = std::make_shared<c10::Storage>(std::move(storage));
   }
   c10::Storage storage = *static_cast<c10::Storage*>(made.get());
-  if (handles.event != kNone) {
-    std::shared_ptr<void>& waited = message.object(handles.event, &kEvents);
-    if (!waited) {
-      received_.wait(message.handle(handles.event), storage.device(), sent_);
-      waited = std::make_shared<int>();
-    }
-  }
+  if (handles.word.page != SentWord::kNone)
+    received_.wait(message.handle(handles.word.page), handles.word, storage.device());
   return storage;
 }
 
 DeviceIpc::DeviceIpc() {
+  call_before_memory(&before_memory);
   start_service_thread("shoal-device", [this] { run(); });
 }
 
@@ -122,6 +124,7 @@ bool DeviceIpc::look_through() try {
   bool again = imports_.collect(Imports::Unused::kKeepAWhile);
   again |= exports_.collect(holders);
   again |= pinned_.collect(holders, PinnedRanges::Clock::now());
+  received_.collect(ReceivedWords::Which::kDead);
   holders.reclaim_dead();
   return again;
 } catch (const std::exception&) {
@@ -135,7 +138,7 @@ void DeviceIpc::collect() {
   pinned_.collect(holders, PinnedRanges::Clock::time_point::max());
   holders.reclaim_dead();
   if (HolderCheck again; exports_.collect(again)) wake();  // what the dead had
-  received_.collect();
+  received_.collect(ReceivedWords::Which::kAll);
   sent_.collect();
 }
 

@@ -5,11 +5,12 @@
 #include <shoal/internal/ipc/codec/decoder.h>
 #include <shoal/internal/ipc/codec/encoder.h>
 #include <shoal/internal/ipc/fork/one_per_process.h>
-#include <shoal/internal/tensors/cuda/events.h>
 #include <shoal/internal/tensors/cuda/exports.h>
 #include <shoal/internal/tensors/cuda/imports.h>
 #include <shoal/internal/tensors/cuda/layout.h>
 #include <shoal/internal/tensors/cuda/pinned_ranges.h>
+#include <shoal/internal/tensors/cuda/received_words.h>
+#include <shoal/internal/tensors/cuda/sent_words.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -23,17 +24,17 @@ namespace shoal {
 /// The export's layout, checked; a copy, since its maker could change it at any time. DecodeError if it is none.
 DeviceExportLayout read_export(const Hold& block);
 
-/// The exports, imports, events and pinned ranges of this process, and the thread that looks through them ten times a
+/// The exports, imports, words and pinned ranges of this process, and the thread that looks through them ten times a
 /// second while there are any. One a process, made at first use, never destroyed: tensors with static lifetime let go
 /// of memory late. A forked child starts with none: what it has copies of is its parent's. Threads: any.
 class DeviceIpc {
  public:
   static DeviceIpc& current();
 
-  /// What of a storage is in a message: the handle of its export, of its event (kNone: none), of its pieces.
-  static constexpr std::uint32_t kNone = ~0u;
+  /// What of a storage is in a message: the handle of its export, what its stream writes, the handles of its pieces.
   struct Handles {
-    std::uint32_t block = kNone, event = kNone;
+    std::uint32_t block = SentWord::kNone;
+    SentWord word;
     std::vector<std::uint32_t> offers;
   };
   Handles encode(Encoder& message, const c10::Storage& storage);
@@ -42,7 +43,8 @@ class DeviceIpc {
 
   Exports& exports() { return exports_; }
   Imports& imports() { return imports_; }
-  SentEvents& sent_events() { return sent_; }
+  SentWords& sent_words() { return sent_; }
+  ReceivedWords& received_words() { return received_; }
   PinnedRanges& pinned() { return pinned_; }
 
   /// Gives up all that nobody needs any more.
@@ -59,9 +61,9 @@ class DeviceIpc {
 
   Exports exports_;
   Imports imports_;
-  SentEvents sent_;
-  ReceivedEvents received_;
   PinnedRanges pinned_;
+  SentWords sent_{pinned_};
+  ReceivedWords received_{pinned_};
   static constexpr auto kDeviceTypes = std::size_t(c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES);
   std::atomic<bool> used_[kDeviceTypes]{};  // kinds that the collector's thread has to enter
   std::mutex mutex_;

@@ -11,6 +11,7 @@ DeviceIpcStatistics device_ipc_statistics() {
   DeviceIpc& ipc = DeviceIpc::current();
   const auto exports = ipc.exports().counts();
   const auto imports = ipc.imports().counts();
+  const auto words = ipc.sent_words().counts();
   const auto pinned = ipc.pinned().counts();
   return {.exports = exports.storages,
           .exported_bytes = exports.bytes,
@@ -18,7 +19,8 @@ DeviceIpcStatistics device_ipc_statistics() {
           .imports = imports.storages,
           .open_bases = imports.bases,
           .openings = imports.openings,
-          .events = ipc.sent_events().live(),
+          .words = words.pending,
+          .word_pages = words.pages + ipc.received_words().pages(),
           .pinned_blocks = pinned.blocks,
           .pinned_bytes = pinned.bytes};
 }

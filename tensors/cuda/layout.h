@@ -1,8 +1,10 @@
-// How exported memory and events of devices lie in shared memory. Pictured in docs/cuda.md.
+// How exported memory of devices, and words of their streams, lie in shared memory. Pictured in docs/cuda.md.
 #pragma once
 
 #include <shoal/internal/tensors/driver/device_memory.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace shoal {
@@ -31,23 +33,28 @@ struct DeviceExportLayout {
 
 static_assert(sizeof(DeviceExportLayout) == 136);
 
-/// An event of a process that others wait on, in a block of its own. While anyone else holds it, it is not recorded
-/// again.
-struct DeviceEventLayout {
-  static constexpr std::uint32_t kMagic = 0x65766564;  // "deve"
+/// Words by which streams of a process tell others how far they have come, in a block of their own of whole pages, which
+/// everyone who uses it registers with the driver. Each word only grows. Who writes what: docs/cuda.md.
+struct DeviceWordsLayout {
+  static constexpr std::uint32_t kMagic = 0x77766564;  // "devw"
   static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kWords = 252;
+  /// No stream ever writes so much: a greater value in a message is damage.
+  static constexpr std::uint64_t kMostValue = 1ull << 62;
 
   std::uint32_t magic;
   std::uint32_t version;
   std::uint32_t producer;    // ProcessTag
   std::uint8_t device_type;  // c10::DeviceType
   std::uint8_t reserved[3];
-  std::uint8_t uuid[16];  // of the device
-  std::uint64_t number;   // the producer's, never used twice
-  std::byte handle[64];   // EventHandle
+  std::uint8_t uuid[16];  // of the device that the page was made for; those of its process all use it
+  std::uint64_t reserved_too[4];
+  std::atomic<std::uint64_t> queued[kWords];   // the greatest value whose write was queued, or is about to be
+  std::atomic<std::uint64_t> reached[kWords];  // what a stream has written
 };
 
-static_assert(sizeof(DeviceEventLayout) == 104);
+static_assert(sizeof(DeviceWordsLayout) == 4096);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// More pieces than any storage has: 64 Ki of 2 MiB are 128 GiB.
 constexpr std::uint32_t kMostPieces = 65'000;

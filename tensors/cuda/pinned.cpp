@@ -1,7 +1,9 @@
 #include <shoal/internal/tensors/cuda/pinned.h>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/cuda/device_ipc.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 #include <shoal/internal/tensors/storage/storage.h>
 
 #include <stdexcept>
@@ -15,8 +17,11 @@ at::Tensor& pin_memory_(at::Tensor& tensor, c10::DeviceType type) {
         "pin_memory_: {}: only strided CPU tensors in the shared heap are pinned in place; share_memory_ it "
         "first",
         tensor.defined() ? "the tensor is on " + tensor.device().str() : "the tensor is undefined"));
+  (void)device_memory(type);  // throws if there is no such thing here
+  // The current device's context keeps the registration: one on another would take memory there.
+  const c10::Device device = c10::impl::VirtualGuardImpl(type).getDevice();
   DeviceIpc& ipc = DeviceIpc::current();
-  ipc.pinned().pin(*hold, type);
+  ipc.pinned().pin(*hold, device);
   ipc.wake();
   return tensor;
 }

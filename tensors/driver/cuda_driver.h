@@ -16,6 +16,7 @@ namespace shoal {
   each(cuDeviceGetCount);               \
   each(cuDeviceGet);                    \
   each(cuDeviceGetUuid);                \
+  each(cuDeviceGetAttribute);           \
   each(cuDevicePrimaryCtxRetain);       \
   each(cuCtxPushCurrent);               \
   each(cuCtxPopCurrent);                \
@@ -24,12 +25,12 @@ namespace shoal {
   each(cuIpcGetMemHandle);              \
   each(cuIpcOpenMemHandle);             \
   each(cuIpcCloseMemHandle);            \
-  each(cuIpcGetEventHandle);            \
-  each(cuIpcOpenEventHandle);           \
-  each(cuEventCreate);                  \
-  each(cuEventDestroy);                 \
   each(cuMemHostRegister);              \
   each(cuMemHostUnregister);            \
+  each(cuStreamWriteValue64);           \
+  each(cuStreamWaitValue64);            \
+  each(cuStreamGetId);                  \
+  each(cuStreamIsCapturing);            \
   each(cuMemRetainAllocationHandle);    \
   each(cuMemExportToShareableHandle);   \
   each(cuMemImportFromShareableHandle); \

@@ -15,7 +15,6 @@ namespace shoal {
 namespace {
 
 static_assert(sizeof(CUipcMemHandle) == sizeof(MemoryHandle));
-static_assert(sizeof(CUipcEventHandle) == sizeof(EventHandle));
 
 CUdeviceptr device_address(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
 std::byte* address_of(CUdeviceptr address) { return reinterpret_cast<std::byte*>(address); }
@@ -140,40 +139,11 @@ class CudaMemory final : public DeviceMemory {
     const Mapping gone{driver_, device_address(mapped), bytes, bytes};
   }
 
-  void* create_event(int device) override {
-    InContext context(*this, device);
-    CUevent event = nullptr;
-    driver_.check(driver_.cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING),
-                  "making a CUDA event for other processes");
-    return event;
-  }
-
-  EventHandle handle_of_event(void* event, int device) override {
-    InContext context(*this, device);
-    CUipcEventHandle found{};
-    driver_.check(driver_.cuIpcGetEventHandle(&found, static_cast<CUevent>(event)), "sharing a CUDA event");
-    EventHandle handle;
-    std::memcpy(handle.bytes.data(), &found, sizeof found);
-    return handle;
-  }
-
-  void* open_event(const EventHandle& handle, int device) override {
-    InContext context(*this, device);
-    CUipcEventHandle given;
-    std::memcpy(&given, handle.bytes.data(), sizeof given);
-    CUevent event = nullptr;
-    driver_.check(driver_.cuIpcOpenEventHandle(&event, given), "opening a CUDA event of another process");
-    return event;
-  }
-
-  void destroy_event(void* event, int device) noexcept override {
-    InContext context(*this, device, std::nothrow);
-    driver_.cuEventDestroy(static_cast<CUevent>(event));
-  }
-
   void register_host(std::byte* start, std::size_t bytes, int device) override {
     InContext context(*this, device);
-    CUresult result = driver_.cuMemHostRegister(start, bytes, CU_MEMHOSTREGISTER_PORTABLE);  // for all devices
+    CUresult result = driver_.cuMemHostRegister(
+        start, bytes,
+        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);  // for all devices, and their streams' words
     if (result != CUDA_SUCCESS)
       throw DeviceError(fmt::format("pinning {} bytes of shared memory: {}. Locked memory may be limited (ulimit -l)",
                                     bytes, driver_.describe(result)));
@@ -182,6 +152,49 @@ class CudaMemory final : public DeviceMemory {
   void unregister_host(std::byte* start, int device) noexcept override {
     InContext context(*this, device, std::nothrow);
     driver_.cuMemHostUnregister(start);
+  }
+
+  bool has_words(int device) override {
+    int words = 0, host_addresses = 0;
+    const CUdevice on = handle(device);
+    driver_.check(driver_.cuDeviceGetAttribute(&words, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, on),
+                  "asking whether a CUDA device's streams write words");
+    driver_.check(
+        driver_.cuDeviceGetAttribute(&host_addresses, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, on),
+        "asking whether a CUDA device uses the host's addresses");
+    return words != 0 && host_addresses != 0;
+  }
+
+  void write_word(void* stream, std::uint64_t* word, std::uint64_t value, int device) override {
+    InContext context(*this, device);
+    // The default flag: a fence of the whole system before the write.
+    driver_.check(driver_.cuStreamWriteValue64(static_cast<CUstream>(stream), device_address(word), value,
+                                               CU_STREAM_WRITE_VALUE_DEFAULT),
+                  "queueing the write of a word on a CUDA stream");
+  }
+
+  void wait_word(void* stream, const std::uint64_t* word, std::uint64_t value, int device) override {
+    InContext context(*this, device);
+    driver_.check(driver_.cuStreamWaitValue64(static_cast<CUstream>(stream), device_address(word), value,
+                                              CU_STREAM_WAIT_VALUE_GEQ),
+                  "queueing the wait for a word on a CUDA stream");
+  }
+
+  std::uint64_t stream_number(void* stream, int device) override {
+    InContext context(*this, device);
+    unsigned long long number = 0;
+    driver_.check(driver_.cuStreamGetId(static_cast<CUstream>(stream), &number), "asking for a CUDA stream's number");
+    return number;
+  }
+
+  bool is_captured(void* stream, int device) override {
+    InContext context(*this, device);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult result = driver_.cuStreamIsCapturing(static_cast<CUstream>(stream), &status);
+    // The default stream, and another one that waits for it is captured: no use of it is allowed until that has ended.
+    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
+    driver_.check(result, "asking whether a CUDA stream is captured");
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
 
   void enter_own_thread() noexcept override {

@@ -26,18 +26,16 @@ struct DeviceUuid {
   std::string str() const;  ///< as nvidia-smi writes it
 };
 
-/// What another process needs to open an allocation or an event. Opaque; any process of the machine may have it.
+/// What another process needs to open an allocation. Opaque; any process of the machine may have it.
 struct MemoryHandle {
   std::array<std::byte, 64> bytes{};
 };
-struct EventHandle {
-  std::array<std::byte, 64> bytes{};
-};
 
-/// One kind of device: CUDA, or the host double of the tests. libtorch's device-generic interfaces do streams, the
-/// recording and awaiting of events, and allocation; here is only what those do not have. Events are what libtorch's
-/// guard takes as `void*` (for CUDA a cudaEvent_t). Owned by the registry, never destroyed. Threads: any. All throw
-/// DeviceError if the driver refuses; a device is named by its index in this process.
+/// One kind of device: CUDA, or the host double of the tests. libtorch's device-generic interfaces do streams, events
+/// within a process, and allocation; here is only what those do not have. A stream is what libtorch's guard calls its
+/// native handle (for CUDA a cudaStream_t; null is the default stream of the device that is named beside it). Owned by
+/// the registry, never destroyed. Threads: any. All throw DeviceError if the driver refuses; a device is named by its
+/// index in this process.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -69,16 +67,23 @@ class DeviceMemory {
   virtual std::byte* map(std::span<const Piece> pieces, int device) = 0;
   virtual void unmap(std::byte* mapped, std::size_t bytes, int device) noexcept = 0;
 
-  /// Makes an event that other processes can open. An opened one must not be used after its maker destroyed it.
-  virtual void* create_event(int device) = 0;
-  virtual EventHandle handle_of_event(void* event, int device) = 0;
-  virtual void* open_event(const EventHandle& handle, int device) = 0;
-  virtual void destroy_event(void* event, int device) noexcept = 0;
-
   /// Pins memory of the host, so that all devices read and write it directly. No two registrations may overlap. The
   /// device is the one whose context keeps the registration: one that the process uses anyway.
   virtual void register_host(std::byte* start, std::size_t bytes, int device) = 0;
+  /// Waits until the device has done what is queued on it.
   virtual void unregister_host(std::byte* start, int device) noexcept = 0;
+
+  /// Whether streams of the device write and await words of registered memory of the host, at the host's address.
+  virtual bool has_words(int device) = 0;
+  /// Lets the stream write the value into a word when all that is queued on it by now is done and can be seen by
+  /// whoever sees the value.
+  virtual void write_word(void* stream, std::uint64_t* word, std::uint64_t value, int device) = 0;
+  /// Lets what is queued on the stream from now on wait until the word is `value` or greater, whoever writes it.
+  virtual void wait_word(void* stream, const std::uint64_t* word, std::uint64_t value, int device) = 0;
+  /// The stream's number, which no other stream of this process ever has: a handle comes back with another stream.
+  virtual std::uint64_t stream_number(void* stream, int device) = 0;
+  /// Whether the stream is being captured into a graph.
+  virtual bool is_captured(void* stream, int device) = 0;
 
   /// A thread of shoal's own calls it before it asks about events and frees memory: what it does must not disturb a
   /// graph that another thread captures.

@@ -9,6 +9,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/read_only.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -29,6 +30,8 @@ template struct Refusal<&c10::StorageImpl::throw_on_mutable_data_ptr_>;
 #endif
 
 void release(void* hold) { delete static_cast<Hold*>(hold); }
+
+std::atomic<void (*)(const Hold&)> before_memory{nullptr};
 
 c10::DataPtr data_ptr_at(const void* data, Hold&& hold) {
   auto owned = std::make_unique<Hold>(std::move(hold));
@@ -85,7 +88,12 @@ const Hold* shared_hold(const at::Tensor& tensor) {
   return tensor.defined() && tensor.has_storage() ? shared_hold(tensor.storage()) : nullptr;
 }
 
+void call_before_memory(void (*call)(const Hold& block)) noexcept {
+  before_memory.store(call, std::memory_order_relaxed);  // relaxed: a function, which was always there
+}
+
 c10::DataPtr data_ptr_of(Hold&& hold) {
+  if (auto* call = before_memory.load(std::memory_order_relaxed)) call(hold);
   const void* data = hold.data();
   return data_ptr_at(data, std::move(hold));
 }

@@ -16,6 +16,10 @@ namespace shoal {
 const Hold* shared_hold(const c10::Storage& storage);
 const Hold* shared_hold(const at::Tensor& tensor);
 
+/// Lets a function be called with each block before its memory becomes a storage's, for whoever has told others of
+/// addresses of the heap. One a process; it may throw. Threads: any.
+void call_before_memory(void (*call)(const Hold& block)) noexcept;
+
 /// Makes memory for a storage that keeps `hold`. Whatever thread lets go of the storage last gives up the hold.
 c10::DataPtr data_ptr_of(Hold&& hold);
 

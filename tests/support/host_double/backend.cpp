@@ -32,10 +32,7 @@ std::mutex capture_mutex;
 std::optional<Streams::Key> captured;
 bool capture_broken = false;
 
-bool is_captured(const c10::Stream& stream) {
-  std::lock_guard lock(capture_mutex);
-  return captured == Streams::key(stream);
-}
+bool is_captured(const c10::Stream& stream) { return host_double::is_captured(Streams::key(stream)); }
 
 /// Streams 0 are the default ones.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -59,11 +56,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return c10::Stream(c10::Stream::UNSAFE, stream.device(),
                        std::exchange(current_streams[stream.device_index()], stream.id()));
   }
+  void* getStreamNativeHandle(const c10::Stream stream) const override { return handle_of(Streams::key(stream)); }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     destroy(static_cast<Event*>(event));
   }
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
-    if (!*event) *event = make_event(false);
+    if (!*event) *event = make_event();
     Streams::current().record(Streams::key(stream), *static_cast<Event*>(*event));
   }
   void block(void* event, const c10::Stream& stream) const override {
@@ -207,6 +205,11 @@ const bool registered = [] {
 }();
 
 }  // namespace
+
+bool is_captured(Streams::Key stream) {
+  std::lock_guard lock(capture_mutex);
+  return captured == stream;
+}
 
 void enqueue(int device, std::function<void()> work) {
   const c10::Device on(kType, c10::DeviceIndex(device));

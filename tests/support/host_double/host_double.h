@@ -12,13 +12,12 @@
 
 /// The double is libtorch's PrivateUse1 device and a shoal::DeviceMemory, and is as strict as CUDA: work is queued on
 /// streams and runs later; an allocation of another process is opened by a handle, once, never in its own process, and
-/// must be closed before its owner frees it (the owner aborts otherwise); its events are few; what is opened through a
-/// process that died cannot be. Linked into a program, it is there; it takes nothing before it is used.
+/// must be closed before its owner frees it (the owner aborts otherwise); a stream that waits for a word waits for ever
+/// if the process dies that was to write it; what is opened through a process that died cannot be. Linked into a program, it is there; it takes nothing before it is used.
 namespace shoal::host_double {
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 constexpr int kPhysicalDevices = 4;
-constexpr int kMostEvents = 200;  // that a process may have made at a time
 
 /// Which physical devices this process sees, in which order: its CUDA_VISIBLE_DEVICES. All unless said.
 void set_visible(std::vector<int> devices);
@@ -35,12 +34,15 @@ void empty_cache();
 struct Counts {
   int openings = 0;                  // ever
   int open = 0;                      // now
-  int events = 0;                    // made here for others, now
-  int opened_events = 0;             // of others, now
   int registrations = 0;             // of host memory, ever
   std::size_t registered_bytes = 0;  // now
 };
 Counts counts();
+
+/// Whether streams can write and await words (DeviceMemory::has_words). They can unless said.
+void allow_words(bool allowed);
+/// How often a stream was told to wait for one.
+int words_awaited();
 
 /// Puts work on the calling thread's current stream of the device.
 void enqueue(int device, std::function<void()> work);

@@ -293,14 +293,6 @@ void Memory::unmap(std::byte* mapped, std::size_t bytes, int) noexcept {
   --mapped_;
 }
 
-void* Memory::create_event(int) { return make_event(true); }
-
-EventHandle Memory::handle_of_event(void* event, int) { return host_double::handle_of(*static_cast<Event*>(event)); }
-
-void* Memory::open_event(const EventHandle& handle, int) { return host_double::open_event(handle); }
-
-void Memory::destroy_event(void* event, int) noexcept { destroy(static_cast<Event*>(event)); }
-
 // ---------------------------------------------------------------- host memory
 
 void Memory::register_host(std::byte* start, std::size_t bytes, int) {
@@ -340,7 +332,7 @@ void empty_cache() { Memory::current().empty_cache(); }
 
 Counts counts() {
   const Memory::Counts memory = Memory::current().counts();
-  return {memory.openings, memory.open, events_made(), events_opened(), memory.registrations, memory.registered_bytes};
+  return {memory.openings, memory.open, memory.registrations, memory.registered_bytes};
 }
 
 }  // namespace shoal::host_double

@@ -41,12 +41,13 @@ class Memory final : public DeviceMemory {
   void close(std::byte* opened, int device) noexcept override;
   std::byte* map(std::span<const Piece> pieces, int device) override;
   void unmap(std::byte* mapped, std::size_t bytes, int device) noexcept override;
-  void* create_event(int device) override;
-  EventHandle handle_of_event(void* event, int device) override;
-  void* open_event(const EventHandle& handle, int device) override;
-  void destroy_event(void* event, int device) noexcept override;
   void register_host(std::byte* start, std::size_t bytes, int device) override;
   void unregister_host(std::byte* start, int device) noexcept override;
+  bool has_words(int device) override;
+  void write_word(void* stream, std::uint64_t* word, std::uint64_t value, int device) override;
+  void wait_word(void* stream, const std::uint64_t* word, std::uint64_t value, int device) override;
+  std::uint64_t stream_number(void* stream, int device) override;
+  bool is_captured(void* stream, int device) override;
   bool is_initialized() noexcept override;
 
   struct Counts {

@@ -1,10 +1,6 @@
 #include "tests/support/host_double/streams.h"
 
-#include <fcntl.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -16,21 +12,7 @@
 namespace shoal::host_double {
 namespace {
 
-struct OpaqueEvent {
-  std::uint64_t magic;
-  std::int32_t process, file;
-  std::uint64_t inode;
-};
-constexpr std::uint64_t kEventMagic = 0x746e657665;  // "event"
-
-std::atomic<int> made{0}, opened{0};
 std::atomic<bool> streams_exist{false};
-
-std::shared_ptr<EventWords> map_words(int file) {
-  void* words = ::mmap(nullptr, sizeof(EventWords), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (words == MAP_FAILED) throw DeviceError("the double cannot map an event");
-  return {static_cast<EventWords*>(words), [](EventWords* mapped) { ::munmap(mapped, sizeof *mapped); }};
-}
 
 }  // namespace
 
@@ -44,54 +26,9 @@ bool is_running(pid_t process) {
   return size > 0 && name_end && name_end[2] != 'Z' && name_end[2] != 'X';
 }
 
-Event* make_event(bool for_others) {
-  if (for_others && made >= kMostEvents) throw DeviceError("the double has no more events for other processes");
-  auto event = std::make_unique<Event>();
-  event->file = Fd(::memfd_create("double-event", MFD_CLOEXEC));
-  if (!event->file || ::ftruncate(event->file.get(), sizeof(EventWords)) != 0)
-    throw DeviceError("the double has no memory for an event");
-  event->words = map_words(event->file.get());
-  event->owner = ::getpid();
-  event->for_others = for_others;
-  made += for_others;
-  return event.release();
-}
+Event* make_event() { return new Event; }
 
-EventHandle handle_of(const Event& event) {
-  struct stat status{};
-  ::fstat(event.file.get(), &status);
-  OpaqueEvent opaque{kEventMagic, event.owner, event.file.get(), status.st_ino};
-  EventHandle handle;
-  std::memcpy(handle.bytes.data(), &opaque, sizeof opaque);
-  return handle;
-}
-
-Event* open_event(const EventHandle& handle) {
-  OpaqueEvent opaque;
-  std::memcpy(&opaque, handle.bytes.data(), sizeof opaque);
-  if (opaque.magic != kEventMagic) throw DeviceError("the double: an invalid event handle");
-  if (opaque.process == ::getpid()) throw DeviceError("the double: an event of the own process");
-  const std::string path = "/proc/" + std::to_string(opaque.process) + "/fd/" + std::to_string(opaque.file);
-  Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  struct stat status{};
-  if (!file || ::fstat(file.get(), &status) != 0 || status.st_ino != opaque.inode)
-    throw DeviceError("the double: the event's process or the event is gone");
-  auto event = std::make_unique<Event>();
-  event->words = map_words(file.get());
-  event->owner = opaque.process;
-  ++opened;
-  return event.release();
-}
-
-void destroy(Event* event) noexcept {
-  if (!event) return;
-  if (event->for_others) --made;
-  if (!event->file) --opened;
-  delete event;
-}
-
-int events_made() { return made; }
-int events_opened() { return opened; }
+void destroy(Event* event) noexcept { delete event; }
 
 Streams& Streams::current() {
   static Streams* streams = [] {
@@ -104,6 +41,15 @@ Streams& Streams::current() {
 }
 
 bool Streams::exist() { return streams_exist; }
+
+void* handle_of(Streams::Key stream) {
+  return reinterpret_cast<void*>((std::uintptr_t(stream.second) << 8) + std::uintptr_t(stream.first));
+}
+
+Streams::Key key_of(void* handle) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(handle);
+  return {int(bits & 0xff), c10::StreamId(bits >> 8)};
+}
 
 void Streams::enqueue(Key stream, std::function<void()> work, std::function<bool()> ready) {
   std::lock_guard lock(mutex_);
@@ -126,9 +72,7 @@ void Streams::synchronize(const Event& event) {
 
 void Streams::wait(Key stream, Event& event) {
   const std::uint64_t version = event.words->recorded;
-  enqueue(
-      stream, [] {},
-      [words = event.words, version, owner = event.owner] { return words->done >= version || !is_running(owner); });
+  enqueue(stream, [] {}, [words = event.words, version] { return words->done >= version; });
 }
 
 bool Streams::idle(Key stream) {

@@ -3,7 +3,6 @@
 
 #include <c10/core/Stream.h>
 #include <shoal/internal/tensors/driver/device_memory.h>
-#include <shoal/ipc/fd.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -18,26 +17,19 @@
 
 namespace shoal::host_double {
 
-/// What has been recorded on an event, and what of it has happened. In memory that other processes can open.
+/// What has been recorded on an event, and what of it has happened.
 struct EventWords {
-  std::atomic<std::uint64_t> recorded;
-  std::atomic<std::uint64_t> done;
-  std::atomic<std::int64_t> nanoseconds;  // when it was done last
+  std::atomic<std::uint64_t> recorded{0};
+  std::atomic<std::uint64_t> done{0};
+  std::atomic<std::int64_t> nanoseconds{0};  // when it was done last
 };
 
 struct Event {
-  std::shared_ptr<EventWords> words;
-  Fd file;  // its memory, where this process made it
-  pid_t owner = 0;
-  bool for_others = false;  // made by create_event, counted
+  std::shared_ptr<EventWords> words = std::make_shared<EventWords>();
 };
 
-Event* make_event(bool for_others);
-EventHandle handle_of(const Event& event);
-Event* open_event(const EventHandle& handle);
+Event* make_event();
 void destroy(Event* event) noexcept;
-int events_made();
-int events_opened();
 
 bool is_running(pid_t process);
 
@@ -74,5 +66,11 @@ class Streams {
   std::condition_variable changed_;
   std::map<Key, Stream> streams_;
 };
+
+/// What libtorch's guard gives as a stream's native handle.
+void* handle_of(Streams::Key stream);
+Streams::Key key_of(void* handle);
+
+bool is_captured(Streams::Key stream);
 
 }  // namespace shoal::host_double

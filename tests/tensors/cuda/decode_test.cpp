@@ -82,7 +82,7 @@ TEST_CASE("device ipc: an export that was never made here, or by nobody that liv
     Decoder::Handles holds;
     holds.push_back(block.share());
     Decoder decoder({}, std::move(holds));
-    (void)DeviceIpc::current().decode(decoder, {0, DeviceIpc::kNone, {}});
+    (void)DeviceIpc::current().decode(decoder, {0, {}, {}});
   };
   layout.producer = Session::current().self().word();
   CHECK_THROWS_AS(decode_it(), DecodeError);

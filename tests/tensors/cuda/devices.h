@@ -73,7 +73,7 @@ bool nothing_left() {
   const bool done = eventually([] {
     ipc_collect();
     const DeviceIpcStatistics left = device_ipc_statistics();
-    return left.exports == 0 && left.imports == 0 && left.open_bases == 0 && left.events == 0 &&
+    return left.exports == 0 && left.imports == 0 && left.open_bases == 0 && left.word_pages == 0 &&
            left.pinned_blocks == 0;
   });
   On::empty_cache();

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "tests/support/catch.h"
@@ -97,14 +98,31 @@ TEST_CASE("host double: an allocation is opened once a process, and freeing one 
   other.join();
 }
 
-TEST_CASE("host double: events are few, and an own one is not opened") {
+TEST_CASE(
+    "host double: a stream writes and awaits words of registered memory only, and never before its work is done") {
   DeviceMemory& memory = device_memory(On::kType);
-  std::vector<void*> events;
-  for (int i = 0; i < host_double::kMostEvents; ++i) events.push_back(memory.create_event(0));
-  CHECK_THROWS_AS(memory.create_event(0), DeviceError);
-  CHECK_THROWS_AS(memory.open_event(memory.handle_of_event(events[0], 0), 0), DeviceError);
-  for (void* event : events) memory.destroy_event(event, 0);
-  CHECK(host_double::counts().events == 0);
+  alignas(4096) static std::uint64_t words[512];
+  c10::impl::VirtualGuardImpl guard(On::kType);
+  const c10::Stream one = new_stream<On>(), two = new_stream<On>();
+  auto handle = [&](c10::Stream stream) { return guard.getStreamNativeHandle(stream); };
+  CHECK_THROWS_AS(memory.write_word(handle(one), words, 1, 0), DeviceError);
+  memory.register_host(reinterpret_cast<std::byte*>(words), sizeof words, 0);
+  CHECK(memory.stream_number(handle(one), 0) != memory.stream_number(handle(two), 0));
+  memory.wait_word(handle(two), words, 7, 0);
+  memory.write_word(handle(two), words + 1, 5, 0);
+  {
+    const OnStream here(one);
+    auto gate = On::close_gate();
+    memory.write_word(handle(one), words, 8, 0);
+    On::settle(one);
+    On::settle(two);
+    CHECK(std::atomic_ref(words[0]).load() == 0);
+    CHECK(std::atomic_ref(words[1]).load() == 0);
+  }
+  guard.synchronizeStream(two);
+  CHECK(std::atomic_ref(words[0]).load() == 8);
+  CHECK(std::atomic_ref(words[1]).load() == 5);
+  memory.unregister_host(reinterpret_cast<std::byte*>(words), 0);
 }
 
 TEST_CASE("host double: a stream's work waits behind its gate, and another stream does not") {

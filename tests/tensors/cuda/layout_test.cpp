@@ -13,15 +13,15 @@ using shoal::test::Fields;
 
 TEST_CASE("device ipc: docs/cuda.md shows the layouts in shared memory as they are, of this version") {
   static_assert(std::is_standard_layout_v<DeviceExportLayout> && std::is_trivially_copyable_v<DeviceExportLayout>);
-  static_assert(std::is_standard_layout_v<DeviceEventLayout> && std::is_trivially_copyable_v<DeviceEventLayout>);
+  static_assert(std::is_standard_layout_v<DeviceWordsLayout>);
   CHECK(documented("cuda.md", fmt::format("DeviceExportLayout (version {})", DeviceExportLayout::kVersion)) ==
         Fields{FIELD(DeviceExportLayout, magic), FIELD(DeviceExportLayout, version),
                FIELD(DeviceExportLayout, producer), FIELD(DeviceExportLayout, device_type),
                FIELD(DeviceExportLayout, uuid), FIELD(DeviceExportLayout, base), FIELD(DeviceExportLayout, base_bytes),
                FIELD(DeviceExportLayout, offset), FIELD(DeviceExportLayout, bytes), FIELD(DeviceExportLayout, pieces),
                FIELD(DeviceExportLayout, handle)});
-  CHECK(documented("cuda.md", fmt::format("DeviceEventLayout (version {})", DeviceEventLayout::kVersion)) ==
-        Fields{FIELD(DeviceEventLayout, magic), FIELD(DeviceEventLayout, version), FIELD(DeviceEventLayout, producer),
-               FIELD(DeviceEventLayout, device_type), FIELD(DeviceEventLayout, uuid), FIELD(DeviceEventLayout, number),
-               FIELD(DeviceEventLayout, handle)});
+  CHECK(documented("cuda.md", fmt::format("DeviceWordsLayout (version {})", DeviceWordsLayout::kVersion)) ==
+        Fields{FIELD(DeviceWordsLayout, magic), FIELD(DeviceWordsLayout, version), FIELD(DeviceWordsLayout, producer),
+               FIELD(DeviceWordsLayout, device_type), FIELD(DeviceWordsLayout, uuid), FIELD(DeviceWordsLayout, queued),
+               FIELD(DeviceWordsLayout, reached)});
 }

@@ -1,6 +1,5 @@
 // The order of a sender's stream, a receiver's, and what a receiver still does when it lets go.
 #include <ATen/ATen.h>
-#include <shoal/internal/tensors/cuda/events.h>
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/process.h>
@@ -127,63 +126,6 @@ DEVICE_TEST_CASE("a tensor is sent on to a third process, which waits for the se
     CHECK(device_ipc_statistics().exports == 1);       // the second one's is this one's
     done.set();
     forwarder.result();
-  }
-  CHECK(nothing_left<On>());
-}
-
-DEVICE_TEST_CASE("live events are bounded, however many messages wait and streams send") {
-  using On = TestType;
-  if (skipped<On>()) return;
-  {
-    constexpr int kMessages = 300;
-    Queue<at::Tensor> queue(kMessages);
-    std::vector<c10::Stream> streams;
-    for (int i = 0; i < 4; ++i) streams.push_back(new_stream<On>());
-    at::Tensor tensor = at::zeros({kMessages}, at::kFloat).to(on<On>().device());
-    for (int i = 0; i < kMessages; ++i) {
-      OnStream stream(streams[std::size_t(i) % streams.size()]);
-      at::Tensor slice = tensor.slice(0, i, i + 1);
-      slice.fill_(double(i));
-      queue.put(slice);
-      CHECK(device_ipc_statistics().events <= SentEvents::kMostEvents);
-    }
-    CHECK(device_ipc_statistics().events == SentEvents::kMostEvents);
-    {
-      // A stream that none of the events was recorded on: it is synchronized instead.
-      const c10::Stream stream = new_stream<On>();
-      OnStream current(stream);
-      Queue<at::Tensor> more(1);
-      at::Tensor other = at::zeros({1'000'000}, at::kFloat).to(on<On>().device());
-      for (int i = 0; i < 50; ++i) other.add_(1);
-      more.put(other);
-      CHECK(c10::impl::VirtualGuardImpl(On::kType).queryStream(stream));
-      CHECK(more.get().cpu().equal(at::full({1'000'000}, 50.0f)));
-    }
-    OnStream stream(new_stream<On>());
-    for (int i = 0; i < kMessages; ++i) {
-      at::Tensor received = queue.get();
-      CHECK(received.cpu().template item<float>() == float(i));
-      queue.put(received);
-    }
-    CHECK(device_ipc_statistics().events == SentEvents::kMostEvents);
-    for (int i = 0; i < kMessages; ++i) CHECK(queue.get().cpu().template item<float>() == float(i));
-    ipc_collect();
-    CHECK(device_ipc_statistics().events == 0);
-  }
-  CHECK(nothing_left<On>());
-}
-
-DEVICE_TEST_CASE("the tensors of one message share an event") {
-  using On = TestType;
-  if (skipped<On>()) return;
-  {
-    Queue<std::vector<at::Tensor>> queue(4);
-    std::vector<at::Tensor> tensors;
-    for (int i = 0; i < 100; ++i) tensors.push_back(at::ones({4}).to(on<On>().device()));
-    ipc_collect();
-    queue.put(tensors);
-    CHECK(device_ipc_statistics().events == 1);
-    CHECK(queue.get().size() == 100);
   }
   CHECK(nothing_left<On>());
 }

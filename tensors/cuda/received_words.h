@@ -1,0 +1,56 @@
+// How a receiver's stream waits for what a sender's stream had queued. Not for users.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <shoal/internal/tensors/cuda/pinned_ranges.h>
+#include <shoal/internal/tensors/cuda/sent_words.h>
+#include <shoal/internal/tensors/cuda/word_watch.h>
+#include <shoal/ipc/heap.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+namespace shoal {
+
+/// Waits for words of other processes, and of this one. Mostly the word is there already, and nothing is queued. A page
+/// is registered with the driver once, and held as long as it is: until its process is dead, or, where there are more
+/// than kMostPages, others have been used since. One a process, owned by DeviceIpc. Threads: any.
+class ReceivedWords {
+ public:
+  static constexpr std::size_t kMostPages = 1024;
+
+  explicit ReceivedWords(PinnedRanges& pinned) : pinned_(pinned) {}
+
+  /// Makes the calling thread's current stream of the device wait for the word of this page. The thread itself waits
+  /// where the device or its driver does not do that, or too many streams wait (WordWatch). Does nothing if the page's
+  /// process is dead: what it had queued is over. Throws DecodeError if the block is no page of words or never had the
+  /// value, std::invalid_argument if the stream is being captured into a graph.
+  void wait(const Hold& page, const SentWord& sent, c10::Device device);
+
+  enum class Which { kDead, kAll };
+  /// Gives up pages for which nobody waits, those of dead processes or all.
+  void collect(Which which);
+
+  std::size_t pages() const;
+  std::size_t waits() { return watch_.waits(); }
+
+ private:
+  struct Page {
+    Hold block;
+    ProcessTag producer;
+    bool registered;
+    std::uint64_t used_last;
+  };
+  std::shared_ptr<Page> page_of(const Hold& block, ProcessTag producer, c10::Device device);
+
+  PinnedRanges& pinned_;
+  WordWatch watch_;
+  mutable std::mutex mutex_;                                        // held around no call of a driver
+  std::unordered_map<std::uint64_t, std::shared_ptr<Page>> pages_;  // by their blocks
+  std::uint64_t uses_ = 0;
+};
+
+}  // namespace shoal

@@ -1,0 +1,289 @@
+// The words by which a sender's stream tells receivers how far it has come: how many, and what becomes of them when
+// somebody dies or cannot use them.
+#include <ATen/ATen.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
+#include <shoal/internal/tensors/cuda/word_watch.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/event.h>
+#include <shoal/ipc/queue.h>
+#include <shoal/runtime/process.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/tensors/ipc_collect.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/tensors/cuda/devices.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+/// Sends tensors whose values come behind a gate that never opens.
+template <class On>
+void send_behind_a_gate(Queue<at::Tensor> out, int count) {
+  std::vector<at::Tensor> tensors;
+  for (int i = 0; i < count; ++i) tensors.push_back(at::zeros({10}, at::kFloat).to(on<On>().device()));
+  auto gate = On::close_gate();
+  for (at::Tensor& each : tensors) {
+    each.fill_(1);
+    out.put(each);
+  }
+  ::pause();
+}
+
+/// Receives on as many streams as there are messages, and tells how many streams wait. Returns what it has got.
+template <class On>
+float receive_on_many(Queue<at::Tensor> in, Queue<int> waiting, int count) {
+  On::load_kernels();
+  std::vector<c10::Stream> streams;
+  std::vector<at::Tensor> copies;
+  for (int i = 0; i < count; ++i) {
+    streams.push_back(new_stream<On>());
+    copies.push_back(at::zeros({10}, at::kFloat).to(on<On>().device()));
+  }
+  for (int i = 0; i < count; ++i) {
+    const OnStream here(streams[std::size_t(i)]);
+    at::Tensor received = in.get();
+    copies[std::size_t(i)].copy_(received);
+    waiting.put(int(DeviceIpc::current().received_words().waits()));
+  }
+  float sum = 0;
+  for (int i = 0; i < count; ++i) {
+    const OnStream here(streams[std::size_t(i)]);
+    sum += copies[std::size_t(i)].cpu().sum().template item<float>();
+  }
+  return sum;
+}
+
+bool is_idle(c10::Stream stream) { return c10::impl::VirtualGuardImpl(stream.device_type()).queryStream(stream); }
+
+/// A message of a page of words, as another process may have damaged it.
+void await_damaged(const Hold& page, SentWord word) {
+  Decoder::Handles holds;
+  holds.push_back(page.share());
+  word.page = 0;
+  DeviceIpc::current().received_words().wait(holds[0], word, c10::Device(OnHostDouble::kType, 0));
+}
+
+}  // namespace
+
+DEVICE_TEST_CASE("a stream has one word, in one page, however many messages it sends and nobody receives") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    constexpr int kMessages = 2'000;
+    Queue<at::Tensor> queue(kMessages);
+    std::vector<c10::Stream> streams;
+    for (int i = 0; i < 4; ++i) streams.push_back(new_stream<On>());
+    at::Tensor tensor = at::zeros({kMessages}, at::kFloat).to(on<On>().device());
+    {
+      const OnStream here(streams[0]);
+      auto gate = On::close_gate();
+      for (int i = 0; i < kMessages; ++i) {
+        const OnStream stream(streams[std::size_t(i) % streams.size()]);
+        at::Tensor slice = tensor.slice(0, i, i + 1);
+        slice.fill_(double(i));
+        queue.put(slice);
+      }
+      CHECK(device_ipc_statistics().words >= 1);
+      CHECK(device_ipc_statistics().words <= streams.size());
+    }
+    CHECK(device_ipc_statistics().word_pages == 1);
+    const OnStream stream(new_stream<On>());
+    for (int i = 0; i < kMessages; ++i) CHECK(queue.get().cpu().template item<float>() == float(i));
+    CHECK(device_ipc_statistics().words == 0);
+    ipc_collect();
+    CHECK(device_ipc_statistics().word_pages == 0);
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a receiver's stream goes on when the sender was killed before its own came so far") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    On::load_kernels();
+    constexpr int kMessages = 3;
+    Queue<at::Tensor> queue(kMessages);
+    Process<void> process({.name = "sender"}, send_behind_a_gate<On>, queue, kMessages);
+    process.start();
+    std::vector<c10::Stream> streams;
+    std::vector<at::Tensor> received;
+    for (int i = 0; i < kMessages; ++i) {
+      streams.push_back(new_stream<On>());
+      const OnStream here(streams.back());
+      received.push_back(queue.get());
+      received.back().add_(1);
+      On::settle(streams.back());
+      CHECK_FALSE(is_idle(streams.back()));
+    }
+    CHECK(DeviceIpc::current().received_words().waits() == kMessages);
+    ::kill(process.pid(), SIGKILL);
+    for (const c10::Stream& stream : streams) c10::impl::VirtualGuardImpl(On::kType).synchronizeStream(stream);
+    process.join();
+    CHECK_THROWS_AS(check_owner_alive(received[0]), PeerDied);
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: a thread that waits itself goes on when the sender was killed, too") {
+  using On = OnHostDouble;
+  {
+    Queue<at::Tensor> queue(1);
+    Process<void> process({.name = "sender"}, send_behind_a_gate<On>, queue, 1);
+    process.start();
+    host_double::allow_words(false);
+    const int before = host_double::words_awaited();
+    std::thread killer([&] {
+      (void)eventually([] { return device_ipc_statistics().imports == 1; });  // it is about to wait, or does so
+      ::kill(process.pid(), SIGKILL);
+    });
+    const at::Tensor received = queue.get();
+    CHECK(host_double::words_awaited() == before);
+    killer.join();
+    process.join();
+    host_double::allow_words(true);
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("few streams wait at a time: a thread that receives on one more waits itself") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    constexpr int kMessages = int(WordWatch::kMostWaitingStreams) + 2;
+    Queue<at::Tensor> queue(kMessages);
+    Queue<int> waiting(kMessages);
+    std::vector<at::Tensor> tensors;
+    for (int i = 0; i < kMessages; ++i) tensors.push_back(at::zeros({10}, at::kFloat).to(on<On>().device()));
+    Process<float> process({.name = "receiver"}, receive_on_many<On>, queue, waiting, kMessages);
+    process.start();
+    auto gate = On::close_gate();
+    for (at::Tensor& each : tensors) {
+      each.fill_(3);
+      queue.put(each);
+    }
+    for (int i = 1; i <= int(WordWatch::kMostWaitingStreams); ++i) CHECK(waiting.get() == i);
+    CHECK(eventually([&] { return queue.qsize() == 1; }));  // the next one is in the thread's hands
+    CHECK(waiting.empty());
+    gate.reset();
+    CHECK(process.result() == 30.0f * kMessages);
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: what a sender's stream has done already is awaited by nobody") {
+  using On = OnHostDouble;
+  {
+    const int before = host_double::words_awaited();
+    const at::Tensor tensor = at::full({10}, 2.0f).to(on<On>().device());
+    Queue<at::Tensor> queue(1);
+    queue.put(tensor);
+    On::settle(c10::impl::VirtualGuardImpl(On::kType).getStream(tensor.device()));
+    const OnStream other(new_stream<On>());
+    CHECK(queue.get().cpu().equal(at::full({10}, 2.0f)));
+    CHECK(host_double::words_awaited() == before);
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: a device whose streams write no words is synchronized before a tensor is sent") {
+  using On = OnHostDouble;
+  {
+    const at::Tensor tensor = at::zeros({1'000'000}, at::kFloat).to(on<On>().device());
+    Queue<at::Tensor> queue(1);
+    const c10::Stream stream = new_stream<On>();
+    const OnStream here(stream);
+    host_double::allow_words(false);
+    for (int i = 0; i < 20; ++i) tensor.add_(1);
+    queue.put(tensor);
+    CHECK(is_idle(stream));
+    CHECK(device_ipc_statistics().word_pages == 0);
+    host_double::allow_words(true);
+    CHECK(queue.get().cpu().equal(at::full({1'000'000}, 20.0f)));
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a page that its maker has given up is still there for a message on its way") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    Queue<at::Tensor> queue(1);
+    const at::Tensor tensor = at::full({10}, 2.0f).to(on<On>().device());
+    queue.put(tensor);
+    CHECK(eventually([] { return device_ipc_statistics().words == 0; }));
+    ipc_collect();
+    CHECK(device_ipc_statistics().word_pages == 0);
+    const OnStream other(new_stream<On>());
+    CHECK(queue.get().cpu().equal(at::full({10}, 2.0f)));
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("threads that send on one stream write its word in its order") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    constexpr int kThreads = 4, kEach = 100;
+    On::load_kernels();
+    Queue<at::Tensor> queue(kThreads * kEach);
+    const c10::Stream stream = new_stream<On>();
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread)
+      threads.emplace_back([&, thread] {
+        const OnStream here(stream);
+        for (int i = 0; i < kEach; ++i) queue.put(at::full({1}, float(thread * kEach + i)).to(on<On>().device()));
+      });
+    const OnStream here(new_stream<On>());
+    std::vector<bool> seen(kThreads * kEach);
+    for (int i = 0; i < kThreads * kEach; ++i) seen.at(std::size_t(queue.get().cpu().template item<float>())) = true;
+    for (std::thread& each : threads) each.join();
+    CHECK(std::ranges::count(seen, true) == kThreads * kEach);
+    CHECK(device_ipc_statistics().word_pages == 1);
+    CHECK(device_ipc_statistics().words == 0);
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: a word that cannot be is a DecodeError, and no stream waits for it") {
+  using On = OnHostDouble;
+  {
+    const at::Tensor tensor = at::full({10}, 2.0f).to(on<On>().device());
+    Encoder message;
+    const SentWord word = DeviceIpc::current().sent_words().write(message, tensor.device());
+    const Hold page = Hold::share_of(message.handles()[word.page].block);
+    CHECK_NOTHROW(await_damaged(page, word));
+    CHECK_THROWS_AS(await_damaged(page, {0, word.index, word.value + 1}), DecodeError);
+    CHECK_THROWS_AS(await_damaged(page, {0, word.index + 1, 1}), DecodeError);
+    CHECK_THROWS_AS(await_damaged(page, {0, DeviceWordsLayout::kWords, 0}), DecodeError);
+    CHECK_THROWS_AS(await_damaged(allocate_shared(100), word), DecodeError);
+    Hold other = allocate_shared(sizeof(DeviceWordsLayout));
+    std::memset(other.data(), 0, other.size());
+    CHECK_THROWS_AS(await_damaged(other, word), DecodeError);
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: whoever raises a dead process's word never lowers it") {
+  auto page = std::make_unique<DeviceWordsLayout>();
+  const Word word{page.get(), 7};
+  word.raise(5);
+  CHECK(word.has(5));
+  CHECK_FALSE(word.has(6));
+  word.raise(3);
+  CHECK(word.has(5));
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 3; ++thread)
+    threads.emplace_back([&, thread] {
+      for (std::uint64_t value = 10; value < 20'000; value += 3) word.raise(value + std::uint64_t(thread));
+    });
+  for (std::thread& each : threads) each.join();
+  CHECK(word.has(20'001));
+  CHECK_FALSE(word.has(20'003));
+}
