@@ -121,7 +121,7 @@ bool DeviceIpc::look_through() try {
   for (std::size_t type = 0; type < kDeviceTypes; ++type)
     if (used_[type].exchange(false)) device_memory(c10::DeviceType(type)).enter_own_thread();
   HolderCheck holders;
-  bool again = imports_.collect(Imports::Unused::kKeepAWhile);
+  bool again = imports_.collect(Imports::Clock::now());
   again |= exports_.collect(holders);
   again |= pinned_.collect(holders, PinnedRanges::Clock::now());
   received_.collect(ReceivedWords::Which::kDead);
@@ -133,11 +133,12 @@ bool DeviceIpc::look_through() try {
 
 void DeviceIpc::collect() {
   HolderCheck holders;
-  imports_.collect(Imports::Unused::kClose);
+  imports_.collect(Imports::Clock::time_point::max());
   exports_.collect(holders);
   pinned_.collect(holders, PinnedRanges::Clock::time_point::max());
   holders.reclaim_dead();
   if (HolderCheck again; exports_.collect(again)) wake();  // what the dead had
+  exports_.want_back();
   received_.collect(ReceivedWords::Which::kAll);
   sent_.collect();
 }

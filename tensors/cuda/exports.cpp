@@ -8,6 +8,7 @@
 #include <shoal/internal/tensors/cuda/layout.h>
 #include <shoal/internal/tensors/cuda/make_layout.h>
 
+#include <atomic>
 #include <cstring>
 #include <stdexcept>
 
@@ -77,6 +78,17 @@ DeviceHolds Exports::holds_of(const Export& exported) {
   return holds;
 }
 
+void Exports::say_wanted(const Export& exported, bool wanted) {
+  auto* layout = reinterpret_cast<DeviceExportLayout*>(exported.block.data());
+  // relaxed: a hint. What is written too late or too early costs an opening.
+  std::atomic_ref(layout->wanted_back).store(wanted, std::memory_order_relaxed);
+}
+
+void Exports::want_back() const {
+  std::lock_guard lock(mutex_);
+  for (const auto& [storage, exported] : by_storage_) say_wanted(exported, true);
+}
+
 DeviceHolds Exports::share(const c10::Storage& storage) {
   const c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
   std::lock_guard lock(mutex_);
@@ -89,6 +101,7 @@ DeviceHolds Exports::share(const c10::Storage& storage) {
     storage.unsafeGetStorageImpl()->set_resizable(false);
     SHOAL_KILL_POINT("device.export.made");
   }
+  say_wanted(found->second, false);
   return holds_of(found->second);
 }
 

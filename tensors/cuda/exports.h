@@ -39,6 +39,10 @@ class Exports {
   /// are left. On return the memory of those let go of is free, whichever thread found them.
   bool collect(HolderCheck& holders);
 
+  /// Asks whoever keeps one of the storages in stock, without a tensor in it, to give it up. Sharing it again takes that
+  /// back.
+  void want_back() const;
+
   struct Counts {
     std::size_t storages = 0, bytes = 0, bases = 0;
   };
@@ -60,6 +64,7 @@ class Exports {
   BasePtr base_of(const std::byte* address, c10::Device device);
   Export make(const c10::Storage& storage);
   static DeviceHolds holds_of(const Export& exported);
+  static void say_wanted(const Export& exported, bool wanted);
 
   std::recursive_mutex collecting_;  // recursive: what frees the memory may be code of the user's
   mutable std::mutex mutex_;

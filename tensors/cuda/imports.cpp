@@ -12,8 +12,9 @@
 #include <shoal/internal/tensors/driver/captured_stream.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <optional>
+#include <iterator>
 #include <utility>
 
 namespace shoal {
@@ -33,65 +34,71 @@ void check_alive(ProcessTag producer, c10::Device device) {
   if (!Session::current().is_alive(producer)) throw producer_died(producer, device.str());
 }
 
+/// Whether the process that the export comes from has asked for its memory.
+bool is_wanted_back(const Hold& exported) {
+  auto* layout = reinterpret_cast<DeviceExportLayout*>(exported.data());
+  return std::atomic_ref(layout->wanted_back).load(std::memory_order_relaxed) != 0;  // relaxed: a hint
+}
+
 }  // namespace
 
-/// An allocation of another process, or pieces of one, open in this one.
-class Imports::OpenBase {
- public:
-  OpenBase(DeviceMemory& memory, const DeviceExportLayout& layout, const DeviceHolds& holds, int device)
-      : memory_(memory), device_(device), bytes_(layout.base_bytes), mapped_(layout.pieces != 0) {
-    SHOAL_KILL_POINT("device.import.before_open");
-    if (mapped_) {
-      std::vector<Fd> descriptors;
-      std::vector<DeviceMemory::Piece> pieces;
-      std::uint64_t total = 0;
-      for (const Hold& offer : holds.offers) {
-        std::uint64_t bytes;
-        std::memcpy(&bytes, holds.block.data() + sizeof layout + pieces.size() * sizeof bytes, sizeof bytes);
-        if (__builtin_add_overflow(total, bytes, &total)) total = 0;
-        descriptors.push_back(DescriptorOffers::fetch(offer));
-        pieces.push_back({descriptors.back().get(), bytes});
-      }
-      if (total != bytes_) throw DecodeError("pieces of a device's segment that are not as long as the whole");
-      start_ = memory_.map(pieces, device_);
-    } else {
-      MemoryHandle handle;
-      std::memcpy(handle.bytes.data(), layout.handle, sizeof layout.handle);
-      start_ = memory_.open(handle, bytes_, device_);
-    }
-    SHOAL_KILL_POINT("device.import.opened");
-  }
-  OpenBase(const OpenBase&) = delete;
-  OpenBase& operator=(const OpenBase&) = delete;
-  ~OpenBase() {
-    if (mapped_)
-      memory_.unmap(start_, bytes_, device_);
-    else
-      memory_.close(start_, device_);
-    SHOAL_KILL_POINT("device.release.closed");
-  }
-
-  std::byte* start() const { return start_; }
+/// An allocation of another process, or pieces of one, open in this one. Made and closed outside the lock; whoever
+/// needs it meanwhile waits.
+struct Imports::Base {
+  enum class State { kOpening, kOpen, kClosing };
+  State state = State::kOpening;
+  DeviceMemory* memory = nullptr;
+  int device = 0;
+  std::size_t bytes = 0;
+  bool mapped = false;
+  std::byte* start = nullptr;
 
   int users = 0;
-  int looked_at_unused = 0;
+  Clock::time_point idle_since{};
+  DeviceHolds kept{};  // while nobody uses it: a hold on something in it
+  std::size_t kept_bytes = 0;
 
- private:
-  DeviceHolds kept_;  // last to go: whoever frees the memory has to find it closed
-  DeviceMemory& memory_;
-  int device_;
-  std::size_t bytes_;
-  bool mapped_;
-  std::byte* start_ = nullptr;
-
- public:
-  /// While nobody uses it: a hold on something in it.
-  void keep(DeviceHolds&& holds) { kept_ = std::move(holds); }
+  void open(const DeviceExportLayout& layout, const DeviceHolds& holds);
+  void close() noexcept;
 };
+
+void Imports::Base::open(const DeviceExportLayout& layout, const DeviceHolds& holds) {
+  SHOAL_KILL_POINT("device.import.before_open");
+  bytes = layout.base_bytes;
+  mapped = layout.pieces != 0;
+  if (mapped) {
+    std::vector<Fd> descriptors;
+    std::vector<DeviceMemory::Piece> pieces;
+    std::uint64_t total = 0;
+    for (const Hold& offer : holds.offers) {
+      std::uint64_t length;
+      std::memcpy(&length, holds.block.data() + sizeof layout + pieces.size() * sizeof length, sizeof length);
+      if (__builtin_add_overflow(total, length, &total)) total = 0;
+      descriptors.push_back(DescriptorOffers::fetch(offer));
+      pieces.push_back({descriptors.back().get(), length});
+    }
+    if (total != bytes) throw DecodeError("pieces of a device's segment that are not as long as the whole");
+    start = memory->map(pieces, device);
+  } else {
+    MemoryHandle handle;
+    std::memcpy(handle.bytes.data(), layout.handle, sizeof layout.handle);
+    start = memory->open(handle, bytes, device);
+  }
+  SHOAL_KILL_POINT("device.import.opened");
+}
+
+void Imports::Base::close() noexcept {
+  if (mapped)
+    memory->unmap(start, bytes, device);
+  else
+    memory->close(start, device);
+  SHOAL_KILL_POINT("device.release.closed");
+}
 
 struct Imports::Import {
   DeviceHolds holds;
-  std::shared_ptr<OpenBase> base;
+  std::size_t bytes;
+  Base* base;
   ProcessTag producer;
   c10::Device device;
 };
@@ -99,20 +106,54 @@ struct Imports::Import {
 Imports::Imports() = default;
 Imports::~Imports() = default;
 
-std::shared_ptr<Imports::OpenBase> Imports::base_for(const DeviceExportLayout& layout, const DeviceHolds& holds,
-                                                     c10::Device device) {
-  std::shared_ptr<OpenBase>& base = bases_[{layout.producer, layout.base, layout.pieces, layout.base_bytes}];
-  if (!base) {
-    struct Undo {  // an entry without a base is nothing
-      Imports& imports;
-      ~Undo() {
-        std::erase_if(imports.bases_, [](const auto& entry) { return !entry.second; });
-      }
-    } undo{*this};
-    base = std::make_shared<OpenBase>(device_memory(device.type()), layout, holds, device.index());
-    ++openings_;
+/// The base if it is open. Otherwise null, after it was opened, or somebody else had opened or closed it: then what was
+/// known before is to be looked at again.
+Imports::Base* Imports::open_base(Lock& lock, const BaseKey& key, const DeviceExportLayout& layout,
+                                  const DeviceHolds& holds, c10::Device device) {
+  if (auto known = bases_.find(key); known != bases_.end()) {
+    if (known->second->state == Base::State::kOpen) return known->second.get();
+    changed_.wait(lock);
+    return nullptr;
   }
-  return base;
+  auto at = bases_.emplace(key, std::make_unique<Base>()).first;
+  Base& base = *at->second;
+  lock.unlock();
+  struct Undo {
+    Lock& lock;
+    Imports& imports;
+    Bases::iterator at;
+    bool opened = false;
+    ~Undo() {
+      lock.lock();
+      if (opened) {
+        at->second->state = Base::State::kOpen;
+        at->second->idle_since = Clock::now();
+        ++imports.openings_;
+      } else {
+        imports.bases_.erase(at);
+      }
+      imports.changed_.notify_all();
+    }
+  } undo{lock, *this, at};
+  base.memory = &device_memory(device.type());
+  base.device = device.index();
+  base.open(layout, holds);
+  undo.opened = true;
+  return nullptr;
+}
+
+/// Closes these bases, outside the lock, and forgets them. What was kept for them is the caller's to give up.
+void Imports::close(Lock& lock, const std::vector<Bases::iterator>& closing, std::vector<DeviceHolds>& given_up) {
+  if (closing.empty()) return;
+  for (auto at : closing) at->second->state = Base::State::kClosing;
+  lock.unlock();
+  for (auto at : closing) at->second->close();
+  lock.lock();
+  for (auto at : closing) {
+    given_up.push_back(std::move(at->second->kept));
+    bases_.erase(at);
+  }
+  changed_.notify_all();
 }
 
 c10::Storage Imports::open(DeviceHolds holds) {
@@ -128,31 +169,27 @@ c10::Storage Imports::open(DeviceHolds holds) {
   if (layout.bytes == 0) return c10::Storage(std::move(storage));
   const ProcessTag producer = ProcessTag::from_word(layout.producer);
   shoal::check_alive(producer, device);
-  auto import = std::make_unique<Import>(Import{std::move(holds), nullptr, producer, device});
+  auto import = std::make_unique<Import>(Import{std::move(holds), layout.bytes, nullptr, producer, device});
   const std::uint64_t block = import->holds.block.block().value;
+  const BaseKey key{layout.producer, layout.base, layout.pieces, layout.base_bytes};
 
   std::vector<DeviceHolds> given_up;  // outside the lock
-  std::lock_guard lock(mutex_);
-  // Who receives faster than the collector looks clears up behind itself.
-  for (int i = 0; i < 2 && !let_go_.empty() && is_done(let_go_.front()); ++i) {
-    given_up.push_back(finish(*let_go_.front().import));
-    let_go_.pop_front();
+  Lock lock(mutex_);
+  finish_some(lock, given_up);
+  Base* base = nullptr;
+  while (!base) {
+    if (auto known = by_block_.find(block); known != by_block_.end())
+      if (auto alive = known->second.second.lock()) return c10::Storage(std::move(alive));
+    base = open_base(lock, key, layout, import->holds, device);
   }
   auto& known = by_block_.try_emplace(block, nullptr, c10::weak_intrusive_ptr<c10::StorageImpl>(storage)).first->second;
-  if (known.first)
-    if (auto alive = known.second.lock()) return c10::Storage(std::move(alive));
-  try {
-    import->base = base_for(layout, import->holds, device);
-  } catch (...) {
-    by_block_.erase(block);
-    throw;
-  }
-  OpenBase& base = *import->base;
-  if (base.users++ == 0) base.keep({});
-  ++alive_;
+  given_up.reserve(given_up.size() + 1);
   known = {import.get(), c10::weak_intrusive_ptr<c10::StorageImpl>(storage)};
   // From here on the storage's end is the import's, and nothing throws.
-  std::byte* start = base.start() + layout.offset;
+  import->base = base;
+  if (base->users++ == 0) given_up.push_back(std::exchange(base->kept, {}));
+  ++alive_;
+  std::byte* start = base->start + layout.offset;
   storage->set_data_ptr_noswap(c10::DataPtr(start, import.release(), &Imports::release, device));
   return c10::Storage(std::move(storage));
 }
@@ -179,32 +216,23 @@ void Imports::release(void* import) {
 }
 
 void Imports::let_go(std::unique_ptr<Import> import) noexcept {
-  std::optional<LetGo> in_use;
+  c10::Stream stream(c10::Stream::DEFAULT, import->device);
   try {
-    c10::impl::VirtualGuardImpl guard(import->device.type());
-    const c10::Stream stream = guard.getStream(import->device);
-    // A stream that is captured may be asked nothing: that would break the capture. So it is asked when that has ended.
-    if (is_captured(stream)) {
-      in_use = LetGo{nullptr, stream, nullptr};
-    } else if (!guard.queryStream(stream)) {
-      void* event = nullptr;
-      guard.record(&event, stream, import->device.index(), c10::EventFlag::PYTORCH_DEFAULT);
-      in_use = LetGo{nullptr, stream, event};
-    }
+    stream = c10::impl::VirtualGuardImpl(import->device.type()).getStream(import->device);
   } catch (...) {
-    // The device is broken or its driver shutting down: nothing uses the memory any more.
+    // The driver is shutting down: see is_done.
   }
+  LetGo each{std::move(import), stream, nullptr};
+  const bool done = is_done(each);
   {
     DeviceHolds given_up;  // outside the lock
     std::lock_guard lock(mutex_);
-    auto known = by_block_.find(import->holds.block.block().value);
-    if (known != by_block_.end() && known->second.first == import.get()) by_block_.erase(known);
-    if (in_use) {
-      in_use->import = std::move(import);
-      let_go_.push_back(std::move(*in_use));
-    } else {
-      given_up = finish(*import);
-    }
+    auto known = by_block_.find(each.import->holds.block.block().value);
+    if (known != by_block_.end() && known->second.first == each.import.get()) by_block_.erase(known);
+    if (done)
+      given_up = finish(*each.import);
+    else
+      let_go_.push_back(std::move(each));
   }
   DeviceIpc::current().wake();
 }
@@ -213,46 +241,89 @@ void Imports::let_go(std::unique_ptr<Import> import) noexcept {
 DeviceHolds Imports::finish(Import& import) {
   SHOAL_KILL_POINT("device.release.before_drop");
   --alive_;
-  OpenBase& base = *import.base;
+  Base& base = *import.base;
   if (--base.users != 0) return std::move(import.holds);
-  base.looked_at_unused = 0;
-  base.keep(std::move(import.holds));
+  base.idle_since = Clock::now();
+  base.kept_bytes = import.bytes;
+  base.kept = std::move(import.holds);
   return {};
 }
 
-bool Imports::is_done(LetGo& each) {
-  c10::impl::VirtualGuardImpl guard(each.import->device.type());
-  // Recording an event and destroying one enter its device and then the current one: in the collector's thread that
-  // would be device 0, and a context on it, though this process may not use that one at all.
-  c10::DeviceGuard on_device(each.import->device);
+/// Whether the stream has done what it had queued when the memory was let go of.
+bool Imports::is_done(LetGo& each) noexcept {
+  const c10::Device device = each.import->device;
   try {
+    c10::impl::VirtualGuardImpl guard(device.type());
+    // libtorch's guards enter an event's device and then the current one: in a thread that uses another device that
+    // would be device 0, and a context on it, though this process may not use that one at all.
+    const c10::DeviceGuard on_device(device);
+    const BesideCaptures unseen(device_memory(device.type()));
     if (!each.event) {
+      // A stream that is captured may be asked nothing: that would break the capture. So it is asked when that has
+      // ended.
       if (is_captured(each.stream)) return false;
       if (guard.queryStream(each.stream)) return true;
-      guard.record(&each.event, each.stream, each.import->device.index(), c10::EventFlag::PYTORCH_DEFAULT);
+      guard.record(&each.event, each.stream, device.index(), c10::EventFlag::PYTORCH_DEFAULT);
     }
     if (!guard.queryEvent(each.event)) return false;
+    guard.destroyEvent(std::exchange(each.event, nullptr), device.index());
+    return true;
   } catch (...) {
-    // As in let_go.
+    // What cannot be asked may be in use: by a capture that began just now, for one. Where the device has failed for
+    // good, the process keeps what it has until it ends.
+    return false;
   }
-  if (!each.event) return true;
-  guard.destroyEvent(each.event, each.import->device.index());
-  return true;
 }
 
-bool Imports::collect(Unused unused) {
-  std::vector<DeviceHolds> given_up;  // outside the lock
-  std::lock_guard lock(mutex_);
-  std::erase_if(let_go_, [&](LetGo& each) {
-    if (!is_done(each)) return false;
+/// Who receives faster than the collector looks clears up behind itself.
+void Imports::finish_some(Lock& lock, std::vector<DeviceHolds>& given_up) {
+  for (int i = 0; i < 2 && !let_go_.empty(); ++i) {
+    LetGo each = std::move(let_go_.front());
+    let_go_.pop_front();
+    lock.unlock();
+    const bool done = is_done(each);
+    lock.lock();
+    if (!done) return let_go_.push_front(std::move(each));
     given_up.push_back(finish(*each.import));
+  }
+}
+
+std::vector<Imports::Bases::iterator> Imports::to_close(Clock::time_point now) {
+  std::vector<Bases::iterator> idle, closing;
+  for (auto at = bases_.begin(); at != bases_.end(); ++at)
+    if (at->second->state == Base::State::kOpen && at->second->users == 0) idle.push_back(at);
+  std::ranges::sort(idle, {}, [](auto at) { return at->second->idle_since; });
+  std::size_t count = idle.size(), bytes = 0;
+  for (auto at : idle) bytes += at->second->kept_bytes;
+  for (auto at : idle) {
+    const Base& base = *at->second;
+    const bool is_due = now == Clock::time_point::max() || now - base.idle_since >= kIdle || !base.kept.block ||
+                        is_wanted_back(base.kept.block) ||
+                        !Session::current().is_alive(ProcessTag::from_word(std::get<0>(at->first)));
+    if (!is_due && count <= kMostIdle && bytes <= kMostIdleBytes) continue;
+    closing.push_back(at);
+    --count;
+    bytes -= base.kept_bytes;
+  }
+  return closing;
+}
+
+bool Imports::collect(Clock::time_point now) {
+  std::lock_guard one_at_a_time(collecting_);
+  std::vector<DeviceHolds> given_up;  // outside the lock
+  Lock lock(mutex_);
+  std::deque<LetGo> looked_at = std::exchange(let_go_, {});
+  lock.unlock();
+  std::deque<LetGo> done;
+  std::erase_if(looked_at, [&](LetGo& each) {
+    if (!is_done(each)) return false;
+    done.push_back(std::move(each));
     return true;
   });
-  // Under the lock: a base must not be opened again before it is closed.
-  std::erase_if(bases_, [&](auto& entry) {
-    OpenBase& base = *entry.second;
-    return base.users == 0 && (unused == Unused::kClose || base.looked_at_unused++ >= 2);
-  });
+  lock.lock();
+  for (LetGo& each : done) given_up.push_back(finish(*each.import));
+  let_go_.insert(let_go_.begin(), std::move_iterator(looked_at.begin()), std::move_iterator(looked_at.end()));
+  close(lock, to_close(now), given_up);
   return !let_go_.empty() || std::ranges::any_of(bases_, [](const auto& entry) { return entry.second->users == 0; });
 }
 

@@ -8,6 +8,7 @@
 #include <shoal/ipc/heap.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -22,9 +23,10 @@ namespace shoal {
 
 /// Storages over other processes' memory. Each keeps a hold on its export and the opened base it lies in; a base is
 /// opened once, however many storages lie in it. Letting go of a storage takes effect when the work that the current
-/// stream had queued is done. A base is closed before the last hold on what lies in it goes. One a process, owned by
-/// DeviceIpc. Threads: any. When this process dies, the driver closes what it opened, and whoever notices gives up its
-/// holds.
+/// stream had queued is done. A base that no storage lies in is idle: it stays open for a while, with a hold on what lay
+/// in it last, because closing it waits for all that is queued on the device. It is closed before that hold goes. One a
+/// process, owned by DeviceIpc. Threads: any. When this process dies, the driver closes what it opened, and whoever
+/// notices gives up its holds.
 class Imports {
  public:
   Imports();
@@ -37,10 +39,16 @@ class Imports {
   /// Throws PeerDied if the memory's producer is dead. Does nothing for other storages.
   static void check_alive(const c10::Storage& storage);
 
-  enum class Unused { kKeepAWhile, kClose };
-  /// Gives up what is let go of and done with, and closes bases that nobody used since the last but one call, or all
-  /// unused ones. Returns true if some of it is left for later.
-  bool collect(Unused unused);
+  using Clock = std::chrono::steady_clock;
+  /// How long a base stays open idle, and how many do, with how many bytes of other processes' storages: those kept for
+  /// the bases' sake.
+  static constexpr std::chrono::seconds kIdle{5};
+  static constexpr std::size_t kMostIdle = 64, kMostIdleBytes = 256u << 20;
+
+  /// Gives up what is let go of and done with, and closes bases that have been idle for kIdle by `now` (Clock's max: all
+  /// idle ones), are too many, or whose process is dead or wants its memory back. Waits for the device if it closes
+  /// any. Returns true if some of it is left for later.
+  bool collect(Clock::time_point now);
 
   struct Counts {
     std::size_t storages = 0;  ///< alive, or let go of and still in use by a stream
@@ -50,25 +58,33 @@ class Imports {
   Counts counts() const;
 
  private:
-  class OpenBase;
+  struct Base;
   struct Import;
   struct LetGo {
     std::unique_ptr<Import> import;
     c10::Stream stream;  // the current one at that moment
-    void* event;         // what it had queued by then; none if it was being captured
+    void* event;         // what it had queued by then; none if that could not be asked, as while it is captured
   };
   using BaseKey =
       std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint64_t>;  // producer, base, pieces, bytes
+  using Bases = std::map<BaseKey, std::unique_ptr<Base>>;
+  using Lock = std::unique_lock<std::mutex>;
 
   static void release(void* import);  // the storages' deleter
   void let_go(std::unique_ptr<Import> import) noexcept;
   DeviceHolds finish(Import& import);
-  static bool is_done(LetGo& each);
-  std::shared_ptr<OpenBase> base_for(const DeviceExportLayout& layout, const DeviceHolds& holds, c10::Device device);
+  static bool is_done(LetGo& each) noexcept;
+  void finish_some(Lock& lock, std::vector<DeviceHolds>& given_up);
+  Base* open_base(Lock& lock, const BaseKey& key, const DeviceExportLayout& layout, const DeviceHolds& holds,
+                  c10::Device device);
+  void close(Lock& lock, const std::vector<Bases::iterator>& closing, std::vector<DeviceHolds>& given_up);
+  std::vector<Bases::iterator> to_close(Clock::time_point now);
 
-  mutable std::mutex mutex_;
+  std::mutex collecting_;     // one collects at a time, and waits for the device
+  mutable std::mutex mutex_;  // held around no call of a driver: one that waits for the device would stop all receiving
+  std::condition_variable changed_;  // a base was opened or closed
   std::unordered_map<std::uint64_t, std::pair<const Import*, c10::weak_intrusive_ptr<c10::StorageImpl>>> by_block_;
-  std::map<BaseKey, std::shared_ptr<OpenBase>> bases_;
+  Bases bases_;
   std::deque<LetGo> let_go_;
   std::size_t openings_ = 0, alive_ = 0;
 };

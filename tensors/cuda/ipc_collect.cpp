@@ -33,6 +33,7 @@ bool wait_until_released(std::chrono::nanoseconds timeout) {
   for (;;) {
     HolderCheck holders;
     if (!exports.collect(holders)) return true;
+    exports.want_back();
     holders.reclaim_dead();
     if (deadline.passed()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // there is nothing to wait on: others clear words

@@ -11,24 +11,24 @@ namespace shoal {
 
 /// An exported storage: what a message has of a tensor on a device. It lies in a block of its own, whose holds say who
 /// has the tensor; the exporting process holds it as long as it keeps the storage. Written once, before anyone else
-/// sees the block. If it is shared by descriptors, the bytes of each piece (uint64) follow it.
+/// sees the block, but for `wanted_back`. If it is shared by descriptors, the bytes of each piece (uint64) follow it.
 struct DeviceExportLayout {
   static constexpr std::uint32_t kMagic = 0x78766564;  // "devx"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
 
   std::uint32_t magic;
   std::uint32_t version;
   std::uint32_t producer;    // ProcessTag
   std::uint8_t device_type;  // c10::DeviceType
   std::uint8_t reserved[3];
-  std::uint8_t uuid[16];     // of the device
-  std::uint64_t base;        // the producer's number of the allocation, never used twice
-  std::uint64_t base_bytes;  // of the allocation, or of all pieces
-  std::uint64_t offset;      // of the storage in it
-  std::uint64_t bytes;       // of the storage; 0: there is no memory at all
-  std::uint32_t pieces;      // 0: shared by the handle below
-  std::uint32_t reserved_too;
-  std::byte handle[64];  // MemoryHandle
+  std::uint8_t uuid[16];      // of the device
+  std::uint64_t base;         // the producer's number of the allocation, never used twice
+  std::uint64_t base_bytes;   // of the allocation, or of all pieces
+  std::uint64_t offset;       // of the storage in it
+  std::uint64_t bytes;        // of the storage; 0: there is no memory at all
+  std::uint32_t pieces;       // 0: shared by the handle below
+  std::uint32_t wanted_back;  // 1: the producer waits for its memory. Whoever keeps it in stock gives it up
+  std::byte handle[64];       // MemoryHandle
 };
 
 static_assert(sizeof(DeviceExportLayout) == 136);

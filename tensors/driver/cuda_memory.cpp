@@ -197,9 +197,11 @@ class CudaMemory final : public DeviceMemory {
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
 
-  void enter_own_thread() noexcept override {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    driver_.cuThreadExchangeStreamCaptureMode(&mode);
+  CaptureMode exchange_capture_mode(CaptureMode mode) noexcept override {
+    CUstreamCaptureMode exchanged = driver_mode(mode);
+    if (driver_.cuThreadExchangeStreamCaptureMode(&exchanged) != CUDA_SUCCESS) return mode;
+    if (exchanged == CU_STREAM_CAPTURE_MODE_GLOBAL) return CaptureMode::kAnyThread;
+    return exchanged == CU_STREAM_CAPTURE_MODE_RELAXED ? CaptureMode::kNever : CaptureMode::kThisThread;
   }
 
   bool is_initialized() noexcept override { return cuda_is_initialized(); }
@@ -209,6 +211,11 @@ class CudaMemory final : public DeviceMemory {
     CUdevice handle = 0;
     CUcontext context = nullptr;
   };
+
+  static CUstreamCaptureMode driver_mode(CaptureMode mode) {
+    if (mode == CaptureMode::kAnyThread) return CU_STREAM_CAPTURE_MODE_GLOBAL;
+    return mode == CaptureMode::kNever ? CU_STREAM_CAPTURE_MODE_RELAXED : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+  }
 
   CUdevice handle(int device) {
     if (device < 0 || device >= device_count())
@@ -227,15 +234,15 @@ class CudaMemory final : public DeviceMemory {
     return context;
   }
 
-  /// Makes a device's primary context the thread's current one, and restores what was.
+  /// Makes a device's primary context the thread's current one, and restores what was. Breaks no capture meanwhile.
   class InContext {
    public:
-    InContext(CudaMemory& memory, int device) : driver_(memory.driver_) {
+    InContext(CudaMemory& memory, int device) : driver_(memory.driver_), unseen_(memory) {
       driver_.check(driver_.cuCtxPushCurrent(memory.context_of(device)), "entering a CUDA device's context");
       pushed_ = true;
     }
     /// While the driver shuts down nothing works any more, and nothing needs to.
-    InContext(CudaMemory& memory, int device, std::nothrow_t) noexcept : driver_(memory.driver_) {
+    InContext(CudaMemory& memory, int device, std::nothrow_t) noexcept : driver_(memory.driver_), unseen_(memory) {
       try {
         pushed_ = driver_.cuCtxPushCurrent(memory.context_of(device)) == CUDA_SUCCESS;
       } catch (...) {
@@ -250,6 +257,7 @@ class CudaMemory final : public DeviceMemory {
 
    private:
     const CudaDriver& driver_;
+    const BesideCaptures unseen_;
     bool pushed_ = false;
   };
 

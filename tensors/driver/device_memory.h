@@ -85,15 +85,35 @@ class DeviceMemory {
   /// Whether the stream is being captured into a graph.
   virtual bool is_captured(void* stream, int device) = 0;
 
+  /// What the calling thread's calls do to a graph that is being captured, by CUDA's rules: some break it, those about
+  /// events for one, if they come from any thread, from the one that captures, or never (relaxed).
+  enum class CaptureMode { kAnyThread, kThisThread, kNever };
+  /// Sets it for the calling thread and returns what it was.
+  virtual CaptureMode exchange_capture_mode(CaptureMode mode) noexcept { return mode; }
+
   /// A thread of shoal's own calls it before it asks about events and frees memory: what it does must not disturb a
   /// graph that another thread captures.
-  virtual void enter_own_thread() noexcept {}
+  void enter_own_thread() noexcept { (void)exchange_capture_mode(CaptureMode::kThisThread); }
 
   /// Whether the driver is in use in this process, so that a fork would break it. Never starts it.
   virtual bool is_initialized() noexcept = 0;
 
   /// The index of a device in this process. DeviceError if this process does not see it.
   int index_of(const DeviceUuid& wanted);
+};
+
+/// While it is there, what the calling thread asks the driver breaks no capture. Only for what is no part of one: events
+/// and memory of shoal's own, streams that are not captured.
+class BesideCaptures {
+ public:
+  explicit BesideCaptures(DeviceMemory& memory) noexcept
+      : memory_(memory), before_(memory.exchange_capture_mode(DeviceMemory::CaptureMode::kNever)) {}
+  BesideCaptures(const BesideCaptures&) = delete;
+  ~BesideCaptures() { (void)memory_.exchange_capture_mode(before_); }
+
+ private:
+  DeviceMemory& memory_;
+  const DeviceMemory::CaptureMode before_;
 };
 
 /// The device memory of this type, or null if this build, this libtorch or this machine has none.

@@ -151,6 +151,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
 /// Between devices, and to one: queued. To the host: waits. Memory of the host that is pinned is read when the copy is
 /// made, other memory at once.
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  if (from.device().is_cpu()) Memory::current().check_host(from.const_data_ptr(), from.nbytes());
+  if (to.device().is_cpu()) Memory::current().check_host(to.const_data_ptr(), to.nbytes());
   if (from.device().is_cpu() && non_blocking && Memory::current().is_registered(from.const_data_ptr())) {
     Streams::current().enqueue(stream_of(to), [from = on_host(from), to = on_host(to)] { to().copy_(from()); });
   } else if (from.device().is_cpu()) {

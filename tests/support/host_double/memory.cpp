@@ -54,6 +54,11 @@ ino_t inode_of(int file) {
 
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
+/// As the driver does before it takes memory away from a device.
+void wait_for_device(int device) {
+  if (Streams::exist()) Streams::current().synchronize_device(device);
+}
+
 [[noreturn]] void violation(const char* what) {
   std::fprintf(stderr, "host double: %s\n", what);
   std::abort();
@@ -173,6 +178,16 @@ bool Memory::is_registered(const void* host_memory) {
                      [&](const auto& range) { return range.first <= address && address < range.first + range.second; });
 }
 
+void Memory::check_host(const void* host_memory, std::size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(host_memory);
+  std::lock_guard lock(mutex_);
+  for (const auto& [start, size] : registered_) {
+    const bool overlaps = start < first + bytes && first < start + size;
+    const bool contains = start <= first && first + bytes <= start + size;
+    TORCH_CHECK(!overlaps || contains, "invalid argument");  // as CUDA does
+  }
+}
+
 void Memory::release(Allocation& allocation) {
   if (allocation.control) {
     for (auto& opener : allocation.control->openers)
@@ -260,7 +275,8 @@ std::byte* Memory::open(const MemoryHandle& handle, std::size_t bytes, int) {
   throw DeviceError("the double: an allocation is open in too many processes");
 }
 
-void Memory::close(std::byte* opened, int) noexcept {
+void Memory::close(std::byte* opened, int device) noexcept {
+  wait_for_device(device);
   std::lock_guard lock(mutex_);
   auto found = opened_.find(opened);
   if (found == opened_.end()) violation("an allocation is closed that is not open");
@@ -287,7 +303,8 @@ std::byte* Memory::map(std::span<const Piece> pieces, int) {
   return start;
 }
 
-void Memory::unmap(std::byte* mapped, std::size_t bytes, int) noexcept {
+void Memory::unmap(std::byte* mapped, std::size_t bytes, int device) noexcept {
+  wait_for_device(device);
   ::munmap(mapped, bytes);
   std::lock_guard lock(mutex_);
   --mapped_;
@@ -305,7 +322,8 @@ void Memory::register_host(std::byte* start, std::size_t bytes, int) {
   ++registrations_;
 }
 
-void Memory::unregister_host(std::byte* start, int) noexcept {
+void Memory::unregister_host(std::byte* start, int device) noexcept {
+  wait_for_device(device);
   std::lock_guard lock(mutex_);
   if (registered_.erase(start) == 0) violation("host memory is unregistered that was not registered");
 }

@@ -94,6 +94,15 @@ void Streams::synchronize_all() {
   });
 }
 
+void Streams::synchronize_device(int device) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    for (auto& [key, stream] : streams_)
+      if (key.first == device && !stream.jobs.empty()) return false;
+    return true;
+  });
+}
+
 void Streams::settle(Key key) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return streams_[key].jobs.empty() || streams_[key].blocked; });

@@ -49,6 +49,7 @@ class Streams {
   bool idle(Key stream);
   void synchronize(Key stream);
   void synchronize_all();
+  void synchronize_device(int device);
   void settle(Key stream);
 
  private:

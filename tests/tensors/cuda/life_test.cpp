@@ -1,6 +1,7 @@
 // Who keeps a device's memory, who gives it back, and what is left of it at each death.
 #include <ATen/ATen.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/queue.h>
@@ -11,6 +12,8 @@
 #include <signal.h>
 
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
@@ -239,7 +242,7 @@ DEVICE_TEST_CASE("a process that waits until its tensors are released may end") 
   CHECK(nothing_left<On>());
 }
 
-DEVICE_TEST_CASE("an opening that nobody uses is closed by itself, and at once by ipc_collect") {
+DEVICE_TEST_CASE("an opening that nobody uses stays for some seconds, and is closed at once by ipc_collect") {
   using On = TestType;
   if (skipped<On>()) return;
   {
@@ -249,13 +252,28 @@ DEVICE_TEST_CASE("an opening that nobody uses is closed by itself, and at once b
     process.start();
     at::Tensor received = queue.get();
     queue.put(received);
+    (void)received.cpu();
     CHECK(device_ipc_statistics().open_bases == 1);
     received = at::Tensor();
+    Imports& imports = DeviceIpc::current().imports();
+    CHECK(eventually([&] {
+      imports.collect(Imports::Clock::now());
+      return device_ipc_statistics().imports == 0;
+    }));
+    const auto idle_by = Imports::Clock::now();
+    const std::size_t openings = device_ipc_statistics().openings;
+    if (idle_by + Imports::kIdle > Imports::Clock::now()) CHECK(device_ipc_statistics().open_bases == 1);
     received = queue.get();
-    (void)received.cpu();
     queue.put(received);
+    (void)received.cpu();
+    if (idle_by + Imports::kIdle > Imports::Clock::now()) CHECK(device_ipc_statistics().openings == openings);
     received = at::Tensor();
-    CHECK(eventually([] { return device_ipc_statistics().open_bases == 0; }));
+    CHECK(eventually([&] {
+      imports.collect(Imports::Clock::now());
+      return device_ipc_statistics().imports == 0;
+    }));
+    imports.collect(Imports::Clock::now() + Imports::kIdle);
+    CHECK(device_ipc_statistics().open_bases == 0);
     received = queue.get();
     (void)received.cpu();
     received = at::Tensor();
@@ -264,6 +282,127 @@ DEVICE_TEST_CASE("an opening that nobody uses is closed by itself, and at once b
       return device_ipc_statistics().imports == 0;
     }));
     CHECK(device_ipc_statistics().open_bases == 0);
+    done.set();
+    process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("an opening that nobody uses is closed as soon as its producer wants the memory back, or is dead") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  for (const bool dies : {false, true}) {
+    Queue<at::Tensor> queue(4);
+    Event collect, collected;
+    Process<void> process(
+        {.name = "producer"},
+        +[](Queue<at::Tensor> out, Event collect, Event collected) {
+          const at::Tensor tensor = at::full({100}, 4.0f).to(on<On>().device());
+          out.put(tensor);
+          collect.wait();
+          ipc_collect();
+          collected.set();
+          Event().wait();
+        },
+        queue, collect, collected);
+    process.start();
+    (void)queue.get().cpu();
+    Imports& imports = DeviceIpc::current().imports();
+    CHECK(eventually([&] {
+      imports.collect(Imports::Clock::now());
+      return device_ipc_statistics().imports == 0;
+    }));
+    if (dies) {
+      ::kill(process.pid(), SIGKILL);
+      process.join();
+    } else {
+      collect.set();
+      collected.wait();
+    }
+    imports.collect(Imports::Clock::now());
+    CHECK(device_ipc_statistics().open_bases == 0);
+    process.kill();
+    process.join();
+    CHECK(nothing_left<On>());
+  }
+}
+
+DEVICE_TEST_CASE("while one thread closes an opening, which waits for the device, others receive") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    On::load_kernels();
+    Queue<at::Tensor> queue(4), other_queue(4);
+    Event done;
+    Process<void> one({.name = "one"}, produce<On>, std::string(), queue, done);
+    Process<void> two({.name = "two"}, produce<On>, std::string(), other_queue, done);
+    one.start();
+    two.start();
+    at::Tensor received = queue.get();
+    queue.put(received);
+    (void)received.cpu();
+    received = at::Tensor();
+    Imports& imports = DeviceIpc::current().imports();
+    CHECK(eventually([&] {
+      imports.collect(Imports::Clock::now());
+      return device_ipc_statistics().imports == 0;
+    }));
+    CHECK(eventually([&] { return other_queue.qsize() == 1; }));
+    {
+      const OnStream here(new_stream<On>());
+      auto gate = On::close_gate();
+      std::thread closer([&] { imports.collect(Imports::Clock::now() + Imports::kIdle); });
+      std::thread again;
+      {
+        const OnStream another(new_stream<On>());
+        CHECK(other_queue.get().cpu().equal(at::full({100}, 4.0f)));
+        CHECK(device_ipc_statistics().open_bases == 2);  // one of them is being closed
+        // Whoever needs that one waits, and opens it anew.
+        again = std::thread([&] {
+          const OnStream there(new_stream<On>());
+          received = queue.get();
+        });
+      }
+      gate.reset();
+      closer.join();
+      again.join();
+    }
+    CHECK(received.cpu().equal(at::full({100}, 4.0f)));
+    received = at::Tensor();
+    ipc_collect();
+    done.set();
+    one.result();
+    two.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: openings that nobody uses are bounded, the ones used longest ago go first") {
+  using On = OnHostDouble;
+  {
+    constexpr int kTensors = int(Imports::kMostIdle) + 6;
+    Queue<at::Tensor> queue(kTensors);
+    Event done;
+    Process<void> process(
+        {.name = "producer"},
+        +[](Queue<at::Tensor> out, Event done) {
+          for (int i = 0; i < kTensors; ++i) out.put(at::empty({2 << 20}, on<On>().dtype(at::kByte)));
+          done.wait();
+          wait_until_released(std::chrono::seconds(10));
+        },
+        queue, done);
+    process.start();
+    std::vector<at::Tensor> received;
+    for (int i = 0; i < kTensors; ++i) received.push_back(queue.get());
+    CHECK(device_ipc_statistics().open_bases == kTensors);
+    received.clear();
+    Imports& imports = DeviceIpc::current().imports();
+    CHECK(eventually([&] {
+      imports.collect(Imports::Clock::now());
+      return device_ipc_statistics().imports == 0;
+    }));
+    CHECK(device_ipc_statistics().open_bases <= Imports::kMostIdle);
+    ipc_collect();
     done.set();
     process.result();
   }

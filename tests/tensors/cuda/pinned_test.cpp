@@ -17,6 +17,8 @@
 #include <shoal/tensors/share.h>
 #include <signal.h>
 
+#include <thread>
+
 #include "tests/support/catch.h"
 #include "tests/tensors/cuda/devices.h"
 
@@ -188,6 +190,53 @@ TEST_CASE("device ipc: what was pinned for blocks of another cut is not kept bec
     CHECK(heap_statistics().idle_pinned_bytes == 0);
   }
   CHECK(nothing_left<OnHostDouble>());
+}
+
+DEVICE_TEST_CASE("a block where two smaller ones were pinned is copied as any other") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  Session::current().heap().trim();
+  {
+    ExtentRange first_extents;
+    {
+      at::Tensor first = empty_shared({3 << 20}, at::kByte), second = empty_shared({3 << 20}, at::kByte);
+      first_extents = extents_of(shared_hold(first)->block());
+      REQUIRE(extents_of(shared_hold(second)->block()).first == first_extents.end());
+      pin_memory_(first, On::kType);
+      pin_memory_(second, On::kType);
+    }
+    const at::Tensor large = empty_shared({7 << 20}, at::kByte).fill_(5);
+    REQUIRE(extents_of(shared_hold(large)->block()).first == first_extents.first);
+    const at::Tensor copy = large.to(on<On>().device());
+    CHECK(copy.cpu().equal(large));
+    CHECK(device_ipc_statistics().pinned_bytes == 0);
+  }
+  {
+    pin_memory_(empty_shared({7 << 20}, at::kByte), On::kType);
+    const at::Tensor small = empty_shared({3 << 20}, at::kByte).fill_(6), next = empty_shared({5 << 20}, at::kByte);
+    CHECK(small.to(on<On>().device()).cpu().equal(small));
+    CHECK(next.fill_(7).to(on<On>().device()).cpu().equal(next));
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("while one thread unregisters memory, which waits for the device, others pin and ask") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    On::load_kernels();
+    at::Tensor one = empty_shared({3 << 20}, at::kByte), two = empty_shared({3 << 20}, at::kByte);
+    pin_memory_(one, On::kType);
+    auto gate = On::close_gate();
+    std::thread other([&] { CHECK(unpin_memory_(one)); });
+    CHECK(eventually([&] { return !is_shared_pinned(one); }));
+    pin_memory_(two, On::kType);
+    CHECK(is_shared_pinned(two));
+    gate.reset();
+    other.join();
+    CHECK(unpin_memory_(two));
+  }
+  CHECK(nothing_left<On>());
 }
 
 TEST_CASE("device ipc: where the driver refuses, nothing is pinned and nothing is kept") {
