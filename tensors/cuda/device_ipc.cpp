@@ -6,6 +6,7 @@
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/tensors/cuda/before_out_of_memory.h>
 #include <shoal/internal/tensors/cuda/make_layout.h>
 #include <shoal/internal/tensors/storage/storage.h>
 
@@ -100,6 +101,7 @@ c10::Storage DeviceIpc::decode(Decoder& message, const Handles& handles) {
 
 DeviceIpc::DeviceIpc() {
   call_before_memory(&before_memory);
+  (void)is_called_before_out_of_memory();  // so that a program that is linked with an archive has it
   start_service_thread("shoal-device", [this] { run(); });
 }
 
@@ -141,6 +143,17 @@ void DeviceIpc::collect() {
   exports_.want_back();
   received_.collect(ReceivedWords::Which::kAll);
   sent_.collect();
+}
+
+bool DeviceIpc::give_back_for_allocator() noexcept {
+  DeviceIpc* ipc = the_device_ipc.if_there();
+  if (!ipc) return false;
+  try {
+    ipc->exports_.want_back();
+    return ipc->exports_.collect_unless_busy();
+  } catch (const std::exception&) {
+    return false;  // the allocator goes on without
+  }
 }
 
 void DeviceIpc::wake() noexcept {

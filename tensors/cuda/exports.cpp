@@ -111,9 +111,9 @@ c10::Storage Exports::find(BlockOffset block) const {
   return found == by_block_.end() ? c10::Storage() : by_storage_.at(found->second).storage;
 }
 
-bool Exports::collect(HolderCheck& holders) {
-  std::lock_guard one_at_a_time(collecting_);
-  std::vector<Export> gone;  // given up outside the lock: freeing memory runs code of others
+/// Those that nobody else holds any more. The caller frees them outside the lock: that runs code of others.
+std::vector<Exports::Export> Exports::take_released(HolderCheck& holders) {
+  std::vector<Export> gone;
   std::lock_guard lock(mutex_);
   for (auto each = by_storage_.begin(); each != by_storage_.end();) {
     if (!is_only_hold(each->second.block)) {
@@ -126,8 +126,22 @@ bool Exports::collect(HolderCheck& holders) {
     gone.push_back(std::move(each->second));
     each = by_storage_.erase(each);
   }
+  return gone;
+}
+
+bool Exports::collect(HolderCheck& holders) {
+  std::lock_guard one_at_a_time(collecting_);
+  take_released(holders).clear();
+  std::lock_guard lock(mutex_);
   std::erase_if(bases_, [](const auto& entry) { return entry.second.expired(); });
   return !by_storage_.empty();
+}
+
+bool Exports::collect_unless_busy() {
+  const std::unique_lock one_at_a_time(collecting_, std::try_to_lock);
+  if (!one_at_a_time) return false;
+  HolderCheck holders;
+  return !take_released(holders).empty();
 }
 
 Exports::Counts Exports::counts() const {

@@ -38,6 +38,9 @@ class Exports {
   /// Lets go of exports that nobody else holds any more, and looks at the holders of the others. Returns true if some
   /// are left. On return the memory of those let go of is free, whichever thread found them.
   bool collect(HolderCheck& holders);
+  /// The same, but does nothing while another thread collects, which may be waiting for a lock of the caller's. Returns
+  /// whether it let go of any.
+  bool collect_unless_busy();
 
   /// Asks whoever keeps one of the storages in stock, without a tensor in it, to give it up. Sharing it again takes that
   /// back.
@@ -63,6 +66,7 @@ class Exports {
   using BasePtr = std::shared_ptr<Base>;
   BasePtr base_of(const std::byte* address, c10::Device device);
   Export make(const c10::Storage& storage);
+  std::vector<Export> take_released(HolderCheck& holders);
   static DeviceHolds holds_of(const Export& exported);
   static void say_wanted(const Export& exported, bool wanted);
 

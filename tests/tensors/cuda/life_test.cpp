@@ -11,6 +11,8 @@
 #include <shoal/tensors/ipc_collect.h>
 #include <signal.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -431,6 +433,44 @@ DEVICE_TEST_CASE("an allocation is closed before the last hold on what lies in i
     On::empty_cache();  // frees the allocation: the double aborts where it is open
     done.set();
     process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("an allocator that needs memory gets what only this process holds, and waits for no thread") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    const std::size_t before = On::bytes_in_storages();
+    Queue<at::Tensor> queue(1);
+    queue.put(at::full({1000}, 3.0f).to(on<On>().device()));
+    CHECK_FALSE(DeviceIpc::give_back_for_allocator());
+    (void)queue.get().cpu();
+    CHECK(eventually([&] { return DeviceIpc::give_back_for_allocator() || device_ipc_statistics().exports == 0; }));
+    CHECK(On::bytes_in_storages() == before);
+
+    // A thread that frees memory may be waiting for the allocator's lock.
+    Event freeing, go_on;
+    const at::Tensor memory = at::zeros({10}, at::kFloat).to(on<On>().device());
+    auto deleter = [&freeing, &go_on](void*) {
+      freeing.set();
+      go_on.wait();
+    };
+    c10::DataPtr data(
+        memory.data_ptr(), new std::function<void(void*)>(deleter),
+        [](void* given) {
+          std::unique_ptr<std::function<void(void*)>> call(static_cast<std::function<void(void*)>*>(given));
+          (*call)(nullptr);
+        },
+        memory.device());
+    DeviceIpc& ipc = DeviceIpc::current();
+    {
+      Encoder message;
+      (void)ipc.encode(message, c10::Storage(c10::Storage::use_byte_size_t(), 40, std::move(data), nullptr, false));
+    }
+    CHECK(eventually([&] { return freeing.is_set(); }));  // the collector's thread does it, or this one
+    CHECK_FALSE(DeviceIpc::give_back_for_allocator());
+    go_on.set();
   }
   CHECK(nothing_left<On>());
 }
