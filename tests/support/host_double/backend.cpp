@@ -12,6 +12,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
+#include <array>
 #include <mutex>
 
 #include "tests/support/host_double/host_double.h"
@@ -23,7 +24,7 @@ namespace {
 
 thread_local c10::DeviceIndex current_device = 0;
 thread_local std::map<c10::DeviceIndex, c10::StreamId> current_streams;
-std::atomic<c10::StreamId> next_stream{1};
+std::array<std::atomic<unsigned>, kPhysicalDevices> next_stream{};
 
 c10::Device device_of(c10::DeviceIndex index) { return {kType, index}; }
 
@@ -34,7 +35,8 @@ bool capture_broken = false;
 
 bool is_captured(const c10::Stream& stream) { return host_double::is_captured(Streams::key(stream)); }
 
-/// Streams 0 are the default ones.
+/// Streams 0 are the default ones. As of CUDA's, there are 32 more of a device, which are given in turn: who asks for a
+/// new stream may well get one that others use.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kType; }
   c10::Device exchangeDevice(c10::Device device) const override {
@@ -50,7 +52,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return c10::Stream(c10::Stream::UNSAFE, device, 0);
   }
   c10::Stream getNewStream(c10::Device device, int) const override {
-    return c10::Stream(c10::Stream::UNSAFE, device, next_stream++);
+    const unsigned number = next_stream.at(std::size_t(device.index()))++ % kPoolStreams;
+    return c10::Stream(c10::Stream::UNSAFE, device, c10::StreamId(1 + number));
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     return c10::Stream(c10::Stream::UNSAFE, stream.device(),
