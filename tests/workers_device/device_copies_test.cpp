@@ -1,4 +1,4 @@
-// Copies of tensors to a device on a stream of their own, on the host double.
+// Copies of tensors to a device on a stream of their own, on the host double and, where there is one, on a GPU.
 #include <shoal/internal/workers/copies/device_copies.h>
 
 #include <ATen/ATen.h>
@@ -21,23 +21,29 @@ using shoal::detail::DeviceCopies;
 
 namespace {
 
-const c10::Device kDevice(host_double::kType, 0);
-
 /// Stops the stream on which copies are made.
-std::unique_ptr<host_double::Gate> gate_of(const DeviceCopies& copies) {
-  const OnStream on(copies.stream());
-  return std::make_unique<host_double::Gate>(0);
+template <class On>
+std::shared_ptr<void> gate_of(const DeviceCopies& copies) {
+  const OnStream stream(copies.stream());
+  return On::close_gate();
 }
 
+template <class On>
 at::Tensor pinned(std::int64_t count, double value) {
   at::Tensor tensor = empty_shared({count});
-  pin_memory_(tensor, host_double::kType);
+  pin_memory_(tensor, On::kType);
   return tensor.fill_(value);
 }
 
-at::Tensor on_device(std::int64_t count) { return at::empty({count}, on<OnHostDouble>()); }
+template <class On>
+at::Tensor on_device(std::int64_t count) {
+  return at::empty({count}, on<On>());
+}
 
-c10::Stream current_stream() { return c10::impl::VirtualGuardImpl(host_double::kType).getStream(kDevice); }
+template <class On>
+c10::Stream current_stream() {
+  return c10::impl::VirtualGuardImpl(On::kType).getStream(on<On>().device());
+}
 
 /// Starts and delivers the copy of one tensor.
 at::Tensor copied(DeviceCopies& copies, at::Tensor tensor) {
@@ -48,11 +54,15 @@ at::Tensor copied(DeviceCopies& copies, at::Tensor tensor) {
 
 }  // namespace
 
-TEST_CASE("device copies: what a running copy reads is held until it is done, and given up then") {
+#define COPIES_TEST_CASE(name) TEMPLATE_TEST_CASE("device copies: " name, "", OnHostDouble, OnCuda)
+
+COPIES_TEST_CASE("what a running copy reads is held until it is done, and given up then") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DeviceCopies copies(kDevice, 4);
-    auto gate = gate_of(copies);
-    at::Tensor source = pinned(1000, 7);
+    DeviceCopies copies(on<On>().device(), 4);
+    auto gate = gate_of<On>(copies);
+    at::Tensor source = pinned<On>(1000, 7);
     const auto held = [before = heap_bytes_in_use()] { return heap_bytes_in_use() == before; };
     const at::Tensor copy = copied(copies, std::exchange(source, {}));
     ipc_collect();
@@ -62,7 +72,7 @@ TEST_CASE("device copies: what a running copy reads is held until it is done, an
     const at::Tensor other = empty_shared({1000}).fill_(8);
     copies.collect();
     CHECK(copies.unfinished() == 1);
-    gate->open();
+    gate.reset();
     CHECK(copy.cpu().equal(at::full({1000}, 7.0)));
     copies.collect();
     CHECK(copies.unfinished() == 0);
@@ -71,108 +81,121 @@ TEST_CASE("device copies: what a running copy reads is held until it is done, an
       return device_ipc_statistics().pinned_blocks == 0;
     }));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("device copies: the current stream waits for a delivered tensor, the thread does not") {
+COPIES_TEST_CASE("the current stream waits for a delivered tensor, the thread does not") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DeviceCopies copies(kDevice, 4);
-    auto gate = gate_of(copies);
-    const at::Tensor copy = copied(copies, at::full({8}, 3.0));
-    at::Tensor result = on_device(8);
+    DeviceCopies copies(on<On>().device(), 4);
+    auto gate = gate_of<On>(copies);
+    const at::Tensor copy = copied(copies, pinned<On>(8, 3.0));
+    at::Tensor result = on_device<On>(8);
     result.copy_(copy, /*non_blocking=*/true);
-    host_double::settle(current_stream());
-    CHECK_FALSE(current_stream().query());  // it stands before the copy that has not come
-    gate->open();
+    On::settle(current_stream<On>());
+    CHECK_FALSE(current_stream<On>().query());  // it stands before the copy that has not come
+    gate.reset();
     CHECK(result.cpu().equal(at::full({8}, 3.0)));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("device copies: the stream that is current at delivery is the one that waits") {
+COPIES_TEST_CASE("the stream that is current at delivery is the one that waits") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DeviceCopies copies(kDevice, 4);
-    auto gate = gate_of(copies);
-    const c10::Stream before = current_stream(), other = new_stream<OnHostDouble>();
-    at::Tensor tensor = at::full({8}, 3.0);
+    DeviceCopies copies(on<On>().device(), 4);
+    auto gate = gate_of<On>(copies);
+    const c10::Stream before = current_stream<On>(), other = new_stream<On>();
+    at::Tensor tensor = pinned<On>(8, 3.0);
     const std::array<at::Tensor*, 1> tensors = {&tensor};
     const auto flight = copies.start(tensors);
-    CHECK(current_stream() == before);
+    CHECK(current_stream<On>() == before);
     {
       const OnStream on(other);
       copies.deliver(*flight, tensors);
     }
-    host_double::settle(other);
+    On::settle(other);
     CHECK_FALSE(other.query());
     CHECK(before.query());
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("device copies: a delivered tensor's memory is nobody else's until the stream that uses it is done") {
+COPIES_TEST_CASE("a delivered tensor's memory is nobody else's until the stream that uses it is done") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DeviceCopies copies(kDevice, 4);
-    const at::Tensor result = on_device(1000);
-    host_double::Gate gate(0);  // of the current stream: work that uses the copy comes late
+    DeviceCopies copies(on<On>().device(), 4);
+    const at::Tensor result = on_device<On>(1000);
+    auto gate = On::close_gate();  // of the current stream: work that uses the copy comes late
     {
       const at::Tensor copy = copied(copies, at::full({1000}, 5.0));
       result.copy_(copy, /*non_blocking=*/true);
     }
     copies.stream().synchronize();  // the allocator's own order: the memory would be overwritten by now
-    gate.open();
+    gate.reset();
     CHECK(result.cpu().equal(at::full({1000}, 5.0)));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("device copies: no more than the given number are under way, one more waits for the oldest") {
+COPIES_TEST_CASE("no more than the given number are under way, one more waits for the oldest") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DeviceCopies copies(kDevice, 2);
-    auto gate = gate_of(copies);
+    DeviceCopies copies(on<On>().device(), 2);
+    auto gate = gate_of<On>(copies);
     std::vector<at::Tensor> made;
-    for (int i = 0; i < 2; ++i) made.push_back(copied(copies, pinned(100, i)));
+    for (int i = 0; i < 2; ++i) made.push_back(copied(copies, pinned<On>(100, i)));
     CHECK(copies.unfinished() == 2);
-    std::thread opens([&] { gate->open(); });
-    made.push_back(copied(copies, pinned(100, 2)));
+    std::thread opens([&] { gate.reset(); });
+    made.push_back(copied(copies, pinned<On>(100, 2)));
     opens.join();
     CHECK(copies.unfinished() <= 2);
     for (int i = 0; i < 3; ++i) CHECK(made[std::size_t(i)].cpu().equal(at::full({100}, double(i))));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE(
-    "device copies: what lies on the device already is delivered as it is, and what is on another one is copied") {
+COPIES_TEST_CASE("what lies on the device already is delivered as it is, and what is on another one is copied") {
+  using On = TestType;
+  if (skipped<On>(2)) return;
   {
-    DeviceCopies copies(kDevice, 2);
-    at::Tensor here = on_device(4).fill_(1), there = at::empty({4}, on<OnHostDouble>(1)).fill_(2);
+    DeviceCopies copies(on<On>().device(), 2);
+    at::Tensor here = on_device<On>(4).fill_(1), there = at::empty({4}, on<On>(1)).fill_(2);
     const void* where = here.const_data_ptr();
     const std::array<at::Tensor*, 2> tensors = {&here, &there};
     copies.deliver(*copies.start(tensors), tensors);
     CHECK(here.const_data_ptr() == where);
-    CHECK(there.device() == kDevice);
+    CHECK(there.device() == on<On>().device());
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("device copies: where one fails, none of its batch is under way") {
+COPIES_TEST_CASE("where one fails, none of its batch is under way") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DeviceCopies copies(kDevice, 2);
+    DeviceCopies copies(on<On>().device(), 2);
     host_double::use_expandable_segments(true);
-    at::Tensor fits = pinned(1000, 1), does_not = at::empty({300 << 20}, at::kByte);
+    at::Tensor fits = pinned<On>(1000, 1), does_not = at::zeros({1}, at::kByte).expand({1ll << 42});
     const std::array<at::Tensor*, 2> tensors = {&fits, &does_not};
-    CHECK_THROWS_WITH(copies.start(tensors), ContainsSubstring("segment is full"));
+    CHECK_THROWS_WITH(copies.start(tensors), ContainsSubstring(On::kIsDouble ? "segment is full" : "out of memory"));
     host_double::use_expandable_segments(false);
     CHECK(copies.unfinished() == 0);
     CHECK(copies.stream().query());
-    CHECK(current_stream().id() == 0);
+    CHECK(current_stream<On>().id() == 0);
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("device copies: their time is the device's, and taken only when asked for") {
+COPIES_TEST_CASE("their time is the device's, and taken only when asked for") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DeviceCopies copies(kDevice, 2);
+    DeviceCopies copies(on<On>().device(), 2);
     (void)copied(copies, at::zeros({1000}));
     copies.finish();
     CHECK(copies.nanoseconds() == 0);
@@ -183,5 +206,5 @@ TEST_CASE("device copies: their time is the device's, and taken only when asked 
     copies.measure(false);
     CHECK(copies.nanoseconds() == 0);
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }

@@ -1,4 +1,4 @@
-// A data loader whose batches are copied to a device ahead of its loop, on the host double.
+// A data loader whose batches are copied to a device ahead of its loop, on the host double and, where there is one, on a GPU.
 #include <ATen/ATen.h>
 #include <shoal/internal/tensors/cuda/pinned_ranges.h>
 #include <shoal/internal/tensors/driver/on_stream.h>
@@ -29,18 +29,19 @@ namespace host_double = shoal::host_double;
 
 namespace {
 
-const c10::Device kDevice(host_double::kType, 0);
-
-/// The next stream that is made: the one of a loader that begins its first loop.
+/// The stream of the next loader that begins its first loop: a device has 32 of them, which are given in turn.
+template <class On>
 c10::Stream next_stream() {
-  const c10::Stream last = new_stream<OnHostDouble>();
-  return c10::Stream(c10::Stream::UNSAFE, last.device(), last.id() + 1);
+  const c10::Stream first = new_stream<On>();
+  for (int i = 1; i < 32; ++i) (void)new_stream<On>();
+  return first;
 }
 
 /// Stops a loader's copies before its first loop.
-std::unique_ptr<host_double::Gate> gate_of_next_loader() {
-  const OnStream on(next_stream());
-  return std::make_unique<host_double::Gate>(0);
+template <class On>
+std::shared_ptr<void> gate_of_next_loader() {
+  const OnStream stream(next_stream<On>());
+  return On::close_gate();
 }
 
 struct Nested {
@@ -70,11 +71,11 @@ struct Wide {
   at::Tensor get(std::int64_t index) const { return at::full({kWidth}, double(index), at::kFloat); }
 };
 
-template <class Loader>
+template <class On, class Loader>
 std::vector<std::int64_t> epoch_on_device(Loader& loader) {
   std::vector<std::int64_t> all;
   for (const at::Tensor& batch : loader) {
-    CHECK(batch.device() == kDevice);
+    CHECK(batch.device() == on<On>().device());
     for (const std::int64_t number : first_column(batch.cpu())) all.push_back(number);
   }
   return all;
@@ -82,8 +83,12 @@ std::vector<std::int64_t> epoch_on_device(Loader& loader) {
 
 }  // namespace
 
-TEST_CASE(
-    "to_device: batches are those of the loader without, whatever the workers, pinned or not, copied ahead or not") {
+#define TO_DEVICE_TEST_CASE(name) TEMPLATE_TEST_CASE("to_device: " name, "", OnHostDouble, OnCuda)
+
+TO_DEVICE_TEST_CASE(
+    "batches are those of the loader without, whatever the workers, pinned or not, copied ahead or not") {
+  using On = TestType;
+  if (skipped<On>()) return;
   for (const int workers : {0, 1, 2})
     for (const bool pin : {false, true})
       for (const int ahead : {0, 1, 3}) {
@@ -92,20 +97,22 @@ TEST_CASE(
                            .num_workers = workers,
                            .seed = 3,
                            .pin_memory = pin,
-                           .to_device = kDevice,
+                           .to_device = on<On>().device(),
                            .copies_ahead = ahead},
                           Numbers{60});
         DataLoader plain({.batch_size = 7, .shuffle = true, .seed = 3}, Numbers{60});
-        CHECK(epoch_on_device(loader) == flat(one_epoch(plain)));
-        CHECK(epoch_on_device(loader) == flat(one_epoch(plain)));
+        CHECK(epoch_on_device<On>(loader) == flat(one_epoch(plain)));
+        CHECK(epoch_on_device<On>(loader) == flat(one_epoch(plain)));
       }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("to_device: every tensor of a nested batch goes, what else there is stays as it was") {
+TO_DEVICE_TEST_CASE("every tensor of a nested batch goes, what else there is stays as it was") {
+  using On = TestType;
+  if (skipped<On>()) return;
   const int workers = GENERATE(0, 1);
   {
-    DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = kDevice}, NestedSet{8});
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = on<On>().device()}, NestedSet{8});
     std::int64_t first = 0;
     for (const Nested& batch : loader) {
       const at::Tensor expected = at::arange(first, first + 4);
@@ -113,7 +120,7 @@ TEST_CASE("to_device: every tensor of a nested batch goes, what else there is st
                                           {batch.named.at("twice"), expected.mul(2)},
                                           {*batch.maybe, expected.add(1)},
                                           {batch.pair.first, expected.neg()}}) {
-        CHECK(tensor.device() == kDevice);
+        CHECK(tensor.device() == on<On>().device());
         CHECK(tensor.cpu().equal(value));
       }
       CHECK(batch.words == std::vector<std::string>{"word"});
@@ -122,14 +129,16 @@ TEST_CASE("to_device: every tensor of a nested batch goes, what else there is st
     }
     CHECK(first == 8);
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("to_device: a slot is not made use of again while a late copy reads it") {
+TO_DEVICE_TEST_CASE("a slot is not made use of again while a late copy reads it") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    auto gate = gate_of_next_loader();
+    auto gate = gate_of_next_loader<On>();
     DataLoader loader(
-        {.batch_size = 4, .num_workers = 1, .prefetch_factor = 2, .pin_memory = true, .to_device = kDevice},
+        {.batch_size = 4, .num_workers = 1, .prefetch_factor = 2, .pin_memory = true, .to_device = on<On>().device()},
         Numbers{400});
     std::vector<at::Tensor> kept;
     auto it = loader.begin();
@@ -142,15 +151,16 @@ TEST_CASE("to_device: a slot is not made use of again while a late copy reads it
     CHECK(loader.memory().device_bytes == 4 * 2 * 8);
     CHECK_THAT(loader.memory().to_string(), ContainsSubstring("batches on the device,    1"));
     CHECK(eventually([&] { return loader.memory().batches_ready == 2; }));
-    gate->open();
+    gate.reset();
     for (int i = 0; i < 30; ++i) kept.push_back(*++it);
     for (std::size_t i = 0; i < kept.size(); ++i)
       CHECK(kept[i].cpu().equal(at::arange(4 * std::int64_t(i), 4 * std::int64_t(i) + 4).unsqueeze(1).expand({4, 2})));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
 TEST_CASE("to_device: pinned slots are registered once, and there are no more of them than without pinning") {
+  using On = OnHostDouble;
   // The most that are there at once, pinned or not: ready ones, one that a worker makes, copies under way, and the
   // one that was delivered.
   constexpr int kPrefetch = 2, kAhead = 1, kSlots = kPrefetch + 1 + (kAhead + 2) + 1;
@@ -160,7 +170,7 @@ TEST_CASE("to_device: pinned slots are registered once, and there are no more of
                        .num_workers = 1,
                        .prefetch_factor = kPrefetch,
                        .pin_memory = true,
-                       .to_device = kDevice,
+                       .to_device = on<On>().device(),
                        .copies_ahead = kAhead},
                       Wide{2 * batches});
     const int before = host_double::counts().registrations;
@@ -180,14 +190,16 @@ TEST_CASE("to_device: pinned slots are registered once, and there are no more of
       CHECK(host_double::counts().registered_bytes <= kSlots * Wide::kBatchBytes);
     }
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("to_device: a batch that is copied ahead is not seen: a state goes on with it") {
+TO_DEVICE_TEST_CASE("a batch that is copied ahead is not seen: a state goes on with it") {
+  using On = TestType;
+  if (skipped<On>()) return;
   const int workers = GENERATE(1, 2);
   for (int batches = 1; batches <= 5; ++batches) {
     const shoal::DataLoaderOptions options{
-        .batch_size = 4, .shuffle = true, .num_workers = workers, .to_device = kDevice, .copies_ahead = 2};
+        .batch_size = 4, .shuffle = true, .num_workers = workers, .to_device = on<On>().device(), .copies_ahead = 2};
     DataLoader loader(options, Numbers{20});
     std::vector<std::int64_t> seen;
     shoal::LoaderState state;
@@ -204,17 +216,19 @@ TEST_CASE("to_device: a batch that is copied ahead is not seen: a state goes on 
     if (batches < 5) {
       DataLoader rest(options, Numbers{20});
       rest.load_state_dict(state);
-      for (const std::int64_t number : epoch_on_device(rest)) seen.push_back(number);
+      for (const std::int64_t number : epoch_on_device<On>(rest)) seen.push_back(number);
     }
     DataLoader whole({.batch_size = 4, .shuffle = true}, Numbers{20});
     CHECK(seen == flat(one_epoch(whole)));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("to_device: an exception comes at its batch, not where the copy would have begun, and the loop goes on") {
+TO_DEVICE_TEST_CASE("an exception comes at its batch, not where the copy would have begun, and the loop goes on") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DataLoader loader({.batch_size = 2, .num_workers = 1, .to_device = kDevice, .copies_ahead = 2},
+    DataLoader loader({.batch_size = 2, .num_workers = 1, .to_device = on<On>().device(), .copies_ahead = 2},
                       Faulty{12, 5, "throw"});
     std::vector<std::int64_t> seen;
     auto it = loader.begin();
@@ -231,14 +245,19 @@ TEST_CASE("to_device: an exception comes at its batch, not where the copy would 
     while (++it != loader.end()) take();
     CHECK(seen == std::vector<std::int64_t>{0, 1, 2, 3, 6, 7, 8, 9, 10, 11});
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("to_device: the report says a fault when its batch comes") {
+TO_DEVICE_TEST_CASE("the report says a fault when its batch comes") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DataLoader loader(
-        {.batch_size = 2, .num_workers = 1, .to_device = kDevice, .copies_ahead = 2, .on_error = shoal::OnError::skip},
-        Faulty{40, 4, "throw"});
+    DataLoader loader({.batch_size = 2,
+                       .num_workers = 1,
+                       .to_device = on<On>().device(),
+                       .copies_ahead = 2,
+                       .on_error = shoal::OnError::skip},
+                      Faulty{40, 4, "throw"});
     auto it = loader.begin();
     CHECK(eventually([&] { return loader.memory().batches_ready == 2; }));
     ++it;
@@ -248,13 +267,16 @@ TEST_CASE("to_device: the report says a fault when its batch comes") {
     CHECK(loader.report().faults.size() == 1);
     CHECK((*it).cpu().equal(at::full({1, 1}, 5)));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("to_device: a worker that is killed is replaced, each batch comes once and in order") {
+TO_DEVICE_TEST_CASE("a worker that is killed is replaced, each batch comes once and in order") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DataLoader loader({.batch_size = 2, .num_workers = 2, .to_device = kDevice, .copies_ahead = 2, .max_retries = 0},
-                      Faulty{12, 5, "kill"});
+    DataLoader loader(
+        {.batch_size = 2, .num_workers = 2, .to_device = on<On>().device(), .copies_ahead = 2, .max_retries = 0},
+        Faulty{12, 5, "kill"});
     std::vector<std::int64_t> seen;
     auto it = loader.begin();
     for (;; ++it) {
@@ -266,38 +288,45 @@ TEST_CASE("to_device: a worker that is killed is replaced, each batch comes once
       for (const std::int64_t number : first_column((*it).cpu())) seen.push_back(number);
     CHECK(seen == std::vector<std::int64_t>{0, 1, 2, 3, 6, 7, 8, 9, 10, 11});
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("to_device: a loop that is left waits for what is under way, and drops it") {
+TO_DEVICE_TEST_CASE("a loop that is left waits for what is under way, and drops it") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    auto gate = gate_of_next_loader();
-    DataLoader loader({.batch_size = 4, .num_workers = 1, .pin_memory = true, .to_device = kDevice}, Numbers{400});
+    auto gate = gate_of_next_loader<On>();
+    DataLoader loader({.batch_size = 4, .num_workers = 1, .pin_memory = true, .to_device = on<On>().device()},
+                      Numbers{400});
     std::thread opens;
+    const std::size_t before = On::bytes_in_storages();
     {
       auto it = loader.begin();
-      CHECK(host_double::bytes_in_storages() > 0);
-      opens = std::thread([&] { gate->open(); });
+      CHECK(On::bytes_in_storages() > before);
+      opens = std::thread([&] { gate.reset(); });
     }
-    CHECK(host_double::bytes_in_storages() == 0);
+    CHECK(On::bytes_in_storages() == before);
     CHECK(loader.memory().copies_ahead == 0);
     opens.join();
-    CHECK(epoch_on_device(loader) == counting(400));  // the next epoch is whole
+    CHECK(epoch_on_device<On>(loader) == counting(400));  // the next epoch is whole
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("to_device: loops left early, by break and by an exception, leave nothing on the device or in the heap") {
+TO_DEVICE_TEST_CASE("loops left early, by break and by an exception, leave nothing on the device or in the heap") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DataLoader loader({.batch_size = 4, .num_workers = 1, .pin_memory = true, .to_device = kDevice, .copies_ahead = 2},
-                      Numbers{80});
+    DataLoader loader(
+        {.batch_size = 4, .num_workers = 1, .pin_memory = true, .to_device = on<On>().device(), .copies_ahead = 2},
+        Numbers{80});
     const auto nothing_pinned = [] {
       shoal::ipc_collect();
       return shoal::device_ipc_statistics().pinned_blocks == 0;
     };
-    (void)epoch_on_device(loader);
+    (void)epoch_on_device<On>(loader);
     CHECK(eventually(nothing_pinned));
-    const std::size_t before = shoal::heap_bytes_in_use();
+    const std::size_t before = shoal::heap_bytes_in_use(), in_storages = On::bytes_in_storages();
     for (int i = 0; i < 25 * test_scale(); ++i) {
       for (const at::Tensor& batch : loader) {
         if (i % 2 == 0) break;
@@ -308,22 +337,24 @@ TEST_CASE("to_device: loops left early, by break and by an exception, leave noth
       } catch (std::int64_t size) {
         CHECK(size == 4);
       }
-      CHECK(host_double::bytes_in_storages() == 0);
+      CHECK(On::bytes_in_storages() == in_storages);
     }
     // What workers had begun comes a little later, and is dropped.
     CHECK(eventually([&] { return nothing_pinned() && shoal::heap_bytes_in_use() <= before; }));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
-TEST_CASE("to_device: an iterable data set's batches are copied ahead too, to its last one") {
+TO_DEVICE_TEST_CASE("an iterable data set's batches are copied ahead too, to its last one") {
+  using On = TestType;
+  if (skipped<On>()) return;
   for (const int workers : {0, 1, 2}) {
-    DataLoader loader({.batch_size = 4, .num_workers = workers, .pin_memory = true, .to_device = kDevice},
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .pin_memory = true, .to_device = on<On>().device()},
                       RowStream{22});
-    CHECK(epoch_on_device(loader) == counting(22));
-    CHECK(epoch_on_device(loader) == counting(22));
+    CHECK(epoch_on_device<On>(loader) == counting(22));
+    CHECK(epoch_on_device<On>(loader) == counting(22));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
 template <class Loader>
@@ -334,35 +365,38 @@ std::vector<std::int64_t> numbers_of(Loader& loader) {
   return numbers;
 }
 
-TEST_CASE("to_device: while the stream is captured into a graph no batch is taken, and the loop goes on afterwards") {
-  if (kIsOldLibtorch) {
+TO_DEVICE_TEST_CASE("while the stream is captured into a graph no batch is taken, and the loop goes on afterwards") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  if (On::kIsDouble && kIsOldLibtorch) {
     WARN("SKIPPED: this libtorch does not tell that a stream is captured");
     return;
   }
   const int workers = GENERATE(0, 1);
   {
-    DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = kDevice}, Numbers{12});
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = on<On>().device()}, Numbers{12});
     auto it = loader.begin();
     const at::Tensor* const batch = &*it;
-    const c10::Stream stream = new_stream<OnHostDouble>();
+    const c10::Stream stream = new_stream<On>();
     {
       const OnStream here(stream);
-      const host_double::Capture capture(stream);
+      const typename On::Capture capture(stream);
       for (int times = 0; times < 2; ++times)
-        CHECK_THROWS_WITH(++it, ContainsSubstring("privateuseone:0 while this thread's stream is captured") &&
-                                    ContainsSubstring("before the capture begins"));
+        CHECK_THROWS_WITH(++it,
+                          ContainsSubstring(on<On>().device().str() + " while this thread's stream is captured") &&
+                              ContainsSubstring("before the capture begins"));
       CHECK_THROWS_AS(loader.begin(), std::invalid_argument);
     }
     CHECK(batch->defined());
     CHECK(numbers_of(loader) == counting(12));
   }
   {
-    DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = kDevice}, Numbers{12});
+    DataLoader loader({.batch_size = 4, .num_workers = workers, .to_device = on<On>().device()}, Numbers{12});
     auto it = loader.begin();
     {
-      const c10::Stream stream = new_stream<OnHostDouble>();
+      const c10::Stream stream = new_stream<On>();
       const OnStream here(stream);
-      const host_double::Capture capture(stream);
+      const typename On::Capture capture(stream);
       CHECK_THROWS_AS(++it, std::invalid_argument);
       CHECK(first_column((*it).cpu()) == std::vector<std::int64_t>{0, 1, 2, 3});  // still the batch before
     }
@@ -372,18 +406,19 @@ TEST_CASE("to_device: while the stream is captured into a graph no batch is take
     CHECK(++it == loader.end());
   }
   {
-    DataLoader loader({.batch_size = 4, .shuffle = true, .num_workers = workers, .to_device = kDevice}, Numbers{12});
+    DataLoader loader({.batch_size = 4, .shuffle = true, .num_workers = workers, .to_device = on<On>().device()},
+                      Numbers{12});
     {
-      const c10::Stream stream = new_stream<OnHostDouble>();
+      const c10::Stream stream = new_stream<On>();
       const OnStream here(stream);
-      const host_double::Capture capture(stream);
+      const typename On::Capture capture(stream);
       for (int times = 0; times < 2; ++times) CHECK_THROWS_AS(loader.begin(), std::invalid_argument);
     }
     // No epoch is lost, neither this one nor the next.
     DataLoader other({.batch_size = 4, .shuffle = true}, Numbers{12});
     for (int epoch = 0; epoch < 2; ++epoch) CHECK(numbers_of(loader) == numbers_of(other));
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
 TEST_CASE("to_device: the CPU and no device are the same, nothing is copied") {
@@ -395,26 +430,30 @@ TEST_CASE("to_device: the CPU and no device are the same, nothing is copied") {
   CHECK(loader.profile(2).copy == 0);
 }
 
-TEST_CASE("to_device: a function is asked once, by the process that loads, when its first loop begins") {
+TO_DEVICE_TEST_CASE("a function is asked once, by the process that loads, when its first loop begins") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
     int asked = 0;
+    const c10::Device last = on<On>(On::devices() - 1).device();
     DataLoader loader({.batch_size = 4,
                        .num_workers = 1,
                        .to_device =
-                           [&asked] {
+                           [&asked, last] {
                              ++asked;
-                             return at::Device(host_double::kType, 2);
+                             return last;
                            }},
                       Numbers{8});
     CHECK(asked == 0);
     for (int epoch = 0; epoch < 2; ++epoch)
-      for (const at::Tensor& batch : loader) CHECK(batch.device() == at::Device(host_double::kType, 2));
+      for (const at::Tensor& batch : loader) CHECK(batch.device() == last);
     CHECK(asked == 1);
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
 TEST_CASE("to_device: a device without a number is the current one") {
+  using On = OnHostDouble;
   {
     c10::impl::VirtualGuardImpl guard(host_double::kType);
     const c10::Device before = guard.exchangeDevice({host_double::kType, 3});
@@ -423,7 +462,7 @@ TEST_CASE("to_device: a device without a number is the current one") {
     guard.setDevice(before);
     CHECK((*it).device().index() == 3);
   }
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }
 
 TEST_CASE("to_device: what there is no device for is refused by name") {
@@ -436,9 +475,11 @@ TEST_CASE("to_device: what there is no device for is refused by name") {
   CHECK_THROWS_WITH(DataLoader({.copies_ahead = -1}, Numbers{1}), ContainsSubstring("copies_ahead is -1"));
 }
 
-TEST_CASE("to_device: profile() says the time of copies, by the device's clock") {
+TO_DEVICE_TEST_CASE("profile() says the time of copies, by the device's clock") {
+  using On = TestType;
+  if (skipped<On>()) return;
   {
-    DataLoader loader({.batch_size = 64, .num_workers = 1, .to_device = kDevice}, rows(640));
+    DataLoader loader({.batch_size = 64, .num_workers = 1, .to_device = on<On>().device()}, rows(640));
     const shoal::LoaderProfile profile = loader.profile(10);
     CHECK(profile.copy > 0);
     CHECK(profile.batches_of_copies > 0);
@@ -450,5 +491,5 @@ TEST_CASE("to_device: profile() says the time of copies, by the device's clock")
   profile.copy = 0.015;
   shoal::detail::conclude(profile);
   CHECK(profile.bottleneck() == "loop");
-  CHECK(nothing_left<OnHostDouble>());
+  CHECK(nothing_left<On>());
 }

@@ -29,6 +29,38 @@ int OnCuda::devices() {
   return memory->device_count();
 }
 
+namespace {
+
+/// Of the driver's library, whoever has loaded it or not. 0 is success with all of them.
+template <class Function>
+Function* driver_function(const char* name) {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+  void* found = driver ? ::dlsym(driver, name) : nullptr;
+  if (!found) throw std::runtime_error(std::string("the CUDA driver has no ") + name);
+  return reinterpret_cast<Function*>(found);
+}
+
+}  // namespace
+
+OnCuda::Capture::Capture(c10::Stream stream) : stream_(stream) {
+  constexpr int kGlobal = 0;
+  if (driver_function<int(void*, int)>("cuStreamBeginCapture_v2")(stream.native_handle(), kGlobal) != 0)
+    throw std::runtime_error("cuStreamBeginCapture");
+}
+
+OnCuda::Capture::~Capture() {
+  void* graph = nullptr;
+  driver_function<int(void*, void**)>("cuStreamEndCapture")(stream_.native_handle(), &graph);
+  if (graph) driver_function<int(void*)>("cuGraphDestroy")(graph);
+}
+
+bool OnCuda::Capture::is_broken() const {
+  constexpr int kActive = 1;
+  int status = 0;
+  const int result = driver_function<int(void*, int*)>("cuStreamIsCapturing")(stream_.native_handle(), &status);
+  return result != 0 || status != kActive;
+}
+
 void OnCuda::show_devices(const std::vector<int>& devices) {
   std::string list;
   for (int device : devices) list += (list.empty() ? "" : ",") + std::to_string(device);
@@ -59,13 +91,7 @@ std::shared_ptr<void> OnCuda::close_gate() {
   using Open = std::shared_ptr<std::atomic<bool>>;
   if (devices() == 0) throw std::runtime_error("a gate without a device");
   load_kernels();
-  // The driver's function for host work in a stream.
-  static auto* launch = [] {
-    void* driver = ::dlopen("libcuda.so.1", RTLD_NOW);
-    void* found = driver ? ::dlsym(driver, "cuLaunchHostFunc") : nullptr;
-    if (!found) throw std::runtime_error("the CUDA driver has no cuLaunchHostFunc");
-    return reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(found);
-  }();
+  auto* launch = driver_function<int(void*, void (*)(void*), void*)>("cuLaunchHostFunc");
   const c10::impl::VirtualGuardImpl guard(kType);
   const c10::Stream stream = guard.getStream(c10::Device(kType, 0));
   (void)guard.queryStream(

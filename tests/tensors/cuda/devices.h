@@ -27,6 +27,7 @@ struct OnHostDouble {
   static void load_kernels() {}
   static std::shared_ptr<void> close_gate() { return std::make_shared<host_double::Gate>(0); }
   static void settle(c10::Stream stream) { host_double::settle(stream); }
+  using Capture = host_double::Capture;
 };
 
 /// Where libtorch and the machine have CUDA; elsewhere its cases are skipped, and counted.
@@ -47,6 +48,17 @@ struct OnCuda {
   static std::shared_ptr<void> close_gate();
   /// Long enough for work that waits for nothing.
   static void settle(c10::Stream stream);
+  /// Captures a stream into a graph as long as it is there, in the mode in which other threads can break that, too.
+  class Capture {
+   public:
+    explicit Capture(c10::Stream stream);
+    Capture(const Capture&) = delete;
+    ~Capture();
+    bool is_broken() const;
+
+   private:
+    c10::Stream stream_;
+  };
 };
 
 /// Counts and says a case that needs more devices of the kind than there are.
