@@ -20,6 +20,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
+#include "tests/workers/fork_refusal.h"
 
 namespace shoal {
 namespace {
@@ -169,6 +170,7 @@ TEST_CASE("pool: pids() are those of workers that live, and an idle one that die
 }
 
 TEST_CASE("pool: workers that were forked and die while the main thread is busy are replaced at its next call") {
+  if (test::fork_is_refused()) return;
   const auto core = make_core({.processes = 3, .start_method = StartMethod::fork});
   std::atomic<int> deaths{0};
   core->on_death = [&](const ProcessFailed&) { deaths.fetch_add(1); };

@@ -23,6 +23,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
+#include "tests/workers/fork_refusal.h"
 
 namespace shoal {
 namespace {
@@ -47,6 +48,7 @@ std::vector<int> numbers(int count) {
 TEST_CASE("pool: apply returns what the function returns, by every start method") {
   const auto method = GENERATE(StartMethod::forkserver, StartMethod::spawn, StartMethod::fork);
   CAPTURE(method_name(method));
+  if (method == StartMethod::fork && test::fork_is_refused()) return;
   Pool pool({.processes = 2, .start_method = method});
   CHECK(pool.size() == 2);
   CHECK(pool.apply(square, 12) == 144);

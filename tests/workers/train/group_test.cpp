@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/workers/fork_refusal.h"
 
 using namespace shoal;
 using c10::ScalarType;
@@ -216,6 +217,7 @@ TEST_CASE("group: that a rank gave up is known when it is gone, too") {
 }
 
 TEST_CASE("group: a forked copy of a rank can do nothing, also not leave") {
+  if (test::fork_is_refused()) return;
   ShmGroup group(1);
   Communicator alone = group.join(0);
   auto copy = std::make_unique<Communicator>(std::move(alone));
