@@ -1,4 +1,5 @@
 // The host double as a device of libtorch's: guard, hooks, allocator, and the few operators that tests use.
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -13,8 +14,9 @@
 #include <torch/library.h>
 
 #include <array>
-#include <mutex>
 
+#include "tests/support/host_double/captures.h"
+#include "tests/support/host_double/driver_state.h"
 #include "tests/support/host_double/host_double.h"
 #include "tests/support/host_double/memory.h"
 #include "tests/support/host_double/streams.h"
@@ -22,29 +24,39 @@
 namespace shoal::host_double {
 namespace {
 
-thread_local c10::DeviceIndex current_device = 0;
 thread_local std::map<c10::DeviceIndex, c10::StreamId> current_streams;
 std::array<std::atomic<unsigned>, kPhysicalDevices> next_stream{};
 
 c10::Device device_of(c10::DeviceIndex index) { return {kType, index}; }
 
-/// The one stream that is said to be captured.
-std::mutex capture_mutex;
-std::optional<Streams::Key> captured;
-bool capture_broken = false;
+/// What c10::cuda's guard does around recording, awaiting and destroying: it sets the stream's device, and then the
+/// thread's own again. Unless that has been used, this makes a context on it.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) : before_(current_device()) {
+    require_working();
+    set_device(device);
+    make_context(device);
+  }
+  OnDevice(const OnDevice&) = delete;
+  ~OnDevice() { set_device(before_); }
 
-bool is_captured(const c10::Stream& stream) { return host_double::is_captured(Streams::key(stream)); }
+ private:
+  const int before_;
+};
+
+void free_storage(void* storage) { Memory::current().free(static_cast<std::byte*>(storage)); }
 
 /// Streams 0 are the default ones. As of CUDA's, there are 32 more of a device, which are given in turn: who asks for a
 /// new stream may well get one that others use.
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kType; }
   c10::Device exchangeDevice(c10::Device device) const override {
-    return device_of(std::exchange(current_device, device.index()));
+    return device_of(c10::DeviceIndex(exchange_device(device.index())));
   }
-  c10::Device getDevice() const override { return device_of(current_device); }
-  void setDevice(c10::Device device) const override { current_device = device.index(); }
-  void uncheckedSetDevice(c10::Device device) const noexcept override { current_device = device.index(); }
+  c10::Device getDevice() const override { return device_of(c10::DeviceIndex(current_device())); }
+  void setDevice(c10::Device device) const override { set_device(device.index()); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { put_device_back(device.index()); }
   c10::Stream getStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::UNSAFE, device, current_streams[device.index()]);
   }
@@ -52,6 +64,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return c10::Stream(c10::Stream::UNSAFE, device, 0);
   }
   c10::Stream getNewStream(c10::Device device, int) const override {
+    make_context(device.index());
     const unsigned number = next_stream.at(std::size_t(device.index()))++ % kPoolStreams;
     return c10::Stream(c10::Stream::UNSAFE, device, c10::StreamId(1 + number));
   }
@@ -60,58 +73,80 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
                        std::exchange(current_streams[stream.device_index()], stream.id()));
   }
   void* getStreamNativeHandle(const c10::Stream stream) const override { return handle_of(Streams::key(stream)); }
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+  void destroyEvent(void* event, const c10::DeviceIndex device) const noexcept override {
+    if (!is_working()) return;
+    const OnDevice on(device);
     destroy(static_cast<Event*>(event));
   }
-  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex, const c10::EventFlag) const override {
-    if (!*event) *event = make_event();
-    Streams::current().record(Streams::key(stream), *static_cast<Event*>(*event));
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device,
+              const c10::EventFlag) const override {
+    TORCH_CHECK(device == -1 || device == stream.device_index(), "Event device index ", device,
+                " does not match recording stream's device index ", stream.device_index(), ".");
+    const OnDevice on(stream.device_index());
+    if (!*event) {
+      Event* made = make_event();
+      made->device = stream.device_index();
+      *event = made;
+    }
+    auto& given = *static_cast<Event*>(*event);
+    TORCH_CHECK(given.device == -1 || given.device == stream.device_index(),
+                "invalid resource handle");  // CUDA's words
+    Streams::current().record(Streams::key(stream), given);
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (event) Streams::current().wait(Streams::key(stream), *static_cast<Event*>(event));
+    if (!event) return;
+    const OnDevice on(stream.device_index());
+    Streams::current().wait(Streams::key(stream), *static_cast<Event*>(event));
   }
   bool queryEvent(void* event) const override {
     if (!event) return true;
+    require_working();
+    ask_about_event();
     const EventWords& words = *static_cast<Event*>(event)->words;
     return words.done >= words.recorded;
   }
   c10::DeviceIndex deviceCount() const noexcept override { return c10::DeviceIndex(Memory::current().device_count()); }
   bool queryStream(const c10::Stream& stream) const override {
-    if (is_captured(stream)) {
-      std::lock_guard lock(capture_mutex);
-      capture_broken = true;
-      TORCH_CHECK(false, "operation not permitted when stream is capturing");  // as CUDA does
-    }
+    const c10::DeviceGuard on(stream.device());
+    require_working();
+    refuse_if_captured(Streams::key(stream));
     return Streams::current().idle(Streams::key(stream));
   }
   void synchronizeStream(const c10::Stream& stream) const override {
+    const c10::DeviceGuard on(stream.device());
+    require_working();
+    refuse_if_captured(Streams::key(stream));
     Streams::current().synchronize(Streams::key(stream));
   }
   void synchronizeEvent(void* event) const override {
+    require_working();
     if (event) Streams::current().synchronize(*static_cast<Event*>(event));
   }
   double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
     return 1e-6 * double(static_cast<Event*>(to)->words->nanoseconds - static_cast<Event*>(from)->words->nanoseconds);
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
-    Memory::current().record_stream(data.get(), stream.id());
+    // Of memory that is not its own libtorch's allocator knows nothing, and says so to nobody.
+    if (data.get_deleter() == &free_storage) Memory::current().record_stream(data.get(), stream.id());
   }
   // No `override`: libtorches before 2.13 do not ask.
-  virtual bool isStreamCapturing(const c10::Stream& stream) const { return is_captured(stream); }
+  virtual bool isStreamCapturing(const c10::Stream& stream) const { return is_captured(Streams::key(stream)); }
 };
 
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
-  bool hasPrimaryContext(c10::DeviceIndex) const override { return Streams::exist(); }
+  void init() const override { initialize(); }
+  bool hasPrimaryContext(c10::DeviceIndex device) const override { return has_context(device); }
 };
-
-void free_storage(void* storage) { Memory::current().free(static_cast<std::byte*>(storage)); }
 
 struct Allocator final : c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
-    std::byte* storage = Memory::current().allocate(bytes, current_device);
-    return {storage, storage, &free_storage, device_of(current_device)};
+    const int device = current_device();
+    require_initialized();
+    make_context(device);
+    std::byte* storage = Memory::current().allocate(bytes, device);
+    return {storage, storage, &free_storage, device_of(c10::DeviceIndex(device))};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_storage; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { std::memcpy(to, from, bytes); }
@@ -121,6 +156,8 @@ Allocator allocator;
 // ---------------------------------------------------------------- operators
 
 Streams::Key stream_of(const at::Tensor& tensor) {
+  require_initialized();
+  make_context(tensor.device().index());
   return Streams::key(c10::impl::VirtualGuardImpl(kType).getStream(tensor.device()));
 }
 
@@ -134,7 +171,8 @@ std::function<at::Tensor()> on_host(const at::Tensor& tensor) {
 }
 
 c10::Device device_or_current(std::optional<c10::Device> device) {
-  return device && device->has_index() ? *device : device_of(current_device);
+  at::globalContext().lazyInitDevice(kType);  // as CUDA's empty() does
+  return device && device->has_index() ? *device : device_of(c10::DeviceIndex(current_device()));
 }
 
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout>,
@@ -151,8 +189,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                                            type.value_or(at::kFloat));
 }
 
-/// Between devices, and to one: queued. To the host: waits. Memory of the host that is pinned is read when the copy is
-/// made, other memory at once.
+/// Between devices, and to one: queued. To the host: waits, unless it shall not. Memory of the host that is pinned is
+/// read when the copy is made, other memory at once.
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (from.device().is_cpu()) Memory::current().check_host(from.const_data_ptr(), from.nbytes());
   if (to.device().is_cpu()) Memory::current().check_host(to.const_data_ptr(), to.nbytes());
@@ -162,7 +200,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
     Streams::current().enqueue(stream_of(to), [from = from.clone(), to = on_host(to)] { to().copy_(from); });
   } else if (to.device().is_cpu()) {
     Streams::current().enqueue(stream_of(from), [from = on_host(from), to] { to.copy_(from()); });
-    Streams::current().synchronize(stream_of(from));
+    if (!non_blocking) Streams::current().synchronize(stream_of(from));
   } else {
     Streams::current().enqueue(stream_of(to), [from = on_host(from), to = on_host(to)] { to().copy_(from()); });
   }
@@ -211,28 +249,9 @@ const bool registered = [] {
 
 }  // namespace
 
-bool is_captured(Streams::Key stream) {
-  std::lock_guard lock(capture_mutex);
-  return captured == stream;
-}
-
 void enqueue(int device, std::function<void()> work) {
   const c10::Device on(kType, c10::DeviceIndex(device));
   Streams::current().enqueue(Streams::key(c10::impl::VirtualGuardImpl(kType).getStream(on)), std::move(work));
-}
-
-Capture::Capture(c10::Stream stream) {
-  std::lock_guard lock(capture_mutex);
-  captured = Streams::key(stream);
-  capture_broken = false;
-}
-Capture::~Capture() {
-  std::lock_guard lock(capture_mutex);
-  captured.reset();
-}
-bool Capture::is_broken() const {
-  std::lock_guard lock(capture_mutex);
-  return capture_broken;
 }
 
 void settle(c10::Stream stream) { Streams::current().settle(Streams::key(stream)); }

@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 
 #include <atomic>
 #include <cstddef>
@@ -11,9 +12,12 @@
 #include <vector>
 
 /// The double is libtorch's PrivateUse1 device and a shoal::DeviceMemory, and is as strict as CUDA: work is queued on
-/// streams and runs later; an allocation of another process is opened by a handle, once, never in its own process, and
-/// must be closed before its owner frees it (the owner aborts otherwise); a stream that waits for a word waits for ever
-/// if the process dies that was to write it; what is opened through a process that died cannot be. Linked into a program, it is there; it takes nothing before it is used.
+/// streams and runs later; an allocation of another process is opened by a handle, never in its own process, and must be
+/// closed as often as it was opened, before its owner frees it (the owner aborts otherwise); closing it, unregistering
+/// memory of the host and freeing an allocation wait for all that is queued on the device; a stream that waits for a word
+/// waits for ever if the process dies that was to write it; what is opened through a process that died cannot be. A
+/// stream that is captured may be asked nothing. The switches below are for what depends on the machine. Linked into a
+/// program, it is there; it takes nothing before it is used.
 namespace shoal::host_double {
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
@@ -25,6 +29,17 @@ void set_visible(std::vector<int> devices);
 
 /// Allocations from now on are made of pieces that are shared by descriptors, or not again.
 void use_expandable_segments(bool on);
+
+/// Whether each storage is an allocation of its own, which begins inside of what the driver takes from the system
+/// (PYTORCH_NO_CUDA_MEMORY_CACHING=1).
+void use_suballocations(bool on);
+
+/// On which devices, by its own numbers, this process has contexts.
+std::vector<int> contexts();
+
+/// From now on nothing works any more, as after an illegal access of a kernel's: each call throws, and what may not
+/// throw does nothing.
+void break_device();
 
 /// Bytes in live storages of this process, and of all its allocations.
 std::size_t bytes_in_storages();
@@ -50,13 +65,16 @@ void enqueue(int device, std::function<void()> work);
 /// Waits until the stream has nothing to do, or is waiting for something itself.
 void settle(c10::Stream stream);
 
+/// Of a capture: in which threads a question about an event breaks it. Of a thread: whose captures its questions break.
+using CaptureMode = DeviceMemory::CaptureMode;
+
 /// Says that a stream is being captured into a graph, as long as it is there; one at a time. Nothing is captured.
 class Capture {
  public:
-  explicit Capture(c10::Stream stream);
+  explicit Capture(c10::Stream stream, CaptureMode mode = CaptureMode::kAnyThread);
   Capture(const Capture&) = delete;
   ~Capture();
-  /// Whether somebody has asked the stream what no capture can hold.
+  /// Whether somebody has asked what breaks it.
   bool is_broken() const;
 };
 

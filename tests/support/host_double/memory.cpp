@@ -14,6 +14,8 @@
 #include <memory>
 #include <string>
 
+#include "tests/support/host_double/captures.h"
+#include "tests/support/host_double/driver_state.h"
 #include "tests/support/host_double/host_double.h"
 #include "tests/support/host_double/streams.h"
 
@@ -23,7 +25,7 @@ namespace {
 struct OpaqueMemory {
   std::uint64_t magic;
   std::int32_t process, file;
-  std::uint64_t inode, bytes;
+  std::uint64_t inode, offset, bytes, allocated;
 };
 constexpr std::uint64_t kMemoryMagic = 0x79726f6d656d;  // "memory"
 constexpr std::int64_t kFreeing = -1;                   // a stream that nobody else has
@@ -55,8 +57,8 @@ ino_t inode_of(int file) {
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
 /// As the driver does before it takes memory away from a device.
-void wait_for_device(int device) {
-  if (Streams::exist()) Streams::current().synchronize_device(device);
+void wait_for_device(int device) noexcept {
+  if (is_working() && Streams::exist()) Streams::current().synchronize_device(device);
 }
 
 [[noreturn]] void violation(const char* what) {
@@ -120,6 +122,16 @@ std::byte* Memory::allocate(std::size_t bytes, int device) {
       c10::impl::VirtualGuardImpl(kType).getStream(c10::Device(kType, c10::DeviceIndex(device))).id();
   std::lock_guard lock(mutex_);
   const std::size_t size = round_up(bytes, kAlignment);
+  for (Allocation& each : allocations_) {
+    auto unused = each.unused.find({stream, size});
+    if (each.device != device || (each.control == nullptr) != expandable_ || unused == each.unused.end()) continue;
+    std::byte* storage = unused->second.back();
+    unused->second.pop_back();
+    if (unused->second.empty()) each.unused.erase(unused);
+    each.live.emplace(storage, Allocation::Block{bytes, stream});
+    ++each.storages;
+    return storage;
+  }
   auto fits = [&](const Allocation& each) {
     return each.device == device && (each.control == nullptr) == expandable_ &&
            (expandable_ || each.bytes - each.used >= size);
@@ -149,9 +161,12 @@ void Memory::free(std::byte* storage) noexcept {
   auto overwrite = [this, &allocation, storage, bytes = block.bytes] {
     std::memset(storage, 0xcd, bytes);
     std::lock_guard lock(mutex_);
-    if (--allocation.storages == 0) allocation.used = 0;
+    if (--allocation.storages != 0) return;
+    allocation.used = 0;
+    allocation.unused.clear();
   };
   if (block.other_streams.empty()) {
+    allocation.unused[{block.stream, round_up(block.bytes, kAlignment)}].push_back(storage);
     Streams::current().enqueue({allocation.device, block.stream}, std::move(overwrite));
     return;
   }
@@ -228,6 +243,11 @@ std::size_t Memory::bytes_of_allocations() {
 Memory::Base Memory::base_of(const void* address, int) {
   std::lock_guard lock(mutex_);
   Allocation& allocation = find(address);
+  if (allocation.control && suballocations_) {
+    const auto& [start, block] =
+        *std::prev(allocation.live.upper_bound(const_cast<std::byte*>(static_cast<const std::byte*>(address))));
+    return {start, round_up(block.bytes, kAlignment), false};
+  }
   if (allocation.control) return {allocation.start, allocation.bytes, false};
   const std::size_t piece = std::size_t(static_cast<const std::byte*>(address) - allocation.start) / kPiece;
   return {allocation.start + piece * kPiece, kPiece, true};
@@ -235,8 +255,11 @@ Memory::Base Memory::base_of(const void* address, int) {
 
 MemoryHandle Memory::handle_of(const Base& base, int) {
   std::lock_guard lock(mutex_);
-  const int file = find(base.start).files.front().get();
-  OpaqueMemory opaque{kMemoryMagic, ::getpid(), file, inode_of(file), base.bytes};
+  require_working();
+  const Allocation& allocation = find(base.start);
+  const int file = allocation.files.front().get();
+  OpaqueMemory opaque{kMemoryMagic, ::getpid(),      file, inode_of(file), std::uint64_t(base.start - allocation.start),
+                      base.bytes,   allocation.bytes};
   MemoryHandle handle;
   std::memcpy(handle.bytes.data(), &opaque, sizeof opaque);
   return handle;
@@ -249,46 +272,56 @@ Fd Memory::descriptor_of(const Base& base, int) {
   return Fd(::fcntl(allocation.files.at(piece).get(), F_DUPFD_CLOEXEC, 0));
 }
 
-std::byte* Memory::open(const MemoryHandle& handle, std::size_t bytes, int) {
+std::byte* Memory::open(const MemoryHandle& handle, std::size_t bytes, int device) {
+  require_working();
+  make_context(device);
   OpaqueMemory opaque;
   std::memcpy(&opaque, handle.bytes.data(), sizeof opaque);
   if (opaque.magic != kMemoryMagic) throw DeviceError("the double: an invalid memory handle");
   if (opaque.process == ::getpid()) throw DeviceError("the double: a handle of the own process cannot be opened");
   if (opaque.bytes < bytes) throw DecodeError("the double: an allocation shorter than it is said to be");
   std::lock_guard lock(mutex_);
-  for (auto& [start, opened] : opened_)
-    if (opened.inode == opaque.inode) throw DeviceError("the double: an allocation is open here already");
+  if (auto found = opened_.find(opaque.inode); found != opened_.end()) {
+    ++found->second.times;
+    return found->second.start + opaque.offset;
+  }
   const std::string path = "/proc/" + std::to_string(opaque.process) + "/fd/" + std::to_string(opaque.file);
   Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file || inode_of(file.get()) != opaque.inode)
     throw DeviceError("the double: the memory's process or the memory is gone");
-  std::byte* mapped = map_file(nullptr, kPage + opaque.bytes, file.get());
+  std::byte* mapped = map_file(nullptr, kPage + opaque.allocated, file.get());
   for (auto& opener : reinterpret_cast<Control*>(mapped)->openers) {
     pid_t known = opener;
     if (known != 0 && is_running(known)) continue;
     if (!opener.compare_exchange_strong(known, ::getpid())) continue;
-    opened_.emplace(mapped + kPage, Opened{opaque.inode, opaque.bytes});
+    opened_.emplace(opaque.inode, Opened{mapped + kPage, opaque.allocated, 1});
     ++openings_;
-    return mapped + kPage;
+    return mapped + kPage + opaque.offset;
   }
-  ::munmap(mapped, kPage + opaque.bytes);
+  ::munmap(mapped, kPage + opaque.allocated);
   throw DeviceError("the double: an allocation is open in too many processes");
 }
 
 void Memory::close(std::byte* opened, int device) noexcept {
   wait_for_device(device);
   std::lock_guard lock(mutex_);
-  auto found = opened_.find(opened);
+  auto found = std::ranges::find_if(opened_, [&](const auto& entry) {
+    return entry.second.start <= opened && opened < entry.second.start + entry.second.bytes;
+  });
   if (found == opened_.end()) violation("an allocation is closed that is not open");
-  for (auto& opener : reinterpret_cast<Control*>(opened - kPage)->openers) {
+  const auto [start, bytes, times] = found->second;
+  if (--found->second.times != 0) return;
+  for (auto& opener : reinterpret_cast<Control*>(start - kPage)->openers) {
     pid_t self = ::getpid();
     if (opener.compare_exchange_strong(self, 0)) break;
   }
-  ::munmap(opened - kPage, kPage + found->second.bytes);
+  ::munmap(start - kPage, kPage + bytes);
   opened_.erase(found);
 }
 
-std::byte* Memory::map(std::span<const Piece> pieces, int) {
+std::byte* Memory::map(std::span<const Piece> pieces, int device) {
+  require_working();
+  make_context(device);
   std::size_t total = 0;
   for (const Piece& piece : pieces) total += piece.bytes;
   std::byte* start = reserve(total);
@@ -312,7 +345,9 @@ void Memory::unmap(std::byte* mapped, std::size_t bytes, int device) noexcept {
 
 // ---------------------------------------------------------------- host memory
 
-void Memory::register_host(std::byte* start, std::size_t bytes, int) {
+void Memory::register_host(std::byte* start, std::size_t bytes, int device) {
+  require_working();
+  make_context(device);
   if (reinterpret_cast<std::uintptr_t>(start) % kPage != 0 || bytes % kPage != 0)
     throw DeviceError("the double registers whole pages only");
   std::lock_guard lock(mutex_);
@@ -326,6 +361,10 @@ void Memory::unregister_host(std::byte* start, int device) noexcept {
   wait_for_device(device);
   std::lock_guard lock(mutex_);
   if (registered_.erase(start) == 0) violation("host memory is unregistered that was not registered");
+}
+
+Memory::CaptureMode Memory::exchange_capture_mode(CaptureMode mode) noexcept {
+  return host_double::exchange_capture_mode(mode);
 }
 
 bool Memory::is_initialized() noexcept {
@@ -344,6 +383,7 @@ Memory::Counts Memory::counts() {
 
 void set_visible(std::vector<int> devices) { Memory::current().set_visible(std::move(devices)); }
 void use_expandable_segments(bool on) { Memory::current().use_expandable_segments(on); }
+void use_suballocations(bool on) { Memory::current().use_suballocations(on); }
 std::size_t bytes_in_storages() { return Memory::current().bytes_in_storages(); }
 std::size_t bytes_of_allocations() { return Memory::current().bytes_of_allocations(); }
 void empty_cache() { Memory::current().empty_cache(); }

@@ -15,7 +15,8 @@
 namespace shoal::host_double {
 
 /// A caching allocator: storages lie one behind the other in allocations of some MiB, which are only freed by
-/// empty_cache(). What a freed storage had is overwritten, in the order of its stream.
+/// empty_cache(). What a freed storage had is overwritten, in the order of its stream, and given to the next one on that
+/// stream at once.
 class Memory final : public DeviceMemory {
  public:
   static Memory& current();
@@ -32,6 +33,7 @@ class Memory final : public DeviceMemory {
   std::size_t bytes_of_allocations();
   void set_visible(std::vector<int> devices);
   void use_expandable_segments(bool on) { expandable_ = on; }
+  void use_suballocations(bool on) { suballocations_ = on; }
 
   const char* name() const override { return "double"; }
   int device_count() override;
@@ -50,6 +52,7 @@ class Memory final : public DeviceMemory {
   void wait_word(void* stream, const std::uint64_t* word, std::uint64_t value, int device) override;
   std::uint64_t stream_number(void* stream, int device) override;
   bool is_captured(void* stream, int device) override;
+  CaptureMode exchange_capture_mode(CaptureMode mode) noexcept override;
   bool is_initialized() noexcept override;
 
   struct Counts {
@@ -79,6 +82,7 @@ class Memory final : public DeviceMemory {
       std::set<std::int64_t> other_streams{};
     };
     std::map<std::byte*, Block> live{};
+    std::map<std::pair<std::int64_t, std::size_t>, std::vector<std::byte*>> unused{};  // by stream and size
   };
   Allocation& make(std::size_t bytes, int device);
   void grow(Allocation& allocation, std::size_t bytes);
@@ -88,12 +92,13 @@ class Memory final : public DeviceMemory {
   std::mutex mutex_;
   std::list<Allocation> allocations_;
   std::vector<int> visible_;
-  bool expandable_ = false;
+  bool expandable_ = false, suballocations_ = false;
   struct Opened {
-    ino_t inode;
+    std::byte* start;
     std::size_t bytes;
+    int times;
   };
-  std::map<std::byte*, Opened> opened_;
+  std::map<ino_t, Opened> opened_;
   std::map<std::byte*, std::size_t> registered_;
   int openings_ = 0, registrations_ = 0, mapped_ = 0;
 };

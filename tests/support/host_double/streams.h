@@ -26,6 +26,7 @@ struct EventWords {
 
 struct Event {
   std::shared_ptr<EventWords> words = std::make_shared<EventWords>();
+  int device = -1;  // on whose streams it may be recorded; -1: any
 };
 
 Event* make_event();
@@ -49,6 +50,7 @@ class Streams {
   bool idle(Key stream);
   void synchronize(Key stream);
   void synchronize_all();
+  /// Waits until the device has nothing to do.
   void synchronize_device(int device);
   void settle(Key stream);
 
@@ -71,7 +73,5 @@ class Streams {
 /// What libtorch's guard gives as a stream's native handle.
 void* handle_of(Streams::Key stream);
 Streams::Key key_of(void* handle);
-
-bool is_captured(Streams::Key stream);
 
 }  // namespace shoal::host_double

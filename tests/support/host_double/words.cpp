@@ -1,6 +1,8 @@
 // The host double's streams write and await words of registered memory, as CUDA's do.
 #include <atomic>
 
+#include "tests/support/host_double/captures.h"
+#include "tests/support/host_double/driver_state.h"
 #include "tests/support/host_double/host_double.h"
 #include "tests/support/host_double/memory.h"
 #include "tests/support/host_double/streams.h"
@@ -13,6 +15,8 @@ std::atomic<int> word_waits{0};
 
 /// As the driver checks addresses: when the work is queued.
 void check(Memory& memory, const std::uint64_t* word, Streams::Key stream) {
+  require_working();
+  make_context(stream.first);
   if (!words_allowed) throw DeviceError("the double: its streams know no words");
   if (!memory.is_registered(word)) throw DeviceError("the double: a word that is not in registered memory");
   if (is_captured(stream)) throw DeviceError("the double: a word that others use, in a capture");
@@ -44,6 +48,9 @@ void Memory::wait_word(void* stream, const std::uint64_t* word, std::uint64_t va
 
 std::uint64_t Memory::stream_number(void* stream, int) { return std::uint64_t(key_of(stream).second); }
 
-bool Memory::is_captured(void* stream, int) { return host_double::is_captured(key_of(stream)); }
+bool Memory::is_captured(void* stream, int) {
+  require_working();
+  return host_double::is_captured(key_of(stream));
+}
 
 }  // namespace shoal::host_double
