@@ -1,13 +1,18 @@
-"""README's figures are those of docs/benchmarks.md. Each row of the table in README's section "Measured", and each paragraph of
-it, has its figures in one row or paragraph there; and a row's ratios follow from its own figures."""
+"""README's figures and those that the plots are drawn of are those of docs/benchmarks.md.
 
+* Each row of the table in README's section "Measured", and each paragraph of it, has its figures in one row or paragraph there.
+* A row's ratios follow from its own figures, to the last digit: so they are those that a reader finds, and that a plot writes.
+* A file docs/plots/NAME.jsonl whose first line says that it has the page's medians: what it has of a case stands in one row there.
+"""
+
+import json
 import re
 
-from repository import finish, root
+from repository import finish, root, tracked
 
 number = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*")
 code = re.compile(r"`[^`]*`")
-tolerance = 0.05   # of a ratio: figures are rounded
+claim = "as docs/benchmarks.md has them"
 
 
 def section(path, title):
@@ -56,6 +61,25 @@ for unit in units(section(root / "README.md", "Measured")):
                 for a, b in ((ours_one, peer), (peer, ours_one)) for scale in (1, 1000)}
     for ratio in number.findall(code.sub("", " ".join(unit[3:]))):
         checked += 1
-        if not any(abs(float(ratio.replace(",", "")) / value - 1) <= tolerance for value in possible):
+        half = 0.5 * 10.0 ** -len(ratio.partition(".")[2])   # of its last digit
+        if not any(abs(float(ratio.replace(",", "")) - value) <= half * 1.001 for value in possible):
             faults.append(f"README.md: '{label}': no two of its figures have the ratio {ratio}")
-finish("figures", f"{checked} figures of README", faults)
+
+of_plots = 0
+values_there = [[float(figure.replace(",", "")) for figure in row if figure.count(".") < 2] for row in there]
+for name in tracked("docs/plots/*.jsonl"):
+    run, *kept = map(json.loads, (root / name).read_text().splitlines() or ["{}"])
+    if claim not in run.get("machine", ""):
+        continue   # of a run of its own
+    cases = {}
+    for figure in kept:
+        cases.setdefault((figure["case"], figure["metric"]), set()).update((figure["value"], figure["min"], figure["max"]))
+    for (case, _), values in cases.items():
+        of_plots += len(values)
+        best = min(({value for value in values   # the page may write 23 ms where the plot has 23,000 us
+                     if not any(abs(said * scale / value - 1) < 1e-9 for said in row for scale in (1e-6, 1e-3, 1, 1e3, 1e6))}
+                    for row in values_there), key=len, default=values)
+        if best:
+            faults.append(f"{name}: '{case}': docs/benchmarks.md has no row or paragraph with all of "
+                          + ", ".join(f"{value:g}" for value in sorted(values)) + ": not " + ", ".join(f"{value:g}" for value in sorted(best)))
+finish("figures", f"{checked} figures of README and {of_plots} of plots", faults)
