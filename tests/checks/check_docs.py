@@ -1,6 +1,6 @@
 """The pages: links lead somewhere, README links every page, docs/architecture.md names every folder and no file that is not
-there, snippets are those of the programs that they name, commands and CMake's targets are there, and every file says in its first
-line what it is. C++ in pages: tests/pages."""
+there, snippets are those of the programs that they name, commands and CMake's targets are there, every check that
+.clang-tidy leaves out is in docs/style.md, and every file says in its first line what it is. C++ in pages: tests/pages."""
 
 import re
 
@@ -122,4 +122,12 @@ else:
         first = (root / name).read_text().split("\n", 1)[0]
         if not re.match(r"// \S", first):
             faults.append(f"{name}: the first line has to be a comment that says what the file is")
+
+# What clang-tidy does not look for has a reason.
+style = (root / "docs/style.md").read_text() if (root / "docs/style.md").exists() else ""
+rules = (root / ".clang-tidy").read_text() if (root / ".clang-tidy").exists() else ""
+for name in re.findall(r"^  -([a-z][\w.-]+),$", rules, re.MULTILINE):
+    checked += 1
+    if f"`{name}`" not in style:
+        faults.append(f"docs/style.md: does not say why .clang-tidy leaves out {name}")
 finish("docs", f"{checked} links and names in {len(pages)} pages", faults)

@@ -83,6 +83,7 @@ faults = [
     ("docs", "README.md", "`shoal look NAME`\n", "README.md: there is no command shoal look"),
     ("docs", "README.md", "```sh\nshoal top --al -- ./program --none\n```\n", "README.md: shoal top has no option --al"),
     ("docs", "README.md", "```cmake\ntarget_link_libraries(x PRIVATE shoal::ipcc)\n```\n", "README.md: there is no library shoal::ipcc"),
+    ("docs", ".clang-tidy", "Checks: >\n  -*,\n  bugprone-*,\n  -bugprone-empty-catch,\n", "does not say why .clang-tidy leaves out bugprone-empty-catch"),
     ("docs", "docs/lonely.md", "# A page\n", "README.md: does not link docs/lonely.md"),
     ("docs", "ipc/other.cpp", "int x;\n", "ipc/other.cpp: the first line has to be a comment"),
     ("figures", "README.md", measured.format("0.90 us", "271 us", "301 x"), "no row or paragraph with 0.90 beside 271"),
