@@ -78,7 +78,7 @@ class Heap {
   HoldRef allocate(std::size_t bytes, BlockType type);
   /// One hold more of this process on a block that it holds; `word`: which of the block's hold words.
   HoldRef add_hold(BlockOffset block, std::uint32_t word);
-  /// Gives up a hold of this process, and frees the block where it was the last one.
+  /// Gives up a hold of this process, and frees the block if it was the last one.
   void drop(const HoldRef& hold) noexcept;
 
   /// Empties and frees a block that this process has put into kClosing.
@@ -87,7 +87,7 @@ class Heap {
   /// Gives all idle extents back to the system, whichever process keeps them. Shoal does this by itself when idle
   /// memory exceeds a mark (BlockCache::idle_mark) and before it refuses an allocation.
   void trim();
-  /// Gives up the extents that a dead process owned; see Session::reclaim().
+  /// Gives up the extents that a dead process owned; see SessionCore::reclaim().
   void reclaim_extents(ProcessTag dead);
 
   /// Called around a fork. The child forgets what belongs to the parent.

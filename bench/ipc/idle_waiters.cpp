@@ -2,6 +2,7 @@
 // 0.2 s at a time, which is what waking up that often costs by itself.
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
@@ -31,7 +32,7 @@ double cpu_seconds(pid_t process) {
 
 /// CPUs that `count` processes take that all do `wait`, which none comes back from, over `seconds`.
 double cpus_of_waiters(int count, double seconds, const std::function<void()>& wait) {
-  shoal::Session& session = shoal::Session::current();
+  shoal::SessionCore& session = shoal::SessionCore::current();
   session.self();
   shoal::Hold hold = shoal::allocate_shared(sizeof(std::atomic<int>));
   auto* ready = new (hold.data()) std::atomic<int>{0};

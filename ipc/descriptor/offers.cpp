@@ -10,7 +10,7 @@
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -36,7 +36,7 @@ DescriptorOffers* parents_offers = nullptr;  // in a fork's child
 /// In the abstract name space: no file is left behind by whoever is killed. Other users may connect, too; without
 /// the secret they get nothing.
 std::pair<sockaddr_un, socklen_t> address_of(ProcessTag process) {
-  const OwnFile& memory = Session::current().memory_file();  // its inode names the session on this machine
+  const OwnFile& memory = SessionCore::current().memory_file();  // its inode names the session on this machine
   std::string name = fmt::format("shoal-{:x}-{:x}-{:08x}", memory.device(), memory.inode(), process.word());
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -249,7 +249,7 @@ Fd DescriptorOffers::fetch(const Hold& offer) {
   auto& layout = *reinterpret_cast<const DescriptorOfferLayout*>(offer.data());
   if (layout.magic != DescriptorOfferLayout::kMagic || layout.version != DescriptorOfferLayout::kVersion)
     throw DecodeError("this block of shared memory is no descriptor of this version");
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const ProcessTag sender = ProcessTag::from_word(layout.sender);
   if (sender == session.self()) {
     const DescriptorOffers& offers = current();

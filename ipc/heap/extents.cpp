@@ -7,7 +7,7 @@
 #include <shoal/internal/ipc/memory/memory_node.h>
 #include <shoal/internal/ipc/memory/pages.h>
 #include <shoal/internal/ipc/memory/recent_budget.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 
 #include <string>
@@ -97,7 +97,7 @@ std::uint64_t Extents::claim_any(std::uint64_t count, std::uint64_t header_bytes
     for (std::uint64_t k = 0; k < count; ++k) protocol().unclaim(*found + k, ExtentPages::kGiveBack);
     throw;
   }
-  prefer_own_memory_node(Session::current().memory_file().descriptor_if_open(), data(*found), count * kExtentBytes);
+  prefer_own_memory_node(SessionCore::current().memory_file().descriptor_if_open(), data(*found), count * kExtentBytes);
   return *found;
 }
 
@@ -203,7 +203,8 @@ ExtentCount Extents::recount() const {
 
 std::uint64_t Extents::resident() const {
   // Where the program has closed the file: as if all that is committed had its pages.
-  return Session::current().memory_file().resident_bytes().value_or(layout().extents_committed.load() * kExtentBytes);
+  return SessionCore::current().memory_file().resident_bytes().value_or(layout().extents_committed.load() *
+                                                                        kExtentBytes);
 }
 
 }  // namespace shoal

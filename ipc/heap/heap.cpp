@@ -5,7 +5,7 @@
 #include <shoal/internal/ipc/heap/block_cache.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
 #include <shoal/internal/ipc/heap/inherited_holds.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 
 #include <algorithm>
@@ -199,7 +199,7 @@ bool Heap::is_hold(const HoldRef& ref, std::uint32_t word) const noexcept {
   return hold && hold->load(std::memory_order_acquire) == word;  // A2: pairs with R2 in into_transit
 }
 
-Heap* Session::make_heap(std::byte* base) { return new Heap(base); }
+Heap* SessionCore::make_heap(std::byte* base) { return new Heap(base); }
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <shoal/internal/ipc/heap/block_cache.h>
 #include <shoal/internal/ipc/memory/budget.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ class Tally {
 HeapStatistics heap_statistics() {
   HeapStatistics result;
   if (!Session::exists()) return result;
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const Extents& extents = session.heap().extents();
   auto tally = std::make_unique<Tally>(extents);
   for (std::uint64_t i = 0, end = extents.touched(); i < end; ++i) tally->extent(i);

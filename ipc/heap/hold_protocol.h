@@ -15,7 +15,7 @@ namespace shoal {
 /// Adding and dropping holds by the invariants of BlockHeader. `Memory` says where the headers and chunks lie and
 /// which atomics they are made of: the session's memory (BlockMemory), or a model checker's (tests/model). Has no
 /// state of its own; all members may be called by anyone at any time, as far as the invariants allow. What a process
-/// that dies half-way leaves behind is told by the hold words alone: see Session::reclaim.
+/// that dies half-way leaves behind is told by the hold words alone: see SessionCore::reclaim.
 ///
 /// Every order below that says "hold order" serves invariant I2: a word's zero, once seen, must bring with it the
 /// change count that the same process bumped before it let go. Release on the word's store, acquire on its load, and

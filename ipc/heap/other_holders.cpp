@@ -1,13 +1,13 @@
 #include <shoal/internal/ipc/heap/other_holders.h>
 
 #include <shoal/internal/ipc/process/liveness_watch.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 
 namespace shoal {
 
 bool is_held_by_others(BlockOffset block) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const std::uint32_t me = session.self().word();
   bool others = false;
   session.heap().memory().for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& hold) {

@@ -2,7 +2,7 @@
 
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/heap/extents.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 
 namespace shoal {
@@ -19,11 +19,11 @@ ExtentRange extents_of(BlockOffset block) {
 }
 
 std::span<std::byte> bytes_of(ExtentRange extents) {
-  return {Session::current().base() + all_extents().data(extents.first), extents.count * kExtentBytes};
+  return {SessionCore::current().base() + all_extents().data(extents.first), extents.count * kExtentBytes};
 }
 
 bool mark_pinned(ExtentRange range) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const Extents& extents = all_extents();
   for (std::uint64_t i = range.first; i < range.end(); ++i)
     if (const auto other = ProcessTag::from_word(extents.record(i).pinned_by.load()); other && !session.is_alive(other))

@@ -6,7 +6,7 @@
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
 #include <shoal/internal/ipc/names/rendezvous.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/listener.h>
 #include <shoal/ipc/log.h>
@@ -77,13 +77,13 @@ Session& Session::attach(const std::string& name, std::chrono::nanoseconds timeo
   if (reply.outcome != AttachReply::kWelcome)
     throw Error(
         fmt::format("process {}, which listens under the name '{}', did not understand this one", reply.pid, name));
-  Session& session = join({answer.memory.get(), answer.liveness.get()});
+  SessionCore& session = SessionCore::join({answer.memory.get(), answer.liveness.get()});
   answer.memory.release();
   answer.liveness.release();
   SHOAL_KILL_POINT("attach.joined");
   session.describe_self("attached", -1);
   log_info("attached to the session '{}' of process {}", name, reply.pid);
-  std::atexit([] { Session::current().leave(); });
+  std::atexit([] { SessionCore::current().leave(); });
   return session;
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -54,7 +55,7 @@ AttachReply reply_to(int connection) noexcept {
 
 }  // namespace
 
-void answer_attach(int connection, Session::Descriptors session) noexcept {
+void answer_attach(int connection, SessionCore::Descriptors session) noexcept {
   // One that connects and says nothing keeps the others waiting for so long.
   const timeval patience{1, 0};
   ::setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

@@ -1,7 +1,7 @@
 // What is said over the socket between a session that listens and a process that wants to attach.
 #pragma once
 
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/fd.h>
 
 #include <cstdint>
@@ -36,7 +36,7 @@ static_assert(sizeof(AttachReply) == 24);
 
 /// Answers one connection; by kNoMemory if there are no descriptors to send. Allocates nothing, takes no lock,
 /// throws nothing: it runs in a thread that a fork of the process may lose at any point.
-void answer_attach(int connection, Session::Descriptors session) noexcept;
+void answer_attach(int connection, SessionCore::Descriptors session) noexcept;
 
 struct AttachAnswer {
   AttachReply reply;

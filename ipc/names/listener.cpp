@@ -7,7 +7,7 @@
 #include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
 #include <shoal/internal/ipc/names/rendezvous.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -71,7 +71,7 @@ void Listener::State::serve() const {
       continue;
     }
     // Looked at now: what the numbers were when listening began may be files of the program's by now.
-    answer_attach(connection.get(), Session::current().descriptors_if_open());
+    answer_attach(connection.get(), SessionCore::current().descriptors_if_open());
   }
 }
 

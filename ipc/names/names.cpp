@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ void check_key(const std::string& key) {
 }
 
 /// What a message in a publication holds becomes this process's again, and is let go.
-void release(Session& session, const HoldRef& publication) {
+void release(SessionCore& session, const HoldRef& publication) {
   const BlockMemory memory = session.heap().memory();
   auto& layout = *reinterpret_cast<PublicationLayout*>(memory.payload(publication.block));
   for (std::uint64_t i = 0; i < layout.handles; ++i) {
@@ -40,16 +40,19 @@ void release(Session& session, const HoldRef& publication) {
 }
 
 /// One more hold of this process on a block that somebody is known to hold.
-Hold hold_of(Session& session, BlockOffset block) {
+Hold hold_of(SessionCore& session, BlockOffset block) {
   return Hold::from_transit(session.heap().add_hold(block, session.self().transit_word()));
 }
+
+/// Every Session is a SessionCore.
+Names names_of(Session& session) { return Names(static_cast<SessionCore&>(session)); }
 
 }  // namespace
 
 /// The table's lock, for as long as the object lives; or not, if it could not be had in time.
 class Names::Locked {
  public:
-  Locked(Session& session, Deadline deadline) : session_(session), word_(session.layout().names_lock) {
+  Locked(SessionCore& session, Deadline deadline) : session_(session), word_(session.layout().names_lock) {
     const std::uint32_t self = session.self().word();
     for (;;) {
       std::uint32_t holder = 0;
@@ -83,7 +86,7 @@ class Names::Locked {
   }
 
  private:
-  Session& session_;
+  SessionCore& session_;
   std::atomic<std::uint32_t>& word_;
   bool locked_ = false;
 };
@@ -232,22 +235,22 @@ bool Names::withdraw(ProcessTag dead) {
 
 void Session::publish_message(const std::string& key, std::uint64_t schema, Encoder& message) {
   self();
-  Names(*this).publish(key, schema, message);
+  names_of(*this).publish(key, schema, message);
 }
 
 Published Session::find_published(const std::string& key, std::uint64_t schema, Deadline deadline) {
   self();
-  return Names(*this).find(key, schema, deadline);
+  return names_of(*this).find(key, schema, deadline);
 }
 
 bool Session::unpublish(const std::string& key) {
   self();
-  return Names(*this).unpublish(key);
+  return names_of(*this).unpublish(key);
 }
 
 std::vector<std::string> Session::published_keys() {
   self();
-  return Names(*this).keys();
+  return names_of(*this).keys();
 }
 
 }  // namespace shoal

@@ -14,7 +14,7 @@
 
 namespace shoal {
 
-class Session;
+class SessionCore;
 
 /// Start of the block that a NameRecord names; an encoded message (bytes, then handles) follows.
 struct PublicationLayout {
@@ -44,7 +44,7 @@ struct Published {
 /// adds its own holds under the lock: so it finds all of them or none.
 class Names {
  public:
-  explicit Names(Session& session) : session_(session) {}
+  explicit Names(SessionCore& session) : session_(session) {}
 
   /// Publishes the message, in place of what this process had under the key. Throws std::invalid_argument for a key
   /// that is bad or another living process's, Error if the table is full.
@@ -65,7 +65,7 @@ class Names {
   NameRecord* find_record(const std::string& key) const;
   std::optional<Published> try_find(const std::string& key, std::uint64_t schema);
 
-  Session& session_;
+  SessionCore& session_;
 };
 
 }  // namespace shoal

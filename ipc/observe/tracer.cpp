@@ -10,7 +10,7 @@
 #include <shoal/internal/ipc/observe/ring_look.h>
 #include <shoal/internal/ipc/observe/session_view.h>
 #include <shoal/internal/ipc/process/activity.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@
 namespace shoal {
 namespace {
 
-std::atomic<std::uint64_t>& the_word() { return Session::current().layout().tracing; }
+std::atomic<std::uint64_t>& the_word() { return SessionCore::current().layout().tracing; }
 
 SessionFile own_file() {
   Session::current().self();
@@ -32,7 +32,7 @@ SessionFile own_file() {
 }  // namespace
 
 Tracer::Tracer() : file_(own_file()) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const std::uint64_t now = activity::now();
   TraceSwitch seen{the_word().load(std::memory_order_seq_cst)};  // seq_cst: the word's changes have one order
   for (;;) {
@@ -83,7 +83,7 @@ void Tracer::look_for_sources() {
     for (std::uint32_t i = 0; i < kAtOnce; ++i) {
       // Never used. A free one's last process may have ended a moment ago; its record is there until the next comes.
       if (records[i].generation.load(std::memory_order_relaxed) == 0) continue;
-      const ActivityRecord& activity = Session::current().activity(first + i);
+      const ActivityRecord& activity = SessionCore::current().activity(first + i);
       // acquire: a buffer that is named here is made.
       if (const std::uint64_t block = activity.trace.load(std::memory_order_acquire)) add_source({block});
     }
@@ -93,7 +93,7 @@ void Tracer::look_for_sources() {
 /// Where the block is a buffer that its process has given this one a hold on: that hold keeps it meanwhile.
 void Tracer::add_source(BlockOffset block) {
   if (sources_.contains(block.value) || !file_.is_header(block.value)) return;
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const BlockMemory memory = session.heap().memory();
   const BlockHeader& header = memory.header(block);
   // acquire: pairs with R1 in Heap::make_live, for the size.
@@ -116,7 +116,7 @@ void Tracer::add_source(BlockOffset block) {
 }
 
 void Tracer::drain(Source& source, const Visit& visit) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   auto& buffer = *reinterpret_cast<TraceBuffer*>(session.heap().memory().payload(source.hold.block));
   const auto tag = ProcessTag::from_word(source.owner);
   const ProcessRecord& record = session.record(tag.slot());
@@ -208,11 +208,11 @@ void join_as_observer(pid_t process, const std::string& name) {
   }
   auto& [memory, liveness] = found;
   if (!memory || !liveness) throw Error(fmt::format("process {} is part of no session", process));
-  Session::join({memory.get(), liveness.get()});
+  SessionCore::join({memory.get(), liveness.get()});
   memory.release();
   liveness.release();
-  Session::current().describe_self(name, -1);
-  std::atexit([] { Session::current().leave(); });
+  SessionCore::current().describe_self(name, -1);
+  std::atexit([] { SessionCore::current().leave(); });
 }
 
 }  // namespace shoal

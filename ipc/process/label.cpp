@@ -1,7 +1,7 @@
 #include <shoal/ipc/label.h>
 
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/text/utf8_fit.h>
 
 #include <cstring>
@@ -12,7 +12,7 @@ namespace shoal {
 // copy: on the way to memory no store overtakes the one that says that it is valid.
 
 void set_label(std::string_view text) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   ActivityRecord& record = session.activity(session.self().slot());
   std::uint64_t words[ActivityRecord::kLabelBytes / 8] = {};
   const std::string_view label = fit_bytes(text, ActivityRecord::kLabelBytes - 1);

@@ -3,7 +3,7 @@
 #include <shoal/internal/ipc/base/event_word.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/process/thread_number.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ constexpr auto kOrder = std::memory_order_relaxed;
 
 }  // namespace
 
-bool LivenessWatch::claim_look(Session& session) {
+bool LivenessWatch::claim_look(SessionCore& session) {
   auto& word = session.layout().watches[0];
   const std::uint64_t now = now_in_ms();
   std::uint64_t seen = word.load(kOrder);
@@ -45,7 +45,7 @@ bool LivenessWatch::claim_look(Session& session) {
   return true;
 }
 
-void LivenessWatch::look(Session& session) {
+void LivenessWatch::look(SessionCore& session) {
   const std::uint64_t begun = now_in_ms();
   session.reclaim_all();
   const std::uint64_t now = now_in_ms(), next = now + std::min((now - begun) * kLookShare, kLatestLook);
@@ -55,7 +55,7 @@ void LivenessWatch::look(Session& session) {
 }
 
 /// The look is somebody else's: a place among those that see to it, or a long nap.
-void LivenessWatch::find_watch(Session& session, std::uint64_t now) {
+void LivenessWatch::find_watch(SessionCore& session, std::uint64_t now) {
   auto& watches = session.layout().watches;
   // Woken early, by what was nothing for it: what it claimed counts on.
   if (watch_ != kNoWatch && until_ > now && watches[watch_].load(kOrder) == until_) return;
@@ -71,7 +71,7 @@ void LivenessWatch::find_watch(Session& session, std::uint64_t now) {
 }
 
 void LivenessWatch::woke() {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   if (claim_look(session))
     look(session);
   else
@@ -80,7 +80,7 @@ void LivenessWatch::woke() {
   nap_ = std::chrono::milliseconds(until_ > now ? until_ - now : 0);
 }
 
-bool counts_as_alive(Session& session, ProcessTag tag) {
+bool counts_as_alive(SessionCore& session, ProcessTag tag) {
   const ProcessRecord& process = session.record(tag.slot());
   return ProcessRecord::state_of(process.state) == ProcessRecord::kAlive &&
          (process.generation.load() & ProcessTag::kGenerationMask) == tag.generation();

@@ -9,7 +9,7 @@
 
 namespace shoal {
 
-class Session;
+class SessionCore;
 
 /// One thread's part in looking after the dead, for one wait: an object on its stack. Costs nothing until the thread
 /// has slept once.
@@ -29,8 +29,8 @@ class Session;
 ///   |              | time     |                | sleeps until then, to see whether the one that looks still does    |
 ///
 /// Whoever finds all claimed sleeps for 500 to 628 ms. Nobody gives a word back and nobody owns one: what a process
-/// claimed that was killed or stopped, or whose wait is over, passes. So a death is found within 100 ms, where the one
-/// who looks died too within 250 ms, and within 0.75 s where all eight went at once. A time further ahead than anyone
+/// claimed that was killed or stopped, or whose wait is over, passes. So a death is found within 100 ms; if the one
+/// who looks died, too, within 250 ms; and within 0.75 s if all eight went at once. A time further ahead than anyone
 /// claims is another clock's (a time name space), and counts as passed.
 class LivenessWatch {
  public:
@@ -47,12 +47,12 @@ class LivenessWatch {
 
   /// Claims the next look; false if it is not due, or another was first. Whoever gets it has to look. Apart from woke()
   /// for tests.
-  bool claim_look(Session& session);
+  bool claim_look(SessionCore& session);
 
  private:
   static constexpr std::uint32_t kNoWatch = ~0u;
-  void look(Session& session);
-  void find_watch(Session& session, std::uint64_t now);
+  void look(SessionCore& session);
+  void find_watch(SessionCore& session, std::uint64_t now);
 
   std::chrono::milliseconds longest_nap_;
   std::chrono::milliseconds nap_{100};
@@ -61,6 +61,6 @@ class LivenessWatch {
 };
 
 /// Whether the process lives according to the last look: it compares words and does not ask the kernel.
-bool counts_as_alive(Session& session, ProcessTag tag);
+bool counts_as_alive(SessionCore& session, ProcessTag tag);
 
 }  // namespace shoal

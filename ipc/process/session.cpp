@@ -1,5 +1,3 @@
-#include <shoal/internal/ipc/process/session.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,6 +10,7 @@
 #include <shoal/internal/ipc/process/liveness.h>
 #include <shoal/internal/ipc/process/made_at.h>
 #include <shoal/internal/ipc/process/mapping.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/process/trace_switch.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
@@ -106,7 +105,7 @@ void raise_slots_touched(SessionLayout& layout, std::uint32_t end) {
 
 /// For the log: "train (rank 3)". Takes no slot, since what is said may be about just that.
 std::string name_in_session() {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const ProcessTag self = session.self_if_known();
   if (!self) return {};
   const ProcessRecord& record = session.record(self.slot());
@@ -119,31 +118,31 @@ std::string name_in_session() {
 
 std::atomic<Session*> Session::instance_{nullptr};
 
-[[gnu::init_priority(101)]] const AtFork Session::at_fork_({
+[[gnu::init_priority(101)]] const AtFork SessionCore::at_fork_({
     .stage = ForkStage::kSession,
-    .in_child = &Session::after_fork,
+    .in_child = &SessionCore::after_fork,
 });
 
-Session::Session(Descriptors descriptors, std::byte* base)
-    : base_(base),
+SessionCore::SessionCore(Descriptors descriptors, std::byte* base)
+    : Session(make_heap(base)),
+      base_(base),
       memory_(std::make_unique<OwnFile>(Fd(descriptors.memory), "the session's memory")),
-      liveness_(std::make_unique<LivenessFile>(Fd(descriptors.liveness))),
-      heap_(make_heap(base)) {}
+      liveness_(std::make_unique<LivenessFile>(Fd(descriptors.liveness))) {}
 
-Session& Session::install(std::unique_ptr<Session> session) {
-  Session* installed = session.release();                 // never destroyed; see the class
+SessionCore& SessionCore::install(std::unique_ptr<SessionCore> session) {
+  SessionCore* installed = session.release();             // never destroyed; see the class
   instance_.store(installed, std::memory_order_release);  // R2
   SHOAL_KILL_POINT("session.install.stored");
   tell_others(*installed);
   return *installed;
 }
 
-void Session::tell_others(Session& session) noexcept {
+void SessionCore::tell_others(SessionCore& session) noexcept {
   trace::session_word.store(&session.layout().tracing);
   detail::process_name.store(&name_in_session, std::memory_order_release);  // R1: after the instance
 }
 
-Session& Session::create() {
+SessionCore& SessionCore::create() {
   std::lock_guard lock(creating);
   if (exists()) return current();
   SHOAL_KILL_POINT("session.create.begun");
@@ -170,14 +169,15 @@ Session& Session::create() {
   auto* header = new (base) SessionLayout;
   // Member by member: the atomics at the end start at zero, as the fresh pages are.
   std::memcpy(static_cast<void*>(header), &layout, offsetof(SessionLayout, extents_touched));
-  Session& session = install(std::unique_ptr<Session>(new Session({file.release(), liveness.release()}, base)));
+  SessionCore& session =
+      install(std::unique_ptr<SessionCore>(new SessionCore({file.release(), liveness.release()}, base)));
   note_session_made();
   session.describe_self("root", -1);
   log_info("made a session: {} of address space for its memory, {} slots", layout.bytes, ProcessTag::kSlotCount);
   return session;
 }
 
-Session& Session::join(Descriptors descriptors) {
+SessionCore& SessionCore::join(Descriptors descriptors) {
   if (exists()) throw Error("this process is part of a session already");
   SessionLayout header{};
   ssize_t got = ::pread(descriptors.memory, static_cast<void*>(&header), sizeof header, 0);
@@ -193,27 +193,27 @@ Session& Session::join(Descriptors descriptors) {
     throw SystemError(fmt::format("mapping the session's memory of {} bytes of address space", header.bytes), errno,
                       "raise RLIMIT_AS, or start the root with a smaller SHOAL_HEAP_BYTES");
   for (int descriptor : {descriptors.memory, descriptors.liveness}) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  return install(std::unique_ptr<Session>(new Session(descriptors, base)));
+  return install(std::unique_ptr<SessionCore>(new SessionCore(descriptors, base)));
 }
 
-Session::Descriptors Session::descriptors() const { return {memory_->descriptor(), liveness_->descriptor()}; }
+SessionCore::Descriptors SessionCore::descriptors() const { return {memory_->descriptor(), liveness_->descriptor()}; }
 
-Session::Descriptors Session::descriptors_if_open() const noexcept {
+SessionCore::Descriptors SessionCore::descriptors_if_open() const noexcept {
   return {memory_->descriptor_if_open(), liveness_->file().descriptor_if_open()};
 }
 
-ProcessRecord& Session::record(std::uint32_t slot) const {
+ProcessRecord& SessionCore::record(std::uint32_t slot) const {
   return reinterpret_cast<ProcessRecord*>(base_ + layout().processes)[slot];
 }
 
-ActivityRecord& Session::activity(std::uint32_t slot) const {
+ActivityRecord& SessionCore::activity(std::uint32_t slot) const {
   return reinterpret_cast<ActivityRecord*>(base_ + layout().activities)[slot];
 }
 
-void Session::after_fork() noexcept {
+void SessionCore::after_fork() noexcept {
   // A thread that was making the session is not here: this process makes its own.
   new (&creating) std::mutex;
-  Session* session = instance_.load();
+  auto* session = static_cast<SessionCore*>(instance_.load());
   if (!session) return;
   // One thread, and nothing of the parent's may be acted on: not its slot, its mutexes.
   session->forked_from_ = session->self_.load();
@@ -223,7 +223,7 @@ void Session::after_fork() noexcept {
   tell_others(*session);  // the thread that had stored it may not have come to that
 }
 
-bool Session::try_slot(std::uint32_t slot) {
+bool SessionCore::try_slot(std::uint32_t slot) {
   ProcessRecord& process = record(slot);
   auto state = ProcessRecord::state_of(process.state);
   if (state != ProcessRecord::kFree && state != ProcessRecord::kTaking) return false;
@@ -256,7 +256,7 @@ bool Session::try_slot(std::uint32_t slot) {
   return true;
 }
 
-ProcessTag Session::take_slot() {
+ProcessTag SessionCore::take_slot() {
   std::lock_guard lock(slot_mutex_);
   if (std::uint32_t word = self_.load()) return ProcessTag::from_word(word);  // another thread was first
   constexpr std::uint32_t kLast = ProcessTag::kSlotCount - 1;                 // that one stands for orphans
@@ -270,29 +270,34 @@ ProcessTag Session::take_slot() {
   throw Error(fmt::format("the session's process table is full: {} processes", kLast));
 }
 
-void Session::describe_self(const std::string& name, int rank) {
+void SessionCore::describe_self(const std::string& name, int rank) {
   ProcessRecord& process = record(self().slot());
   process.rank = rank;
   std::memset(process.name, 0, sizeof process.name);
   name.copy(process.name, sizeof process.name - 1);
 }
 
-void Session::leave() noexcept {
+void SessionCore::leave() noexcept {
   if (std::uint32_t word = self_.load()) record(ProcessTag::from_word(word).slot()).left = 1;
 }
 
+Session& Session::create() { return SessionCore::create(); }
+
+ProcessTag Session::take_slot() { return static_cast<SessionCore&>(*this).take_slot(); }
+
 bool Session::is_alive(ProcessTag tag) {
+  const auto& core = static_cast<const SessionCore&>(*this);
   if (!tag) return false;
   if (tag.word() == self_.load(std::memory_order_relaxed)) return true;  // its own lock is invisible to it
-  ProcessRecord& process = record(tag.slot());
+  ProcessRecord& process = core.record(tag.slot());
   if ((process.generation.load() & ProcessTag::kGenerationMask) != tag.generation()) return false;
   if (ProcessRecord::state_of(process.state) != ProcessRecord::kAlive) return false;
-  layout().liveness_questions.fetch_add(1, std::memory_order_relaxed);  // relaxed: a figure
+  core.layout().liveness_questions.fetch_add(1, std::memory_order_relaxed);  // relaxed: a figure
   // Two witnesses for a death: declaring a living process dead would hand its memory away.
-  return liveness_->is_taken(tag.slot()) || process_exists(process.pid.load(), process.taken_at.load());
+  return core.liveness_->is_taken(tag.slot()) || process_exists(process.pid.load(), process.taken_at.load());
 }
 
-ProcessTag Session::find(std::int32_t pid) {
+ProcessTag SessionCore::find(std::int32_t pid) {
   for (std::uint32_t slot = 0, end = layout().slots_touched.load(); slot < end; ++slot) {
     ProcessRecord& process = record(slot);
     auto state = ProcessRecord::state_of(process.state);
@@ -303,9 +308,10 @@ ProcessTag Session::find(std::int32_t pid) {
 }
 
 std::uint32_t Session::free_slots() {
+  const auto& core = static_cast<const SessionCore&>(*this);
   std::uint32_t free = 0;
   for (std::uint32_t slot = 0; slot + 1 < ProcessTag::kSlotCount; ++slot)
-    free += ProcessRecord::state_of(record(slot).state) == ProcessRecord::kFree;
+    free += ProcessRecord::state_of(core.record(slot).state) == ProcessRecord::kFree;
   return free;
 }
 

@@ -7,7 +7,7 @@
 #include <shoal/internal/ipc/heap/size_class.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/mapping.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only_fault.h>
 #include <shoal/internal/ipc/text/utf8_fit.h>
 #include <shoal/ipc/error.h>
@@ -32,7 +32,7 @@ constinit std::mutex mapping;
 std::size_t round_up(std::size_t bytes) { return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment; }
 
 const std::byte* map_view() {
-  const Session& session = Session::current();
+  const SessionCore& session = SessionCore::current();
   const SessionLayout& layout = session.layout();
   const std::byte* at =
       map_heap(session.memory_file().descriptor(), {layout.bytes, layout.data}, MappingAccess::kReadOnly);
@@ -82,7 +82,7 @@ bool ReadOnlyView::is_read_only(const Hold& hold) noexcept {
 ReadOnlyView::Block ReadOnlyView::look_at(const Hold& hold) {
   const std::size_t size = hold.size();
   if (!is_read_only(hold) || size < sizeof(ReadOnlyTrailer)) throw DecodeError("this block is not a read-only one");
-  const std::byte* data = base() + (hold.data() - Session::current().base());
+  const std::byte* data = base() + (hold.data() - SessionCore::current().base());
   ReadOnlyTrailer trailer;
   std::memcpy(&trailer, data + size - sizeof trailer, sizeof trailer);
   if (trailer.magic != ReadOnlyTrailer::kMagic || trailer.bytes > size - sizeof trailer)
@@ -94,7 +94,7 @@ ReadOnlyPlace find_read_only(const void* address) noexcept {
   ReadOnlyPlace place;
   const std::byte* base = ReadOnlyView::base_if_mapped();
   const auto* at = static_cast<const std::byte*>(address);
-  if (!base || at < base || at >= base + Session::current().layout().bytes) return place;
+  if (!base || at < base || at >= base + SessionCore::current().layout().bytes) return place;
   const std::uint64_t offset = std::uint64_t(at - base);
   const Heap& heap = Session::current().heap();
   const Extents& extents = heap.extents();

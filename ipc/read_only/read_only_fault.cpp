@@ -2,7 +2,7 @@
 
 #include <errno.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     Line line(text, sizeof text - 1);
     line.add("shoal: WriteToReadOnlyTensor: process '");
     // No new slot is taken here: without one it has no name.
-    Session& session = Session::current();
+    SessionCore& session = SessionCore::current();
     if (ProcessTag self = session.self_if_known()) {
       const char* name = session.record(self.slot()).name;
       line.add(name, ::strnlen(name, sizeof session.record(0).name));

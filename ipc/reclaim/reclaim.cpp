@@ -6,7 +6,7 @@
 #include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/names.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/log.h>
@@ -77,7 +77,7 @@ int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, 
 
 }  // namespace
 
-bool Session::reclaim(ProcessTag dead) {
+bool SessionCore::reclaim(ProcessTag dead) {
   if (!dead || dead == self() || is_alive(dead)) return true;
   ProcessRecord& process = record(dead.slot());
   // What it was giving back itself when it died: nobody else may come to look for that one any more. The
@@ -155,14 +155,15 @@ bool Session::reclaim(ProcessTag dead) {
 }
 
 void Session::reclaim_all() {
-  for (std::uint32_t slot = 0, end = layout().slots_touched.load(); slot < end; ++slot) {
-    const std::uint64_t state = record(slot).state.load();
+  auto& core = static_cast<SessionCore&>(*this);
+  for (std::uint32_t slot = 0, end = core.layout().slots_touched.load(); slot < end; ++slot) {
+    const std::uint64_t state = core.record(slot).state.load();
     if (!ProcessRecord::is_used(state)) continue;
-    const ProcessTag tag(slot, record(slot).generation.load());
+    const ProcessTag tag(slot, core.record(slot).generation.load());
     // The state once more: that generation may be of one that is just taking the slot, and would seem dead.
-    if (record(slot).state.load() != state) continue;
+    if (core.record(slot).state.load() != state) continue;
     try {
-      reclaim(tag);
+      core.reclaim(tag);
     } catch (const std::bad_alloc&) {
       // Out of private memory in the middle: every step can be repeated, and the next one who looks does so. Whoever
       // waits and looks after others besides has to hear nothing of it.
@@ -170,7 +171,7 @@ void Session::reclaim_all() {
   }
 }
 
-void Session::adopt_inherited_holds() {
+void SessionCore::adopt_inherited_holds() {
   ProcessTag parent = forked_from();
   if (!parent) return;
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {

@@ -2,7 +2,7 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/ring/cell_contents.h>
 #include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/ipc/error.h>
@@ -57,7 +57,7 @@ void Ring::recover(Heap& heap, BlockOffset block, ProcessTag dead) {
     if (CellState state = core.state(i); state.is_work_of(dead.slot())) left.push_back({i, state});
   // The cells name a slot. They are the dead one's if nobody has taken the slot since; and from these very states on
   // they stay its, or are recovered by somebody else.
-  if ((Session::current().record(dead.slot()).generation.load() & ProcessTag::kGenerationMask) != dead.generation())
+  if ((SessionCore::current().record(dead.slot()).generation.load() & ProcessTag::kGenerationMask) != dead.generation())
     return;
   SHOAL_KILL_POINT("ring.recover.found");
   for (const auto& [i, state] : left) {

@@ -6,7 +6,7 @@
 #include <shoal/internal/ipc/heap/other_holders.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/liveness_watch.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/ring/cell_contents.h>
 #include <shoal/internal/ipc/ring/task_ledger.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
@@ -135,7 +135,7 @@ bool Ring::is_work_of_another(CellState state) { return state.is_work_of(state.s
 /// fork), its reclaimer may not touch the cell, and leaves it to those that have one: it stays dead until then.
 bool Ring::recover_blocking_cell(CellState state) {
   if (!is_work_of_another(state)) return false;
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const ProcessRecord& process = session.record(state.slot());
   const ProcessTag owner(state.slot(), process.generation.load());
   if (ProcessRecord::state_of(process.state) != ProcessRecord::kDead) return false;

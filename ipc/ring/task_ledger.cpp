@@ -4,7 +4,7 @@
 #include <shoal/internal/ipc/base/bit_field.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/internal/ipc/wait/wait.h>
 #include <shoal/ipc/error.h>
@@ -59,7 +59,7 @@ void TaskLedger::done() {
 }
 
 std::uint64_t TaskLedger::taken_by_the_living() const {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   std::uint64_t sum = 0;
   for (auto& entry : layout().taken) {
     std::uint64_t seen = entry.load();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/wait/wait.h>
 
 #include <stdexcept>
@@ -36,7 +37,7 @@ bool Semaphore::acquire_until(Deadline deadline) {
 /// What dead processes had comes back. True if a living one has a permit that it may bring back.
 template <class Lives>
 bool Semaphore::some_are_out(Lives&& lives) const {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   SemaphoreLayout& layout = *part_;
   std::vector<ProcessTag> dead;
   bool out = false;
@@ -59,7 +60,7 @@ std::size_t Semaphore::get_value() const {
 }
 
 bool Semaphore::acquire_slowly(Deadline deadline) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const ProcessTag self = session.self();
   SemaphoreLayout& layout = *part_;
   // A poll of a semaphore whose permits all went with the dead would never find one: it looks as well.

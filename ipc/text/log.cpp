@@ -35,7 +35,8 @@ std::string_view short_name(std::string_view file) {
 
 /// "train (rank 3), pid 4711": as far as this process has a name.
 std::string who() {
-  const ProcessName name_of = process_name.load(std::memory_order_acquire);  // A1: pairs with R1 in Session::install
+  const ProcessName name_of =
+      process_name.load(std::memory_order_acquire);  // A1: pairs with R1 in SessionCore::install
   const std::string name = name_of ? name_of() : std::string();
   return fmt::format("{}{}pid {}", name, name.empty() ? "" : ", ", ::getpid());
 }

@@ -2,7 +2,7 @@
 
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/activity.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/process/thread_number.h>
 #include <shoal/ipc/trace_span.h>
 
@@ -15,7 +15,7 @@ using Wait = ActivityRecord::Wait;
 
 void SleepNote::begin(const void* word) {
   since_ = activity::now();
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const auto offset = std::uint64_t(static_cast<const std::byte*>(word) - session.base());
   if (offset >= session.layout().bytes) return;  // of one process's threads among themselves
   word_ = offset;

@@ -5,7 +5,7 @@
 #include <shoal/internal/ipc/fork/one_per_process.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/activity.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 class Writer {
  public:
   void write(TraceRecord& record, std::string_view name) {
-    std::atomic<std::uint64_t>& word = Session::current().layout().tracing;
+    std::atomic<std::uint64_t>& word = SessionCore::current().layout().tracing;
     const TraceSwitch seen{word.load(std::memory_order_acquire)};     // acquire: the tracer is there before it traces
     if (!seen || seen.tracer() == Session::current().self()) return;  // who traces is no part of the picture
     if (seen.is_over(record.end)) {
@@ -50,7 +50,7 @@ class Writer {
 
   void let_go() {
     if (!has_buffer_.load(std::memory_order_relaxed)) return;  // relaxed: who sees it late lets go the next time
-    std::atomic<std::uint64_t>& word = Session::current().layout().tracing;
+    std::atomic<std::uint64_t>& word = SessionCore::current().layout().tracing;
     TraceSwitch seen{word.load(std::memory_order_acquire)};  // acquire: as in write
     if (seen && seen.is_over(activity::now())) {
       end_of(seen);
@@ -62,14 +62,16 @@ class Writer {
     drop_buffer();
     lock.unlock();
     // One that was killed holds it too, and nobody else may be looking for it.
-    if (!Session::current().is_alive(tracer)) Session::current().reclaim(tracer);
+    if (!Session::current().is_alive(tracer)) SessionCore::current().reclaim(tracer);
   }
 
  private:
-  static void end_of(TraceSwitch seen) { Session::current().layout().tracing.compare_exchange_strong(seen.word, 0); }
+  static void end_of(TraceSwitch seen) {
+    SessionCore::current().layout().tracing.compare_exchange_strong(seen.word, 0);
+  }
 
   void drop_buffer() {
-    Session& session = Session::current();
+    SessionCore& session = SessionCore::current();
     session.activity(session.self().slot()).trace.store(0);
     buffer_ = nullptr;
     has_buffer_.store(false, std::memory_order_relaxed);  // relaxed: see let_go
@@ -79,7 +81,7 @@ class Writer {
   void make(TraceSwitch seen) {
     if (buffer_) drop_buffer();
     if (std::exchange(refused_by_, seen.tracer().word()) == seen.tracer().word()) return;  // it failed before
-    Session& session = Session::current();
+    SessionCore& session = SessionCore::current();
     Hold hold = allocate_shared(sizeof(TraceBuffer));
     auto* buffer = reinterpret_cast<TraceBuffer*>(hold.data());
     std::memset(static_cast<void*>(buffer), 0, offsetof(TraceBuffer, records));

@@ -1,7 +1,7 @@
 #include <shoal/internal/runtime/child/child_main.h>
 
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/child/descendants.h>
 #include <shoal/internal/runtime/crash/handler.h>
 #include <shoal/internal/runtime/crash/raised.h>
@@ -36,8 +36,8 @@ void report_failure(Channel& channel, const FailureReport& report, const StartHe
 
 void become(const StartHeader& header) {
   detail::set_current_process({header.name, header.rank, header.nprocs, header.num_threads});
-  Session::current().describe_self(header.rank < 0 ? header.name : header.name + " " + std::to_string(header.rank),
-                                   header.rank);
+  SessionCore::current().describe_self(header.rank < 0 ? header.name : header.name + " " + std::to_string(header.rank),
+                                       header.rank);
   set_process_title(header.name, header.rank);
   set_start_method(header.start_method);
   for (const auto& [name, value] : header.environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -53,7 +53,7 @@ void become(const StartHeader& header) {
   std::cout.flush();
   std::clog.flush();
   std::fflush(nullptr);
-  if (Session::exists()) Session::current().leave();
+  if (Session::exists()) SessionCore::current().leave();
   ::_exit(code);
 }
 
@@ -130,8 +130,8 @@ void run_started_child(const ChildBlocks& lent, ProcessTag parent) noexcept {
 }
 
 void run_forked_child(const ChildBlocks& lent, const StartHeader& header, Task& task, Fd ready) noexcept {
-  run(lent, Session::current().forked_from(), header, [&](Channel&, StartHeader&) {
-    Session::current().adopt_inherited_holds();
+  run(lent, SessionCore::current().forked_from(), header, [&](Channel&, StartHeader&) {
+    SessionCore::current().adopt_inherited_holds();
     // Whether the parent reads it or is dead makes no difference here.
     [[maybe_unused]] auto written = ::write(ready.get(), "", 1);
     ready.reset();

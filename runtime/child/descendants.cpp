@@ -2,7 +2,7 @@
 
 #include <errno.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/os/pidfd.h>
 #include <shoal/ipc/error.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ namespace {
 /// One that cannot die within this (stuck in a driver) is reclaimed by whoever meets it later.
 constexpr auto kLongestDying = std::chrono::seconds(2);
 
-void end_orphan(Session& session, ProcessTag orphan) {
+void end_orphan(SessionCore& session, ProcessTag orphan) {
   try {
     Fd process = open_pidfd(session.record(orphan.slot()).pid);
     if (!session.is_alive(orphan)) return;  // the descriptor may be of another process that got its pid
@@ -28,7 +28,7 @@ void end_orphan(Session& session, ProcessTag orphan) {
   }
 }
 
-void clean_up_after(Session& session, ProcessTag dead) {
+void clean_up_after(SessionCore& session, ProcessTag dead) {
   // Read before the slot is somebody else's.
   const bool has_children = session.record(dead.slot()).children != 0;
   session.reclaim(dead);
@@ -48,17 +48,17 @@ void clean_up_after(Session& session, ProcessTag dead) {
 }  // namespace
 
 void note_parent(ProcessTag parent) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   session.record(session.self().slot()).parent = parent.word();
 }
 
 void note_child_started() {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   session.record(session.self().slot()).children.fetch_add(1);
 }
 
 void clean_up_after(pid_t pid) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   // Any process that waits for anything reclaims the dead that it finds, and may have been first: what is left then is
   // to wait for those that they had started.
   for (std::uint32_t slot = 0, end = session.layout().slots_touched.load(); slot < end; ++slot) {

@@ -1,7 +1,7 @@
 #include <shoal/internal/runtime/child/member.h>
 
 #include <fmt/format.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/child/descendants.h>
 #include <shoal/internal/runtime/crash/handler.h>
 #include <shoal/internal/runtime/crash/stderr_tail.h>
@@ -47,11 +47,11 @@ std::optional<MemberTicket> MemberTicket::take() {
 }
 
 void join_as_member(const MemberTicket& ticket) {
-  Session& session = ticket.launcher.join();
+  SessionCore& session = ticket.launcher.join();
   const ProcessTag launcher = ticket.launcher.process_tag();
   note_parent(launcher);
   session.describe_self(fmt::format("rank {}", ticket.rank), ticket.rank);
-  std::atexit([] { Session::current().leave(); });
+  std::atexit([] { SessionCore::current().leave(); });
   try {
     CrashRecord& record = adopt_crash_record(ticket.blocks.crash_record, launcher);
     install_crash_handler(record);

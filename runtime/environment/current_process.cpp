@@ -1,7 +1,7 @@
 #include <shoal/runtime/current_process.h>
 
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -26,7 +26,7 @@ pid_t CurrentProcess::pid() noexcept { return ::getpid(); }
 
 std::optional<RelatedProcess> parent_process() {
   if (!Session::exists()) return std::nullopt;
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const ProcessTag own = session.self_if_known();
   if (!own) return std::nullopt;
   const auto parent = ProcessTag::from_word(session.record(own.slot()).parent);
@@ -37,7 +37,7 @@ std::optional<RelatedProcess> parent_process() {
 std::vector<RelatedProcess> active_children() {
   std::vector<RelatedProcess> result;
   if (!Session::exists()) return result;
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const ProcessTag own = session.self_if_known();
   if (!own) return result;
   for (std::uint32_t slot = 0, end = session.layout().slots_touched.load(); slot < end; ++slot) {

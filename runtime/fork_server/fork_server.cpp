@@ -2,7 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/child/child_main.h>
 #include <shoal/internal/runtime/child/descendants.h>
 #include <shoal/internal/runtime/fork_server/fork_server_client.h>
@@ -239,7 +239,7 @@ void ForkServer::become_child(const ForkRequest& request) {
 
 void run_fork_server(const StartTicket& ticket) {
   set_terminate_blocked(true);
-  Session::current().describe_self("fork server", -1);
+  SessionCore::current().describe_self("fork server", -1);
   set_process_title("fork server", -1);
   hooks::run_preloads();
   end_openmp_threads();

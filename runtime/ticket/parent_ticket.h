@@ -9,7 +9,7 @@
 
 namespace shoal {
 
-class Session;
+class SessionCore;
 
 /// The part that all tickets have. Descriptors have the same numbers in both processes.
 struct ParentTicket {
@@ -24,7 +24,7 @@ struct ParentTicket {
   std::vector<int> descriptors() const { return {memory, liveness, lifeline}; }
 
   /// In that program: it ends with its parent from now on, and joins the session. Takes the descriptors over.
-  Session& join() const;
+  SessionCore& join() const;
 
   template <class Self, class Visit>
   static void for_each_number(Self& self, Visit&& visit) {

@@ -1,6 +1,6 @@
 #include <shoal/internal/tensors/cuda/holders.h>
 
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 
 #include <atomic>
@@ -36,7 +36,7 @@ void HolderCheck::look_at(BlockOffset block) {
 
 void HolderCheck::reclaim_dead() {
   for (auto& [word, alive] : alive_)
-    if (!alive) Session::current().reclaim(ProcessTag::from_word(word));
+    if (!alive) SessionCore::current().reclaim(ProcessTag::from_word(word));
 }
 
 }  // namespace shoal

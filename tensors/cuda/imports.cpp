@@ -7,7 +7,7 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/descriptor/offers.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/tensors/cuda/device_ipc.h>
 #include <shoal/internal/tensors/driver/captured_stream.h>
 
@@ -21,7 +21,7 @@ namespace shoal {
 namespace {
 
 PeerDied producer_died(ProcessTag producer, const std::string& device) {
-  const ProcessRecord& process = Session::current().record(producer.slot());
+  const ProcessRecord& process = SessionCore::current().record(producer.slot());
   // The slot may be another process's by now.
   const bool same = (process.generation.load() & ProcessTag::kGenerationMask) == producer.generation();
   return PeerDied(fmt::format(

@@ -4,7 +4,7 @@
 #include <c10/core/TensorOptions.h>
 #include <fmt/format.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only.h>
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/read_only.h>
@@ -56,7 +56,7 @@ class RefusingAllocator final : public c10::Allocator {
 /// libtorch calls it before it hands out a pointer to write through, from whatever operation.
 void refuse_write(c10::StorageImpl* storage) {
   const ReadOnlyPlace place = find_read_only(storage->data());
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const ProcessTag self = session.self();
   throw WriteToReadOnlyTensor(
       fmt::format("process '{}' (pid {}) was about to write to the read-only {}: work on a clone() of it. To read its "

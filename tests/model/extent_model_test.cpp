@@ -70,7 +70,7 @@ struct ModelMemory {
 };
 
 /// What the models share: how a process allocates, fills, checks and frees large blocks and small ones, trims, and
-/// gives back what a dead one had, as Heap, BlockCache and Session::reclaim do.
+/// gives back what a dead one had, as Heap, BlockCache and SessionCore::reclaim do.
 template <template <class> class Atomic, Fault kFault, class Model, int kThreads>
 struct ExtentModel : rl::test_suite<Model, kThreads> {
   using Memory = ModelMemory<Atomic, kFault>;
@@ -193,7 +193,7 @@ struct ExtentModel : rl::test_suite<Model, kThreads> {
     protocol(me).release_small(extent, kClass);
   }
 
-  /// Session::reclaim: blocks first, then extents.
+  /// SessionCore::reclaim: blocks first, then extents.
   void reclaim(std::uint32_t me, std::uint32_t victim) {
     for (std::uint64_t i = 0; i < kExtents; ++i) {
       const auto use = protocol(me).state(i).use();
@@ -313,7 +313,7 @@ struct Everything : ExtentModel<Atomic, kFault, Everything<Atomic, kFault, kThre
 };
 
 /// What a process of slot 8 left half done when it died: thread 0 gives it back and dies at any step, then thread 1
-/// goes on with it, as Session::reclaim does, and gives back thread 0. Thread 2 allocates and trims meanwhile.
+/// goes on with it, as SessionCore::reclaim does, and gives back thread 0. Thread 2 allocates and trims meanwhile.
 template <template <class> class Atomic, Fault kFault>
 struct ReclaimerDies : ExtentModel<Atomic, kFault, ReclaimerDies<Atomic, kFault>, 3> {
   using Base = ExtentModel<Atomic, kFault, ReclaimerDies, 3>;

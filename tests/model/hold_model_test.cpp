@@ -73,7 +73,7 @@ struct HoldModel : rl::test_suite<Model, kThreads> {
     state.store(BlockHeader::with(seen, BlockHeader::kFree));
     ++times_freed;
   }
-  /// Session::reclaim, as far as it concerns this block.
+  /// SessionCore::reclaim, as far as it concerns this block.
   void reclaim(unsigned self) {
     const ProcessTag victim = ProcessTag::from_word(dead.load(std::memory_order_acquire));
     if (!victim) return;

@@ -1,5 +1,6 @@
 #include "tests/support/forked.h"
 
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/session.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 namespace shoal::test {
 
 Forked::Forked(const std::function<void()>& body) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   session.self();
   int ready[2];
   if (::pipe(ready) != 0) throw std::runtime_error("pipe");

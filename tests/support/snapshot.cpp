@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/session.h>
 
@@ -69,7 +70,7 @@ std::map<pid_t, std::string> read_children() {
 
 /// Every block in use: what it is, and who holds it.
 std::string describe_blocks() {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   std::string text;
   session.heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
     if (BlockHeader::kind(header.state.load()) != BlockHeader::kLive) return;

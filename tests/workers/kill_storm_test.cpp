@@ -2,6 +2,7 @@
 // 50 times each, SHOAL_TEST_SCALE=100 for 5,000. With -s it says how many died.
 #include <ATen/ops/full.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
@@ -53,7 +54,7 @@ at::Tensor filled(std::int64_t value) { return shoal::share_memory_(at::full({30
 int slots_in_use() {
   int count = 0;
   for (std::uint32_t slot = 0; slot + 1 < shoal::ProcessTag::kSlotCount; ++slot) {
-    count += shoal::ProcessRecord::is_used(shoal::Session::current().record(slot).state);
+    count += shoal::ProcessRecord::is_used(shoal::SessionCore::current().record(slot).state);
   }
   return count;
 }

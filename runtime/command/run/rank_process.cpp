@@ -2,7 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/child/descendants.h>
 #include <shoal/internal/runtime/child/ended.h>
 #include <shoal/internal/runtime/child/member.h>
@@ -48,7 +48,7 @@ RankProcess::RankProcess(RankStart start)
   }
 }
 
-bool RankProcess::is_member() const { return bool(Session::current().find(process_.pid)); }
+bool RankProcess::is_member() const { return bool(SessionCore::current().find(process_.pid)); }
 
 void RankProcess::signal(int number) noexcept {
   if (ended_) return;

@@ -1,7 +1,7 @@
 // shoal run: starts a program as several ranks.
 #include <errno.h>
 #include <fmt/format.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/command/job/many_hosts.h>
 #include <shoal/internal/runtime/command/job/one_host.h>
 #include <shoal/internal/runtime/command/run/first_process.h>
@@ -100,7 +100,7 @@ int run_program(RunOptions options) {
   RunResult result;
   {
     RunGuard guard(mark);
-    Session::current().describe_self("shoal run", -1);
+    SessionCore::current().describe_self("shoal run", -1);
     std::unique_ptr<Rendezvous> rendezvous;
     if (options.is_one_host())
       rendezvous = std::make_unique<OneHost>(options);

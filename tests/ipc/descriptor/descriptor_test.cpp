@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/own_file.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
@@ -303,9 +304,9 @@ TEST_CASE("descriptor: fetched of one that is busy and has no room for more, thr
     int status;
     require(::waitpid(sender.pid(), &status, WUNTRACED) == sender.pid() && WIFSTOPPED(status), "it did not stop");
     // Connections that it does not take, as it stands still, until the kernel keeps no more for it.
-    const OwnFile& memory = Session::current().memory_file();
+    const OwnFile& memory = SessionCore::current().memory_file();
     const std::string name = fmt::format("shoal-{:x}-{:x}-{:08x}", memory.device(), memory.inode(),
-                                         Session::current().find(sender.pid()).word());
+                                         SessionCore::current().find(sender.pid()).word());
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     name.copy(address.sun_path + 1, sizeof address.sun_path - 1);

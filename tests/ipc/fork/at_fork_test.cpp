@@ -6,6 +6,7 @@
 #include <shoal/internal/ipc/fork/one_per_process.h>
 #include <shoal/internal/ipc/fork/owner_process.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/session.h>
 #include <sys/wait.h>
@@ -46,13 +47,13 @@ bool had_slot_before = false, has_slot_in_child = true;
     .before =
         []() noexcept {
           steps += "heap before, ";
-          had_slot_before = Session::exists() && Session::current().self_if_known();
+          had_slot_before = Session::exists() && SessionCore::current().self_if_known();
         },
     .in_parent = []() noexcept { steps += "heap in parent, "; },
     .in_child =
         []() noexcept {
           steps += "heap in child, ";
-          has_slot_in_child = Session::exists() && Session::current().self_if_known();
+          has_slot_in_child = Session::exists() && SessionCore::current().self_if_known();
         },
 });
 

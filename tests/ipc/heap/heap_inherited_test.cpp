@@ -1,4 +1,5 @@
 // What a forked child holds of its parent's blocks, and until when.
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/session.h>
 #include <sys/wait.h>
@@ -92,7 +93,7 @@ TEST_CASE("heap: handles from before a fork that adopted nothing use up nobody's
       });
       const int result = grandchild.join();
       own.release();
-      Session::current().leave();
+      SessionCore::current().leave();
       ::_exit(result);
     } catch (...) {
       ::_exit(2);

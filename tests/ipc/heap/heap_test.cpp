@@ -3,6 +3,7 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/heap/size_class.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
 #include <signal.h>
@@ -301,5 +302,5 @@ TEST_CASE("heap: a reclaim that is killed half-way is finished by the next") {
   reclaimer.join();
   Session::current().reclaim_all();
   CHECK(heap_bytes_in_use() == before);
-  CHECK(Session::current().find(victim.pid()) == ProcessTag());
+  CHECK(SessionCore::current().find(victim.pid()) == ProcessTag());
 }

@@ -2,6 +2,7 @@
 // what it does afterwards, never meets in one memory.
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/heap/extents.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/ring/core.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/queue.h>
@@ -140,7 +141,7 @@ struct DeadAndReclaimer {
         }) {
     dead.wait_until_stopped();
     reclaimer.wait_until_stopped();
-    tag = Session::current().find(dead.pid());
+    tag = SessionCore::current().find(dead.pid());
   }
   void until_stopped() {
     dead.kill();

@@ -1,6 +1,7 @@
 // Many processes, random operations on the heap, every byte of every block checked; delays, stops, deaths, forks.
 #include <fmt/format.h>
 #include <shoal/internal/ipc/heap/extents.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/heap_statistics.h>
 #include <shoal/ipc/session.h>
@@ -49,8 +50,8 @@ class Campaign {
         random_(seed),
         labels_(all_kill_points()),
         before_(heap_bytes_in_use()),
-        judge_(Judge::create(Session::current().base() + Session::current().layout().data,
-                             Session::current().layout().extent_count * kExtentBytes, seed)) {
+        judge_(Judge::create(SessionCore::current().base() + SessionCore::current().layout().data,
+                             SessionCore::current().layout().extent_count * kExtentBytes, seed)) {
     for (const std::string& label : labels_)
       if (label.starts_with("heap.") || label.starts_with("extents.") || label.starts_with("block.") ||
           label.starts_with("reclaim.") || label.starts_with("ring."))
@@ -116,7 +117,7 @@ class Campaign {
     try {
       ::prctl(PR_SET_CHILD_SUBREAPER, 0);
       place.pid = ::getpid();
-      Session& session = Session::current();
+      SessionCore& session = SessionCore::current();
       session.self();
       session.adopt_inherited_holds();
       Worker(judge_, plan_, *ground_, seat, seed, labels_).run();
@@ -230,7 +231,7 @@ class Campaign {
       }
       std::this_thread::sleep_for(1ms);
     }
-    Session& session = Session::current();
+    SessionCore& session = SessionCore::current();
     session.reclaim_all();
     Worker(judge_, plan_, *ground_, kMaster, 1, labels_).drain();
     ground_.reset();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/session.h>
 #include <sys/prctl.h>
@@ -389,7 +390,7 @@ void Worker::fork_child() {
   try {
     ::close(ready[0]);
     if (::getppid() != parent) ::_exit(0);
-    Session& session = Session::current();
+    SessionCore& session = SessionCore::current();
     session.self();
     judge_.seats[seat].pid = ::getpid();
     session.adopt_inherited_holds();

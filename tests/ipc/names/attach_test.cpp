@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
 #include <shoal/internal/ipc/names/rendezvous.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/listener.h>
@@ -76,7 +77,8 @@ int end_of(FreshProcess& process) {
 
 TEST_CASE("body: attach and echo until minus one", "[.]") {
   fresh::run([] {
-    Session& session = Session::attach("test");
+    Session::attach("test");
+    SessionCore& session = SessionCore::current();
     auto there = session.lookup<Queue<int>>("there"), back = session.lookup<Queue<int>>("back");
     fresh::say("attached");
     for (int value; (value = there.get()) != -1;) back.put(value + 1);
@@ -124,7 +126,8 @@ TEST_CASE("body: listen and publish a queue", "[.]") {
 
 TEST_CASE("body: attach and outlive the root", "[.]") {
   fresh::run([] {
-    Session& session = Session::attach("test");
+    Session::attach("test");
+    SessionCore& session = SessionCore::current();
     auto queue = session.lookup<Queue<int>>("queue");
     fresh::say("attached");
     fresh::hear();  // the root is gone
@@ -156,7 +159,7 @@ TEST_CASE("body: attach twice", "[.]") {
 
 TEST_CASE("attach: a process from outside finds the queues, takes a slot and gives it back") {
   RuntimeFolder folder;
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const auto slots = session.free_slots();
   {
     Listener listener = Session::listen("test");
@@ -375,7 +378,7 @@ TEST_CASE("attach: a folder that others may enter is not used") {
 
 TEST_CASE("attach: killed at any point of it, a process leaves nothing, and the next one gets in") {
   RuntimeFolder folder;
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const auto slots = session.free_slots();
   Listener listener = Session::listen("test");
   const std::string label = GENERATE("attach.connected", "attach.received", "attach.joined");
@@ -433,7 +436,7 @@ TEST_CASE("attach: one that connects and says nothing does not keep others out")
 
 TEST_CASE("attach: what an attached process held when it was killed is given back") {
   RuntimeFolder folder;
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const std::size_t before = heap_bytes_in_use();
   Listener listener = Session::listen("test");
   FreshProcess process("body: attach and take memory");

@@ -1,5 +1,6 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
@@ -26,7 +27,7 @@ struct Setup {
   std::map<std::string, Queue<int>> queues;
 };
 
-Session& session() { return Session::current(); }
+SessionCore& session() { return SessionCore::current(); }
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/observe/session_view.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/listener.h>
 #include <shoal/ipc/pipe.h>
@@ -25,7 +26,7 @@ namespace {
 
 /// A copy of this test's session: the pages that there are.
 Fd copy_session() {
-  const int from = Session::current().descriptors().memory;
+  const int from = SessionCore::current().descriptors().memory;
   struct stat status{};
   REQUIRE(::fstat(from, &status) == 0);
   Fd to(::memfd_create("copy", MFD_CLOEXEC));

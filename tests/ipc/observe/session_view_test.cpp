@@ -2,6 +2,7 @@
 
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/activity.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/condition.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap_statistics.h>
@@ -68,11 +69,11 @@ SessionView look_until(const SessionFile& file, const std::function<bool(const S
 
 TEST_CASE("session view: processes with name, rank, label and what the kernel says of them") {
   const SessionFile file = own_session();
-  Session::current().describe_self("tester", 3);
+  SessionCore::current().describe_self("tester", 3);
   set_label("looks at itself");
   SimpleQueue<int> stay;
   Forked child([&] {
-    Session::current().describe_self("child 7", 7);
+    SessionCore::current().describe_self("child 7", 7);
     stay.get();
   });
   const SessionView view = look_at(file);

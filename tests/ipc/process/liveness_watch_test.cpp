@@ -3,6 +3,7 @@
 
 #include <shoal/internal/ipc/base/event_word.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/barrier.h>
 #include <shoal/ipc/condition.h>
 #include <shoal/ipc/event.h>
@@ -87,7 +88,7 @@ TEST_CASE("liveness: each kind of wait ends when the peer is dead, also where wh
     ::raise(SIGSTOP);
     LivenessWatch watch;
     if (killed) kill_at("liveness.claimed");
-    until([&] { return watch.claim_look(Session::current()); });
+    until([&] { return watch.claim_look(SessionCore::current()); });
     ::raise(SIGSTOP);
   });
   int status;
@@ -110,7 +111,7 @@ TEST_CASE("liveness: each kind of wait ends when the peer is dead, also where wh
 
 TEST_CASE("liveness: of many that sleep one asks for all, and most sleep long") {
   const int waiters = std::min(30 * test_scale(), 300);
-  const SessionLayout& layout = Session::current().layout();
+  const SessionLayout& layout = SessionCore::current().layout();
   Queue<int> queue(waiters);
   std::vector<std::unique_ptr<Forked>> all;
   for (int i = 0; i < waiters; ++i) all.push_back(std::make_unique<Forked>([&] { queue.get(); }));
@@ -148,8 +149,8 @@ TEST_CASE("liveness: where all others are killed at once, those that watch among
     all.push_back(std::make_unique<Forked>([&] { must_throw<PeerDied>([&] { queue->get(); }); }));
   queue.reset();
   for (auto& waiter : all) until_asleep(*waiter);
-  const std::uint64_t first = Session::current().layout().looks + 10;
-  until([&] { return Session::current().layout().looks >= first; });
+  const std::uint64_t first = SessionCore::current().layout().looks + 10;
+  until([&] { return SessionCore::current().layout().looks >= first; });
   const std::size_t last = std::mt19937(test_seed())() % all.size();
   for (std::size_t i = 0; i < all.size(); ++i)
     if (i != last) all[i]->signal(SIGKILL);

@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/base/own_file.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/liveness.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only.h>
 #include <shoal/ipc/descriptor.h>
 #include <shoal/ipc/error.h>
@@ -97,7 +98,7 @@ TEST_CASE("own file: one that was closed is said to be") {
 
 TEST_CASE("body: the session's memory loses its number", "[.]") {
   fresh::run([] {
-    Session& session = Session::current();
+    SessionCore& session = SessionCore::current();
     session.self();
     const int number = session.descriptors().memory;
     const Fd file = users_file();
@@ -127,7 +128,7 @@ TEST_CASE("session: where its memory's number is another file's, that file is no
 }
 
 TEST_CASE("session: a process that has lost the liveness file lives, and sees who lives and who died") {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   int to_child[2], to_parent[2];
   REQUIRE(::pipe2(to_child, O_CLOEXEC) == 0);
   REQUIRE(::pipe2(to_parent, O_CLOEXEC) == 0);
@@ -182,7 +183,7 @@ TEST_CASE("fd: a number below 3 is lifted, others stay") {
 TEST_CASE("body: no standard descriptors", "[.]") {
   fresh::run([] {
     for (int i = 0; i < 3; ++i) ::close(i);
-    Session& session = Session::current();
+    SessionCore& session = SessionCore::current();
     Queue<int> queue(4);
     auto [one, other] = Pipe<int>();
     queue.put(1);

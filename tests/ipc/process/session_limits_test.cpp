@@ -1,5 +1,6 @@
 // The session's address space, and where the limits of the process leave less than usual.
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
@@ -27,20 +28,20 @@ void limit(int resource, std::uint64_t bytes) {
 
 std::uint64_t reserved() {
   struct stat status{};
-  ::fstat(Session::current().descriptors().memory, &status);
+  ::fstat(SessionCore::current().descriptors().memory, &status);
   return std::uint64_t(status.st_size);
 }
 
 /// Makes the session, uses it, and says how much address space it has.
 void make_and_report() {
-  const SessionLayout& layout = Session::current().layout();
+  const SessionLayout& layout = SessionCore::current().layout();
   if (layout.bytes != reserved()) throw Error("the layout does not say how large the memory is");
   for (std::size_t size : {100ul, 1ul << 20, 20ul << 20}) {
     Hold hold = allocate_shared(size);
     ::memset(hold.data(), 1, size);
   }
   // Its last extent can be written to as well.
-  std::byte* last = Session::current().base() + layout.data + (layout.extent_count - 1) * kExtentBytes;
+  std::byte* last = SessionCore::current().base() + layout.data + (layout.extent_count - 1) * kExtentBytes;
   ::memset(last, 1, kExtentBytes);
   fresh::say(std::to_string(layout.bytes));
 }
@@ -145,7 +146,7 @@ TEST_CASE("session: where file sizes are limited, a smaller heap is made, and no
 }
 
 TEST_CASE("session: when the process table is nearly full, the slots of the dead are given back") {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const auto free = session.free_slots();
   // Processes that were killed and that nobody has noticed.
   pid_t dead_pid;

@@ -2,6 +2,7 @@
 #include <shoal/internal/ipc/base/own_file.h>
 #include <shoal/internal/ipc/heap/size_class.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
@@ -56,9 +57,9 @@ std::size_t asked_of(auto&& call) {
 }  // namespace
 
 TEST_CASE("mapping: no part of it goes into a core dump, and headers get no huge pages") {
-  const SessionLayout& layout = Session::current().layout();
+  const SessionLayout& layout = SessionCore::current().layout();
   const bool has_huge = std::filesystem::exists("/sys/kernel/mm/transparent_hugepage");
-  for (const std::byte* base : {const_cast<const std::byte*>(Session::current().base()), ReadOnlyView::base()}) {
+  for (const std::byte* base : {const_cast<const std::byte*>(SessionCore::current().base()), ReadOnlyView::base()}) {
     for (const std::uint64_t at : {std::uint64_t(0), layout.headers, layout.data, layout.bytes - 1})
       CHECK_THAT(flags_at(base + at), ContainsSubstring("dd "));
     if (!has_huge) continue;
@@ -74,7 +75,7 @@ TEST_CASE("mapping: no part of it goes into a core dump, and headers get no huge
 TEST_CASE("body: a child dumps core", "[.]") {
   fresh::run([] {
     if (::chdir(fresh::hear().c_str()) != 0) throw Error("chdir");
-    const OwnFile& file = Session::current().memory_file();
+    const OwnFile& file = SessionCore::current().memory_file();
     Hold hold = allocate_shared(1 << 20);
     ReadOnlyView::base();
     const std::uint64_t before = *file.resident_bytes();

@@ -2,6 +2,7 @@
 
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/liveness.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <signal.h>
@@ -16,7 +17,7 @@ using namespace shoal;
 using shoal::test::Forked;
 
 TEST_CASE("session: a forked child takes a slot of its own and never acts as its parent") {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   ProcessTag parent = session.self();
   Forked child([&] {
     if (session.self() == parent) throw Error("the parent's slot");
@@ -28,7 +29,7 @@ TEST_CASE("session: a forked child takes a slot of its own and never acts as its
 }
 
 TEST_CASE("session: a killed process is dead at once, also as a zombie; a stopped one is alive") {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   Forked child([] { ::pause(); });
   ProcessTag tag = session.find(child.pid());
   REQUIRE(tag);
@@ -44,7 +45,7 @@ TEST_CASE("session: a killed process is dead at once, also as a zombie; a stoppe
 }
 
 TEST_CASE("session: a slot is used again under another generation") {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   ProcessTag first, second;
   {
     Forked child([] { ::pause(); });
@@ -60,14 +61,14 @@ TEST_CASE("session: a slot is used again under another generation") {
 }
 
 TEST_CASE("session: a hundred processes come and go and leave no slot taken") {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const auto free = session.free_slots();
   for (int i = 0; i < 100; ++i) Forked child([] {});
   CHECK(session.free_slots() == free);
 }
 
 TEST_CASE("session: reclaiming a living process, nobody, or twice does nothing") {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   Forked child([] { ::pause(); });
   ProcessTag tag = session.find(child.pid());
   CHECK(session.reclaim(tag));
@@ -80,7 +81,7 @@ TEST_CASE("session: reclaiming a living process, nobody, or twice does nothing")
 }
 
 TEST_CASE("session: the child of a dead forked parent does not keep it alive") {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   int grandchild_pid[2];
   REQUIRE(::pipe(grandchild_pid) == 0);
   Forked child([&] {
@@ -104,7 +105,7 @@ TEST_CASE("session: the child of a dead forked parent does not keep it alive") {
 }
 
 TEST_CASE("session: a process that is part of one cannot join another") {
-  CHECK_THROWS_WITH(Session::join({}), ContainsSubstring("already"));
+  CHECK_THROWS_WITH(SessionCore::join({}), ContainsSubstring("already"));
 }
 
 TEST_CASE("session: liveness bytes are exclusive between processes") {

@@ -2,6 +2,7 @@
 
 #include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only_fault.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
@@ -67,7 +68,7 @@ TEST_CASE("read-only block: its maker fills it, everybody reads it through the v
     CHECK(ReadOnlyView::is_read_only(hold));
     CHECK(block.bytes == bytes);
     CHECK(block.flags == 5);
-    CHECK(block.data - ReadOnlyView::base() == hold.data() - Session::current().base());
+    CHECK(block.data - ReadOnlyView::base() == hold.data() - SessionCore::current().base());
     CHECK(std::uintptr_t(block.data) % 64 == 0);
     if (bytes != 0) CHECK((block.data[0] == std::byte(7) && block.data[bytes - 1] == std::byte(7)));
     for (std::size_t at : {std::size_t(0), bytes / 2}) {
@@ -195,7 +196,7 @@ TEST_CASE("read-only block: what was scribbled over its end is not believed") {
   trailer->magic ^= 1;
   CHECK_THROWS_AS(ReadOnlyView::look_at(block), DecodeError);
   trailer->label_size = ~0u;
-  CHECK(find_read_only(ReadOnlyView::base() + (block.data() - Session::current().base())).label_size ==
+  CHECK(find_read_only(ReadOnlyView::base() + (block.data() - SessionCore::current().base())).label_size ==
         ReadOnlyTrailer::kMostLabel);
   CHECK_THROWS_AS(ReadOnlyView::look_at(allocate_shared(64)), DecodeError);
 }
@@ -213,7 +214,7 @@ TEST_CASE("read-only block: any address of the view, and beyond, can be asked fo
   std::mt19937_64 random(seed);
   std::vector<Hold> blocks;
   for (int i = 0; i < 50; ++i) blocks.push_back(published(random() % 300'000, std::byte(1)));
-  const std::uint64_t bytes = Session::current().layout().bytes, data = Session::current().layout().data;
+  const std::uint64_t bytes = SessionCore::current().layout().bytes, data = SessionCore::current().layout().data;
   int found = 0;
   for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t at = i % 2 ? random() % bytes : data + random() % (64 << 20);

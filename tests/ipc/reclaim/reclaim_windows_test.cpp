@@ -2,6 +2,7 @@
 // memory that was not written yet, and comes to an end.
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/pipe/end.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
@@ -35,7 +36,7 @@ bool is_filled(const Hold& block, int with) {
 }  // namespace
 
 TEST_CASE("reclaim windows: a reclaimer that is late does not take the slot's next process for the dead one") {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   Forked first([] { stop_here(); });
   first.wait_until_stopped();
   const ProcessTag dead = session.find(first.pid());
@@ -43,7 +44,7 @@ TEST_CASE("reclaim windows: a reclaimer that is late does not take the slot's ne
   Forked late([=] {
     stop_here();
     stop_at("reclaim.before_claim");
-    Session::current().reclaim(dead);
+    SessionCore::current().reclaim(dead);
   });
   late.wait_until_stopped();
   first.kill();
@@ -148,7 +149,7 @@ TEST_CASE("reclaim windows: a ring that is shared and dropped all the time keeps
   });
   dead.kill();
   Session::current().reclaim_all();  // or the watchdog ends it
-  CHECK(Session::current().find(dead.pid()) == ProcessTag());
+  CHECK(SessionCore::current().find(dead.pid()) == ProcessTag());
   stop = true;
   CHECK(sharer.join() == 0);
 }

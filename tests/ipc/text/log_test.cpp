@@ -1,5 +1,6 @@
 #include <shoal/ipc/log.h>
 
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/session.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -84,7 +85,7 @@ TEST_CASE("log: a setting that is none is said once, and counts as warning") {
 
 TEST_CASE("log: a line has time, level, process, place and text") {
   const std::string line = said("info", [] {
-    shoal::Session::current().describe_self("train 3", 3);
+    shoal::SessionCore::current().describe_self("train 3", 3);
     shoal::log_info("{} of {}", "two", 5);
   });
   CHECK_THAT(line, ContainsSubstring(" shoal info [train 3 (rank 3), pid "));

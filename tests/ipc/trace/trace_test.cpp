@@ -1,6 +1,7 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/observe/session_view.h>
 #include <shoal/internal/ipc/observe/tracer.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/queue.h>
@@ -188,7 +189,7 @@ TEST_CASE("trace: a process killed at any point of writing an event leaves whole
 }
 
 TEST_CASE("trace: the second tracer is refused, by the name of the first") {
-  Session::current().describe_self("the first", -1);
+  SessionCore::current().describe_self("the first", -1);
   auto tracer = std::make_unique<Tracer>();
   Forked second([] {
     try {
@@ -273,7 +274,7 @@ TEST_CASE("trace: a forked child of a traced process writes into a buffer of its
     const pid_t child = ::fork();
     if (child == 0) {
       write_span("child");
-      Session::current().leave();
+      SessionCore::current().leave();
       ::_exit(0);
     }
     int status = 0;

@@ -1,6 +1,7 @@
 #include <shoal/internal/runtime/child/descendants.h>
 
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/os/pidfd.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
@@ -32,19 +33,19 @@ TEST_CASE("descendants: a process killed while it gives back what another had le
   first.start();
   int descriptor = first.sentinel();
   wait_readable({&descriptor, 1}, Deadline::never());  // dead, and nobody has looked after it
-  const ProcessTag dead = Session::current().find(first.pid());
+  const ProcessTag dead = SessionCore::current().find(first.pid());
   REQUIRE(dead);
   Process second(
       {.name = "second"},
       [](std::uint32_t tag, const std::string& where, Queue<std::string>) {
         kill_at(where.c_str());
-        Session::current().reclaim(ProcessTag::from_word(tag));
+        SessionCore::current().reclaim(ProcessTag::from_word(tag));
       },
       dead.word(), label, queue);
   second.start();
   second.join();
   CHECK(second.exitcode() == -SIGKILL);
-  CHECK_FALSE(Session::current().find(first.pid()));
+  CHECK_FALSE(SessionCore::current().find(first.pid()));
   first.join();
   CHECK(queue.get().size() == 100'000);
   CHECK_FALSE(queue.try_get());

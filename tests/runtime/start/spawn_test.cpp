@@ -1,6 +1,7 @@
 #include <shoal/runtime/spawn.h>
 
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/cpu/cpu_share.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
@@ -77,7 +78,7 @@ TEST_CASE("spawn: every rank is a process of its own and knows who it is") {
   };
   auto look = [](int) {
     const CurrentProcess& self = current_process();
-    Session& session = Session::current();
+    SessionCore& session = SessionCore::current();
     return Seen{::getpid(), self.rank, self.nprocs, self.name, session.record(session.self().slot()).name};
   };
   std::set<int> pids{::getpid()};

@@ -1,5 +1,6 @@
 // What ranks ask of the kernel while they wait for others.
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/session.h>
 #include <shoal/workers/train/communicator.h>
@@ -42,7 +43,7 @@ TEST_CASE("group: of many ranks that wait for many one asks after the dead") {
     for (auto& rank : waiting) sum += sleeps_of(*rank);
     return sum;
   };
-  const SessionLayout& layout = Session::current().layout();
+  const SessionLayout& layout = SessionCore::current().layout();
   const long sleeps_before = sleeps();
   const std::uint64_t looks_before = layout.looks, questions_before = layout.liveness_questions;
   until([&] { return sleeps() >= sleeps_before + 20 * kHalf; });

@@ -6,7 +6,7 @@
 #include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/process/liveness_watch.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
 #include <shoal/ipc/error.h>
 #include <unistd.h>
@@ -100,7 +100,7 @@ void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline
 }
 
 void Rounds::check_peers(const char* what) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   int dead = -1, left = -1;
   for (int other = 0; other < world_size(); ++other) {
     RankLayout& peer = layout_.rank(other);

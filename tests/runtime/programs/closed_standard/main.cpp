@@ -3,6 +3,7 @@
 // failed, since it can say it in no other way.
 #include <fcntl.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/fork_server/fork_server_client.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
@@ -41,7 +42,7 @@ int look() {
     const std::string name(target, size > 0 ? std::size_t(size) : 0);
     if (size > 0 && !name.starts_with("/proc/") && !name.starts_with("/sys/")) return 1 + number;
   }
-  const shoal::SessionLayout& layout = shoal::Session::current().layout();
+  const shoal::SessionLayout& layout = shoal::SessionCore::current().layout();
   return layout.magic == shoal::SessionLayout::kMagic && layout.version == shoal::SessionLayout::kVersion ? 0 : 4;
 }
 
