@@ -44,7 +44,7 @@ class AsyncResult {
   /// Whether it is a result and not an error. Throws std::logic_error if it is not ready.
   bool successful() {
     if (!ready()) throw std::logic_error("AsyncResult::successful: it is not ready: call wait() first");
-    std::lock_guard lock(state_->core->mutex());
+    const auto lock = state_->core->lock();
     return !state_->job->error();
   }
 
@@ -65,7 +65,7 @@ class AsyncResult {
     return state_->core->wait([job = state_->job.get()] { return job->done(); }, deadline);
   }
   R take() {
-    std::lock_guard lock(state_->core->mutex());
+    const auto lock = state_->core->lock();
     if (state_->job->error()) std::rethrow_exception(state_->job->error());
     if constexpr (!std::is_void_v<R>) {
       if (!state_->value) state_->value.emplace(state_->take(*state_->job));

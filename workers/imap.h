@@ -131,7 +131,7 @@ class Imap {
       } catch (...) {  // the pool takes no more tasks; those that it has taken still have results
         end_by(std::current_exception());
       }
-      std::lock_guard lock(core_->mutex());
+      const auto lock = core_->lock();
       if (job->error()) std::rethrow_exception(job->error());
       results_ = job->take_results();
     }

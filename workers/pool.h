@@ -52,10 +52,10 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
             std::make_shared<detail::PoolCore>(options, [](const ProcessOptions& how, const detail::WorkerEnds& ends) {
               return Process<void>(how, serve, detail::share(ends));
             })) {}
-  /// `processes` workers.
+  /// Starts `processes` workers with the default options.
   explicit Pool(int processes) : Pool(PoolOptions{.processes = processes}) {}
 
-  /// Like the above; each worker calls initializer(arguments...) before its first task. If that throws, the pool stops,
+  /// Starts the workers; each calls initializer(arguments...) before its first task. If that throws, the pool stops,
   /// and every task fails with PoolStopped, which says why.
   template <class Initializer, class... Args>
   Pool(const PoolOptions& options, Initializer initializer, Args... arguments)
@@ -66,7 +66,7 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
     if (core()) core()->terminate();
   }
 
-  /// The pids of the present workers.
+  /// The pids of the present workers. Throws std::invalid_argument in a forked copy.
   std::vector<int> pids() const { return core()->pids(); }
 
  private:

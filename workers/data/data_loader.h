@@ -212,12 +212,12 @@ class DataLoader {
 
   const DataLoaderOptions& options() const { return options_; }  ///< as given
   const Dataset& dataset() const { return dataset_; }            ///< the loader's own
-  /// The pids of the workers that run now.
+  /// The pids of the workers that run now. Throws std::invalid_argument in a forked copy.
   std::vector<int> worker_pids() const { return stream_ ? stream_->worker_pids() : std::vector<int>(); }
   /// What went wrong so far without ending a loop.
   const LoaderReport& report() const { return *report_; }
 
-  /// The memory that the loader uses at the moment.
+  /// The memory that the loader uses at the moment. Throws std::invalid_argument in a forked copy.
   LoaderMemory memory() {
     LoaderMemory memory;
     if constexpr (Encodable<Dataset>)
@@ -259,7 +259,7 @@ class DataLoader {
     if (trace) trace->write();
     return profile;
   }
-  /// The same without a step: how fast batches come.
+  /// Measures how fast batches come: profile() without a step.
   LoaderProfile profile(std::int64_t batches, const ProfileOptions& options = {}) {
     return profile(batches, [](Batch&) {}, options);
   }
@@ -280,7 +280,7 @@ class DataLoader {
     detail::conclude(suggestion);
     return suggestion;
   }
-  /// The same without a step.
+  /// Recommends a number of workers for a loop that takes batches as fast as they come.
   WorkerSuggestion suggest_workers(std::int64_t batches = 100) {
     return suggest_workers(batches, [](Batch&) {});
   }

@@ -71,7 +71,7 @@ class BatchStream {
     taken.done = job->task().batch + 1;
     if (ended(*job)) end_stream(job->task());
     ask_ahead();
-    std::lock_guard lock(core_->mutex());
+    const auto lock = core_->lock();
     if (job->error()) raise(job->error(), job->task());
     prefetch_.delivered(job->bytes());
     MadeBatch<Batch> made = std::move(job->made());
@@ -124,7 +124,7 @@ class BatchStream {
   }
 
   bool ended(Job& job) {
-    std::lock_guard lock(core_->mutex());
+    const auto lock = core_->lock();
     return !job.error() && job.made().at_end;
   }
 

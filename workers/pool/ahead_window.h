@@ -50,14 +50,14 @@ class AheadWindow {
   }
   /// Whether take() would return one without waiting.
   [[nodiscard]] bool lies_ready() {
-    std::lock_guard lock(core_->mutex());
+    const auto lock = core_->lock();
     return first_done() != asked_.end();
   }
 
   /// Calls visit(job) for each request that is done and was not taken, under the Host's mutex.
   template <class Visit>
   void for_each_done(Visit&& visit) {
-    std::lock_guard lock(core_->mutex());
+    const auto lock = core_->lock();
     for (const auto& job : asked_)
       if (job->done()) visit(*job);
   }

@@ -23,7 +23,7 @@ class FunctionNames {
 /// Finds in the worker what FunctionNames wrote. One thread.
 class FunctionFinder {
  public:
-  /// Throws DecodeError, and Error where this process has no such function.
+  /// Throws DecodeError, and Error if this process has no such function.
   AnyFunction read(Decoder& decoder);
 
  private:

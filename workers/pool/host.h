@@ -31,6 +31,12 @@ class Host {
   virtual void finish(const Request& /*request*/) {}
   /// The mutex of everything that belongs to requests.
   [[nodiscard]] virtual std::mutex& mutex() = 0;
+  /// Locks mutex(). Throws std::invalid_argument in a forked copy: a thread that had the mutex at the fork is not there
+  /// to unlock it.
+  [[nodiscard]] std::unique_lock<std::mutex> lock() {
+    check_owner();
+    return std::unique_lock(mutex());
+  }
 
  protected:
   /// Throws std::invalid_argument in a forked copy of the process that made it.

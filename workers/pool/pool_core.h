@@ -39,7 +39,8 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   ~PoolCore() override { terminate(); }
 
   int size() const override { return options_.processes; }
-  /// Of those that live. Looks after the dead first, where nobody else does.
+  /// The pids of the workers that live. Looks after the dead first, if nobody else does. Throws std::invalid_argument
+  /// in a forked copy.
   std::vector<int> pids();
 
   using Awaited = detail::Awaited;
@@ -48,11 +49,11 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   /// Does the pool's work until ready() is true, asked under the mutex. False at the deadline.
   bool wait(const std::function<bool()>& ready, Deadline deadline) override;
   std::mutex& mutex() override { return mutex_; }
-  /// For the keeper: does what is to be done now, without waiting for anything. False where the pool needs no keeper
+  /// For the keeper: does what is to be done now, without waiting for anything. False if the pool needs no keeper
   /// until the next submit().
   bool keep();
   void abandon(const std::shared_ptr<Request>& job) override;
-  /// The same for all jobs, also what is in workers' rings.
+  /// Gives up all jobs, also what is in workers' rings. Does nothing in a forked copy.
   void abandon_all();
   /// Called, under the mutex, with how a worker died that ended otherwise than by returning.
   std::function<void(const ProcessFailed&)> on_death;

@@ -47,9 +47,8 @@ void PoolCore::start_worker() {
 }
 
 std::vector<int> PoolCore::pids() {
-  Lock lock(mutex_);
-  // Whoever leads does so anyway. What a forked copy sees here are its parent's workers.
-  if (owner_ == ::getpid() && !leading_) look_after_workers();
+  const Lock lock = Host::lock();
+  if (!leading_) look_after_workers();  // whoever leads does so anyway
   std::vector<int> result;
   for (const auto& worker : workers_) {
     pollfd end{worker->process.sentinel(), POLLIN, 0};

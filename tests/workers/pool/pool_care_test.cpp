@@ -1,4 +1,5 @@
 // How a pool looks after its workers: while they start, while nobody waits, when they are ended.
+#include <shoal/internal/workers/pool/ahead_window.h>
 #include <shoal/ipc/array.h>
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/value.h>
@@ -269,6 +270,7 @@ TEST_CASE("pool: a forked copy is terminated without a word, whoever had its mut
 
 TEST_CASE("pool: a forked copy is told whose the pool is, whoever had its mutex") {
   const auto core = make_core({.processes = 1});
+  detail::AheadWindow<PoolCore, detail::Job> window(core, detail::Order::kOfInput);  // the loader's and Imap's
   {
     const std::lock_guard lock(core->mutex());
     test::Forked child([&] {
@@ -282,8 +284,11 @@ TEST_CASE("pool: a forked copy is told whose the pool is, whoever had its mutex"
       };
       refuse([&] { core->close(); });
       refuse([&] { core->join(Deadline::never()); });
+      refuse([&] { core->pids(); });
+      refuse([&] { (void)window.lies_ready(); });
+      refuse([&] { window.for_each_done([](const detail::Job&) {}); });
       core->abandon_all();
-      if (refused != 2) throw std::runtime_error("not refused");
+      if (refused != 5) throw std::runtime_error("not refused");
     });
     CHECK(child.join() == 0);
   }

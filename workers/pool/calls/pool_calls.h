@@ -40,7 +40,8 @@ class PoolCalls {
   auto apply(F function, Args&&... arguments) {
     return call(Awaited::kNow, function, std::forward<Args>(arguments)...).once().get();
   }
-  /// The same, without waiting: an AsyncResult. Arguments must not be changed until it is there.
+  /// Has a worker call function(arguments...) and returns an AsyncResult at once. Do not change the arguments until the
+  /// result is there.
   template <class F, class... Args>
   auto apply_async(F function, Args&&... arguments) {
     return call(Awaited::kLater, function, std::forward<Args>(arguments)...);
@@ -53,19 +54,19 @@ class PoolCalls {
   auto map(F function, Range&& elements) {
     return map(MapOptions{}, std::move(function), std::forward<Range>(elements));
   }
-  /// The same with options.
+  /// map() with options.
   template <class F, std::ranges::input_range Range>
   auto map(const MapOptions& options, F function, Range&& elements) {
     return start_map<Spread::kWhole>(Awaited::kNow, options, std::move(function), std::forward<Range>(elements))
         .once()
         .get();
   }
-  /// The same, without waiting: an AsyncResult of the vector.
+  /// Starts a map() and returns an AsyncResult of the vector at once.
   template <class F, std::ranges::input_range Range>
   auto map_async(F function, Range&& elements) {
     return map_async(MapOptions{}, std::move(function), std::forward<Range>(elements));
   }
-  /// The same with options.
+  /// map_async() with options.
   template <class F, std::ranges::input_range Range>
   auto map_async(const MapOptions& options, F function, Range&& elements) {
     return start_map<Spread::kWhole>(Awaited::kLater, options, std::move(function), std::forward<Range>(elements));
@@ -76,19 +77,19 @@ class PoolCalls {
   auto starmap(F function, Range&& elements) {
     return starmap(MapOptions{}, std::move(function), std::forward<Range>(elements));
   }
-  /// The same with options.
+  /// starmap() with options.
   template <class F, std::ranges::input_range Range>
   auto starmap(const MapOptions& options, F function, Range&& elements) {
     return start_map<Spread::kTuple>(Awaited::kNow, options, std::move(function), std::forward<Range>(elements))
         .once()
         .get();
   }
-  /// The same, without waiting: an AsyncResult of the vector.
+  /// Starts a starmap() and returns an AsyncResult of the vector at once.
   template <class F, std::ranges::input_range Range>
   auto starmap_async(F function, Range&& elements) {
     return starmap_async(MapOptions{}, std::move(function), std::forward<Range>(elements));
   }
-  /// The same with options.
+  /// starmap_async() with options.
   template <class F, std::ranges::input_range Range>
   auto starmap_async(const MapOptions& options, F function, Range&& elements) {
     return start_map<Spread::kTuple>(Awaited::kLater, options, std::move(function), std::forward<Range>(elements));
@@ -100,7 +101,7 @@ class PoolCalls {
   auto imap(F function, Range&& elements) {
     return imap(ImapOptions{}, std::move(function), std::forward<Range>(elements));
   }
-  /// The same with options.
+  /// imap() with options.
   template <class F, std::ranges::input_range Range>
   auto imap(const ImapOptions& options, F function, Range&& elements) {
     return start_imap(Order::kOfInput, options, std::move(function), std::forward<Range>(elements));
@@ -110,7 +111,7 @@ class PoolCalls {
   auto imap_unordered(F function, Range&& elements) {
     return imap_unordered(ImapOptions{}, std::move(function), std::forward<Range>(elements));
   }
-  /// The same with options.
+  /// imap_unordered() with options.
   template <class F, std::ranges::input_range Range>
   auto imap_unordered(const ImapOptions& options, F function, Range&& elements) {
     return start_imap(Order::kOfCompletion, options, std::move(function), std::forward<Range>(elements));
