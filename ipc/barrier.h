@@ -39,12 +39,12 @@ class Barrier {
   /// Waits for the others. Returns the order of arrival, 0 to parties-1. Throws BrokenBarrier, also when the barrier's
   /// timeout passes.
   int wait() { return wait_until({}, default_deadline()); }
-  /// The same, with a timeout of its own, after which the barrier breaks.
+  /// Waits up to `timeout`, whatever the barrier's own is; then the barrier breaks.
   int wait(std::chrono::nanoseconds timeout) { return wait_until({}, Deadline::after(timeout)); }
   /// Like wait(); the last party to arrive runs its `action` before any party goes on. If the action throws, that party
   /// gets the exception and the barrier breaks. All parties of a round should bring the same action.
   int wait(const std::function<void()>& action) { return wait_until(action, default_deadline()); }
-  /// The same, with a timeout of its own, after which the barrier breaks.
+  /// Waits with an `action` up to `timeout`, whatever the barrier's own is; then the barrier breaks.
   int wait(const std::function<void()>& action, std::chrono::nanoseconds timeout) {
     return wait_until(action, Deadline::after(timeout));
   }

@@ -41,7 +41,7 @@ class Condition {
   bool wait() { return wait_until(Deadline::never()); }
   /// Like wait(); returns false if no notification came in time.
   bool wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
-  /// The same until a deadline.
+  /// Waits for a notification until `deadline`; returns false if none came.
   bool wait_until(Deadline deadline);
 
   /// Waits until predicate(), called with the lock held, is true. Returns its value.
@@ -59,27 +59,27 @@ class Condition {
   void notify(std::size_t count = 1);
   void notify_all();  ///< wakes all waiters
 
-  /// These call the lock's functions of the same names.
+  /// Locks the condition's lock. Returns true if the last holder died with it.
   bool lock() {
     return std::visit([](auto& lock) { return lock.lock(); }, lock_);
   }
-  /// As the lock's.
+  /// Locks the condition's lock if nobody has it; false if somebody has.
   bool try_lock() {
     return std::visit([](auto& lock) { return lock.try_lock(); }, lock_);
   }
-  /// As the lock's.
+  /// Locks the condition's lock; false if it was not to be had within the timeout.
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return std::visit([&](auto& lock) { return lock.try_lock_for(timeout); }, lock_);
   }
-  /// As the lock's.
+  /// Unlocks the condition's lock.
   void unlock() {
     std::visit([](auto& lock) { lock.unlock(); }, lock_);
   }
-  bool acquire() { return lock(), true; }                                           ///< as the lock's
-  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< as the lock's
-  void release() { unlock(); }                                                      ///< as the lock's
-  /// As the lock's: holders that ever died with it.
+  bool acquire() { return lock(), true; }                                           ///< lock()
+  bool acquire(std::chrono::nanoseconds timeout) { return try_lock_for(timeout); }  ///< try_lock_for()
+  void release() { unlock(); }                                                      ///< unlock()
+  /// How many holders ever died with the condition's lock.
   std::uint32_t owner_deaths() const {
     return std::visit([](auto& lock) { return lock.owner_deaths(); }, lock_);
   }

@@ -71,7 +71,7 @@ class PeerDied : public Error {
 /// The exception's text as one line for people: what the first describer that recognises it writes, otherwise what().
 /// Layers above register a describer for exceptions whose what() says too much.
 std::string describe(const std::exception& error);
-/// Writes into `text` what people should read of `error`, and returns true, where it recognises the type.
+/// If it recognises the type, writes into `text` what people should read of `error` and returns true.
 using ExceptionDescriber = bool (*)(const std::exception& error, std::string& text);
 /// One more that describe() asks, after those before it.
 void register_exception_describer(ExceptionDescriber describer);

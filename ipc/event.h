@@ -45,7 +45,7 @@ class Event {
   bool wait() { return wait_until(Deadline::never()); }
   /// Like wait(); returns false if the event was not set in time.
   bool wait(std::chrono::nanoseconds timeout) { return wait_until(Deadline::after(timeout)); }
-  /// The same until a deadline.
+  /// Waits until the event is set or `deadline` has come. Returns whether it is set.
   bool wait_until(Deadline deadline);
 
  private:

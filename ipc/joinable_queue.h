@@ -11,11 +11,11 @@ namespace shoal {
 template <class T>
 class JoinableQueue : public Queue<T> {
  public:
-  /// As Queue's.
+  /// A queue with these options, as for a Queue.
   explicit JoinableQueue(const QueueOptions& options = {}) : Queue<T>(options) {
     this->tasks_ = std::make_shared<TaskLedger>(this->ring_->hold().block());
   }
-  /// As Queue's: `capacity` in messages.
+  /// A queue with room for `capacity` messages.
   explicit JoinableQueue(std::size_t capacity) : JoinableQueue(QueueOptions{.capacity = capacity}) {}
 
   /// Says that one task that was got is done. Throws std::logic_error if called more often than put().

@@ -65,21 +65,21 @@ void log_debug(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&
     detail::format_and_say<Arguments...>(LogLevel::kDebug, text.place, text.format,
                                          std::forward<Arguments>(arguments)...);
 }
-/// The same at level info.
+/// Writes a line at level info if SHOAL_LOG asks for it.
 template <class... Arguments>
 void log_info(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kInfo)) [[unlikely]]
     detail::format_and_say<Arguments...>(LogLevel::kInfo, text.place, text.format,
                                          std::forward<Arguments>(arguments)...);
 }
-/// The same at level warning.
+/// Writes a line at level warning if SHOAL_LOG asks for it.
 template <class... Arguments>
 void log_warning(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kWarning)) [[unlikely]]
     detail::format_and_say<Arguments...>(LogLevel::kWarning, text.place, text.format,
                                          std::forward<Arguments>(arguments)...);
 }
-/// The same at level error.
+/// Writes a line at level error if SHOAL_LOG asks for it.
 template <class... Arguments>
 void log_error(detail::Text<std::type_identity_t<Arguments>...> text, Arguments&&... arguments) noexcept {
   if (logs(LogLevel::kError)) [[unlikely]]

@@ -89,7 +89,7 @@ class Queue {
   T loan(Arguments&&... arguments) const {
     return Codec<T>::loan(std::forward<Arguments>(arguments)...);
   }
-  /// The same with sizes in braces.
+  /// A loan whose sizes are in braces: `loan({3, 4}, at::kFloat)`.
   template <class... Arguments>
     requires requires(std::initializer_list<std::int64_t> sizes, Arguments&&... arguments) {
       Codec<T>::loan(sizes, std::forward<Arguments>(arguments)...);

@@ -38,8 +38,8 @@ class RLock {
 
   /// Waits for the lock. Returns true if the last holder died with it.
   bool lock() { return *lock_until(Deadline::never()); }
-  bool try_lock() { return lock_until(Deadline::now()).has_value(); }  ///< false where another thread has it
-  /// False where it was not to be had within the timeout.
+  bool try_lock() { return lock_until(Deadline::now()).has_value(); }  ///< false if another thread has it
+  /// False if it was not to be had within the timeout.
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return lock_until(Deadline::after(timeout)).has_value();

@@ -54,18 +54,18 @@ class Semaphore {
   bool acquire() { return acquire_until(Deadline::never()); }
   /// Like acquire(); returns false if no permit came in time.
   bool acquire(std::chrono::nanoseconds timeout) { return acquire_until(Deadline::after(timeout)); }
-  /// The same until a deadline.
+  /// Waits for a permit until `deadline` and takes it; returns false if none came.
   bool acquire_until(Deadline deadline);
-  bool try_acquire() { return acquire_until(Deadline::now()); }  ///< false where no permit is left
+  bool try_acquire() { return acquire_until(Deadline::now()); }  ///< false if no permit is left
   /// Brings a permit back; if none is out, adds one. Throws std::logic_error at 16,777,215.
   void release();
   /// The number of permits left at some moment during the call, those of processes that have ended included.
   std::size_t get_value() const;
 
-  // As a std lockable.
+  // The names by which std::unique_lock and its like call these.
   void lock() { acquire(); }                 ///< acquire()
   bool try_lock() { return try_acquire(); }  ///< try_acquire()
-  /// As acquire(timeout).
+  /// acquire(timeout)
   template <class Rep, class Period>
   bool try_lock_for(std::chrono::duration<Rep, Period> timeout) {
     return acquire(timeout);
@@ -87,7 +87,7 @@ class Semaphore {
 /// nobody can acquire or release.
 class BoundedSemaphore : public Semaphore {
  public:
-  /// As Semaphore's; `permits` is also the most that can be left.
+  /// A semaphore with `permits` permits; it never has more. Throws std::invalid_argument above 16,777,215.
   explicit BoundedSemaphore(std::size_t permits = 1) : Semaphore(permits, true) {}
   // release() throws std::logic_error if all permits are there.
 

@@ -19,7 +19,7 @@ class SharedBytes {
   /// `size` bytes, not initialized. Throws OutOfSharedMemory.
   explicit SharedBytes(std::size_t size) : SharedBytes(allocate_shared(size), size) {}
 
-  std::byte* data() const noexcept { return bytes_.data(); }     ///< the first byte; nullptr where there is none
+  std::byte* data() const noexcept { return bytes_.data(); }     ///< the first byte; nullptr if there is none
   std::size_t size() const noexcept { return bytes_.size(); }    ///< bytes
   std::span<std::byte> span() const noexcept { return bytes_; }  ///< all bytes, as long as a handle is there
 

@@ -56,30 +56,30 @@ concept WaitableRange = std::ranges::input_range<const Things> &&
                         std::convertible_to<std::ranges::range_reference_t<const Things>, Waitable> &&
                         std::is_lvalue_reference_v<std::ranges::range_reference_t<const Things>>;
 
-/// Like wait() above, for any range, whose elements are not copied, and for a list of several kinds:
-/// `wait({connection, process})`.
+/// Waits until `deadline` for any range of things, whose elements are not copied; returns the indices of those that are
+/// ready.
 template <WaitableRange Things>
 std::vector<std::size_t> wait(const Things& things, Deadline deadline) {
   const std::vector<Waitable> all(std::ranges::begin(things), std::ranges::end(things));
   return wait(std::span<const Waitable>(all), deadline);
 }
-/// For a list of several kinds.
+/// Waits until `deadline` for things of several kinds: `wait({connection, process}, deadline)`.
 inline std::vector<std::size_t> wait(std::initializer_list<Waitable> things, Deadline deadline) {
   return wait(std::span<const Waitable>(things.begin(), things.size()), deadline);
 }
-/// The same without a timeout.
+/// Waits for any range of things, as long as it takes.
 template <WaitableRange Things>
 std::vector<std::size_t> wait(const Things& things) {
   return wait(things, Deadline::never());
 }
-/// The same with a timeout; empty where nothing was ready within it.
+/// Waits for any range of things up to `timeout`; returns an empty vector if none was ready by then.
 template <WaitableRange Things>
 std::vector<std::size_t> wait(const Things& things, std::chrono::nanoseconds timeout) {
   return wait(things, Deadline::after(timeout));
 }
-/// For a list of several kinds, without a timeout.
+/// Waits for things of several kinds, as long as it takes.
 inline std::vector<std::size_t> wait(std::initializer_list<Waitable> things) { return wait(things, Deadline::never()); }
-/// For a list of several kinds; empty where nothing was ready within the timeout.
+/// Waits for things of several kinds up to `timeout`; returns an empty vector if none was ready by then.
 inline std::vector<std::size_t> wait(std::initializer_list<Waitable> things, std::chrono::nanoseconds timeout) {
   return wait(things, Deadline::after(timeout));
 }

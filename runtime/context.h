@@ -76,10 +76,9 @@ class ProcessContext : public ContextHandle {
   ProcessContext(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period)
       : ContextHandle(std::make_shared<StateWithResults>(std::move(children), grace_period)) {}
 
-  /// Joins the ranks and returns what they returned, in rank order. The second moves the results out, once for all
-  /// handles.
+  /// Joins the ranks and returns what they returned, in rank order.
   const std::vector<R>& results() & { return take(); }
-  /// Moves them out.
+  /// Joins the ranks and moves out what they returned, once for all handles.
   std::vector<R> results() && { return std::move(take()); }
 
  private:
@@ -106,7 +105,7 @@ class ProcessContext : public ContextHandle {
 template <>
 class ProcessContext<void> : public ContextHandle {
  public:
-  /// As ContextHandle's.
+  /// From what start_processes() made.
   using ContextHandle::ContextHandle;
 };
 

@@ -11,7 +11,7 @@ namespace shoal {
 /// Exit code or signal of a process that has ended. The fork server sends it as it is to the process that asked for the
 /// child.
 struct ExitStatus {
-  int code = 0;     ///< as given to exit(); 0 where a signal ended it
+  int code = 0;     ///< as given to exit(); 0 if a signal ended it
   int signal = 0;   ///< 0: it exited by itself
   int unknown = 0;  ///< 1: somebody else in the program took the status, or the fork server died
 

@@ -22,7 +22,7 @@ struct ForkServerOptions {
 /// inherited a server, that keeps `options.spares` spares from now on. Returns its pid. Throws std::invalid_argument if
 /// `options.spares` is below 0 or above 256.
 pid_t start_fork_server(const ForkServerOptions& options);
-/// Like the above with the default options; changes nothing if there is a server already.
+/// Starts the fork server with the default options; changes nothing if there is a server already.
 pid_t start_fork_server();
 
 }  // namespace shoal

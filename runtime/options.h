@@ -86,7 +86,7 @@ struct BasicSpawnOptions {
   /// num_threads.
   std::vector<std::pair<std::string, std::string>> environment = {};
 
-  /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
+  /// These options for a callable with captures. Throws std::invalid_argument unless the method is fork.
   // NOLINTNEXTLINE(google-explicit-constructor): options read the same.
   operator BasicSpawnOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>;
@@ -107,16 +107,16 @@ struct BasicProcessOptions {
   std::chrono::nanoseconds grace_period = std::chrono::milliseconds(500);
   /// Threads that the process computes with. 0: left as they are; with a binding its share of the CPUs.
   int num_threads = 0;
-  /// As in SpawnOptions.
+  /// Whether `fork` goes ahead if other threads run: see SpawnOptions.
   bool fork_despite_threads = false;
   /// Which of this process's CPUs it gets: those of process number `part` among `parts` with this binding.
   Binding binding = Binding::none;
   /// See binding: 0 to parts - 1.
   int part = 0, parts = 1;  ///< as many as share the CPUs
-  /// As in SpawnOptions.
+  /// Environment variables that the process has besides this process's: see SpawnOptions.
   std::vector<std::pair<std::string, std::string>> environment = {};
 
-  /// The same for a callable with captures. Throws std::invalid_argument unless the method is fork.
+  /// These options for a callable with captures. Throws std::invalid_argument unless the method is fork.
   // NOLINTNEXTLINE(google-explicit-constructor): options read the same.
   operator BasicProcessOptions<ForkOnly>() const
     requires std::is_same_v<Method, StartMethod>;
@@ -134,7 +134,7 @@ To as_method(StartMethod method) {
     return method;
 }
 
-/// The same options with another type of start_method. A member that is added does not compile here, as a structured
+/// `options` with another type of start_method. A member that is added does not compile here, as a structured
 /// binding names all of them, until it is copied too.
 template <class To, class Method>
 BasicSpawnOptions<To> with_method(const BasicSpawnOptions<Method>& options) {

@@ -42,7 +42,7 @@ class SharedScriptModule {
 
   /// This process's module. Throws std::invalid_argument if this object is empty.
   torch::jit::Module module() const;
-  /// The module's forward() with these inputs. Throws what libtorch throws, and std::invalid_argument where there is
+  /// The module's forward() with these inputs. Throws what libtorch throws, and std::invalid_argument if there is
   /// no module.
   c10::IValue forward(std::vector<c10::IValue> inputs) const;
   /// forward() for a module that takes one tensor and returns one.

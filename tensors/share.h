@@ -25,9 +25,9 @@ void share_memory_(std::vector<at::Tensor>& tensors);
 /// gradient becomes private, too. Does nothing if the tensor is private or on a device. No other thread may use the
 /// storage meanwhile.
 at::Tensor& unshare(at::Tensor& tensor);
-/// The same for a tensor that is not a variable of one's own.
+/// unshare() for a tensor that is the result of an expression.
 inline at::Tensor unshare(at::Tensor&& tensor) { return unshare(tensor); }
-/// Each of the tensors.
+/// Calls unshare() for each of the tensors.
 void unshare(std::vector<at::Tensor>& tensors);
 
 /// Whether other processes can have the tensor's memory as it is: it lies in the shared heap, or on a device whose

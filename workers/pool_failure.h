@@ -17,8 +17,8 @@ class WorkerDied : public Error {
  public:
   /// Which task a worker died of.
   struct Task {
-    /// Which it is of those that were asked for together, from 0.
-    std::size_t number = 0, of = 1;          ///< the task's number, from 0, among `of` tasks of one call
+    /// The task's number among those of one call, from 0.
+    std::size_t number = 0, of = 1;          ///< how many tasks the call has
     std::chrono::nanoseconds time_limit{0};  ///< the limit that it exceeded; 0: none
   };
   /// `attempts`: how many workers died with the task.

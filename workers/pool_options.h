@@ -14,7 +14,7 @@ enum class OnWorkerDeath {
   retry,  ///< another worker runs it from the start; after max_retries WorkerDied. For tasks that may run twice
 };
 
-/// As torch's and Python's Pool, by the same names, and some more.
+/// The options of a Pool: those of torch's and Python's Pool, by their names, and some more.
 struct PoolOptions {
   /// The number of workers. 0: one for each CPU that this process may use.
   int processes = 0;
@@ -38,7 +38,7 @@ struct PoolOptions {
   std::string name = "pool";
   /// Threads that each worker computes with. 0: its share of the CPUs, unless the user has set OMP_NUM_THREADS.
   int num_threads = 0;
-  /// As in ProcessOptions.
+  /// Whether `fork` goes ahead if other threads run: see SpawnOptions.
   bool fork_despite_threads = false;
 };
 

@@ -42,8 +42,8 @@ class ThreadPool : public detail::PoolCalls<detail::ThreadJobs> {
   /// std::system_error.
   explicit ThreadPool(int threads = 0) : PoolCalls(std::make_shared<detail::ThreadCore>(threads, nullptr)) {}
 
-  /// Like the above; each thread calls initializer(arguments...) before its first task. If that throws, the pool stops,
-  /// and every task fails with PoolStopped, which says why.
+  /// Starts `threads` threads; each calls initializer(arguments...) before its first task. If that throws, the pool
+  /// stops, and every task fails with PoolStopped, which says why.
   template <class Initializer, class... Args>
   ThreadPool(int threads, Initializer initializer, Args... arguments)
       : PoolCalls(std::make_shared<detail::ThreadCore>(

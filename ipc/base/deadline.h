@@ -13,7 +13,7 @@ class Deadline {
 
   static Deadline never() { return Deadline(Clock::time_point::max()); }  ///< the wait has no end
   static Deadline now() { return Deadline(Clock::time_point::min()); }    ///< nothing is waited for
-  /// This long from now; never() where that is beyond the clock.
+  /// This long from now; never() if that is beyond the clock.
   static Deadline after(std::chrono::nanoseconds duration) {
     auto start = Clock::now();
     return Deadline(duration < Clock::time_point::max() - start ? start + duration : Clock::time_point::max());

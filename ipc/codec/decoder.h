@@ -23,14 +23,14 @@ class Decoder {
   /// `bytes` must stay valid while the decoder lives.
   Decoder(std::span<const std::byte> bytes, Handles&& handles) : bytes_(bytes), handles_(std::move(handles)) {}
 
-  /// The next `size` bytes, not copied: as long as the message. Throws DecodeError where there are fewer.
+  /// The next `size` bytes, not copied: as long as the message. Throws DecodeError if there are fewer.
   std::span<const std::byte> read(std::size_t size) {
     if (size > bytes_.size()) fail_short(size);
     auto result = bytes_.first(size);
     bytes_ = bytes_.subspan(size);
     return result;
   }
-  /// The next value. Throws DecodeError where there are too few bytes.
+  /// The next value. Throws DecodeError if there are too few bytes.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   T read() {

@@ -72,7 +72,7 @@ class Encoder {
   /// Lets a block travel with the message. Returns the handle's index for Decoder::handle(), the same one for the same
   /// block.
   std::uint32_t add(Hold&& hold);
-  /// The same with one hold more; the caller's stays.
+  /// Lets a block travel by one hold more; the caller's hold stays.
   std::uint32_t add(const Hold& hold);
 
   /// For codecs that may meet one thing twice in a message: the index of the handle as which it was added.

@@ -28,7 +28,7 @@ enum class ExtentPages { kKeep, kGiveBack };
 ///   kCut(me)                 kWarm, kCold       me, when no tail is left
 ///   kClaimed(dead)           kWarm              who reclaims the dead one
 ///   kSmall(dead)             kSmall(orphan)     likewise; or kWarm, if no block of it is in use
-///   kHead(dead)              kHead(orphan)      likewise; or kCut(me), where its header is kMaking or kReleasing(dead)
+///   kHead(dead)              kHead(orphan)      likewise; or kCut(me), if its header is kMaking or kReleasing(dead)
 ///   kCut(dead)               kCut(me)           likewise
 ///
 ///   header of a kHead        becomes            by whom
@@ -140,7 +140,7 @@ class ExtentProtocol {
       change(extent, seen, seen.next(ExtentRecord::kSmall, ExtentRecord::kOrphan, seen.size_class()));
   }
 
-  /// Makes the extents of a large block free, where that block is; false if it is not, or somebody else was first.
+  /// Makes the extents of a large block free, if that block is; false if it is not, or somebody else was first.
   bool release_large(std::uint64_t head, Pages pages) const {
     auto& header = memory_.head_state(head);
     std::uint64_t seen = header.load();
@@ -243,7 +243,7 @@ class ExtentProtocol {
     const ExtentState first = state(head);
     if (!first.is(ExtentRecord::kCut, me_)) return;
     for (std::uint64_t distance = first.run() - 1; distance > 0; --distance) {
-      // Others may have it already, where this is the work of a dead process that is gone on with; see I3.
+      // Others may have it already, if this is the work of a dead process that is gone on with; see I3.
       const ExtentState tail = state(head + distance);
       if (tail.use() == ExtentRecord::kTail && tail.run() == distance) free_one(head + distance, tail, pages);
       SHOAL_KILL_POINT("extents.release.tail");

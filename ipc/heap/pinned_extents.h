@@ -18,14 +18,14 @@ struct ExtentRange {
 };
 
 /// The extents that a block lies in, the whole run for a large one. Those of two live blocks are the same ones or have
-/// nothing in common; where ranges overlap otherwise, the blocks of one of them are dead.
+/// nothing in common; if ranges overlap otherwise, the blocks of one of them are dead.
 ExtentRange extents_of(BlockOffset block);
 std::span<std::byte> bytes_of(ExtentRange extents);
 
 /// Notes in the session that this process is about to register these extents with a driver. From then on, whatever they
 /// are used for, and also while nobody uses them, they keep their pages: the driver would go on reading and writing
 /// pages that are nobody's. So the memory of a block can be freed and come back as another block, still registered. The
-/// caller holds a block that lies in them. False, and nothing is noted, where one of them is noted already: by another
+/// caller holds a block that lies in them. False, and nothing is noted, if one of them is noted already: by another
 /// process, which then gives up the mark when it likes. One that holds its block has as good a guarantee, for as long
 /// as it holds it. When this process dies the driver lets go of the pages, and reclaim clears the marks. Threads: any.
 [[nodiscard]] bool mark_pinned(ExtentRange range);

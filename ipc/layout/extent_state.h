@@ -14,7 +14,7 @@ namespace shoal {
 ///
 /// The value is the size class (kSmall), the extents of the run (kHead, kCut) or the distance from the head (kTail).
 /// The generation grows by one with every change: whoever acts on a word that it read a while ago, and was stopped
-/// since, finds another word also where the extent has come back to the same use. (It wraps around after 2^28 changes
+/// since, finds another word also if the extent has come back to the same use. (It wraps around after 2^28 changes
 /// of one extent: a process would have to be stopped across exactly that many.)
 struct ExtentState {
   using Use = BitField<0, 4>;

@@ -13,7 +13,7 @@ namespace shoal {
 /// It is a POSIX record lock (F_SETLK): the kernel drops it at death, even of an unreaped zombie, and
 /// fork does not inherit it (an OFD lock would be inherited, and a forked child would keep its dead
 /// parent "alive"). DANGER: a record lock is also dropped when its process closes *any* descriptor of
-/// the file. So the descriptor is opened once a process, is used for nothing else, and never closed. Where the program
+/// the file. So the descriptor is opened once a process, is used for nothing else, and never closed. If the program
 /// closes it all the same, the locks are lost, and the second witness alone decides: others find this process alive by
 /// its pid and start time, and this process finds others so.
 /// Owned by the Session; any thread may call it.

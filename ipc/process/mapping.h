@@ -19,7 +19,7 @@ enum class MappingAccess { kWritable, kReadOnly };
 /// * No core dump has it (MADV_DONTDUMP). A dump reads what is mapped, and reading a hole of a memfd makes a page: one
 ///   abort() would bring the whole terabyte into being, and write it down. Headers are left out, too: they are as
 ///   sparse as the data, and `shoal top` shows what they say while a process of the session lives.
-/// * The data may have huge pages where the system allows them for shared memory, headers may not: 64 bytes of them
+/// * The data may have huge pages if the system allows them for shared memory, headers may not: 64 bytes of them
 ///   that are used would take 2 MiB.
 ///
 /// Null with errno if there is no room.

@@ -71,7 +71,7 @@ static_assert(RingTicket::Lap::kEnd == 64 && CellState::Slot::kEnd <= CellState:
 ///  I2 `tail` (`head`) is only a hint that saves a search: it never passes a cell of its lap that was
 ///     not yet claimed (taken), and anyone who sees it lag behind helps it on by one CAS. A process that
 ///     dies between the cell's CAS and the hint's leaves nothing to repair. The claimant itself moves it by a
-///     plain store, which, where it comes late, may set the hint back behind what others did meanwhile: it
+///     plain store, which, if it comes late, may set the hint back behind what others did meanwhile: it
 ///     lags, and is helped on, by laps at once. So nothing but oldest() and newest() says where the ring is.
 ///  I3 Tickets are claimed in order, and taken in order: first in, first out for all.
 ///  I4 Only the owner of a claimed or taken cell writes its contents and its next state; if the owner is
@@ -92,7 +92,7 @@ class RingCore {
   Outcome claim(std::uint32_t slot, RingTicket& ticket, CellState& state) {
     return claim(slot, ticket, state, [](RingTicket, CellState&) { return true; });
   }
-  /// The same, where admit(ticket, state) agrees, which must be a matter of that ticket alone; if it does
+  /// Like this, if admit(ticket, state) agrees, which must be a matter of that ticket alone; if it does
   /// not, it sets `state` to the cell in the way.
   template <class Admit>
   Outcome claim(std::uint32_t slot, RingTicket& ticket, CellState& state, Admit&& admit) {

@@ -16,7 +16,7 @@ namespace shoal {
 ///  I1 Broken, how many arrived, the round and how the rounds before it ended are one word: a party arrives, a round
 ///     ends and the barrier breaks by one CAS each, so a party that is killed has done it or not.
 ///  I2 A round ends met only when all its parties arrived. Who waits in it, and looks when later rounds have ended as
-///     well, finds how its own did; where too many have, it does not know, and says that it was not met.
+///     well, finds how its own did; if too many have, it does not know, and says that it was not met.
 template <class World>
 struct BasicBarrierLayout {
   template <class T>
@@ -31,7 +31,7 @@ struct BasicBarrierLayout {
   /// How a wait ended.
   struct Outcome {
     enum End { kMet, kIsBroken, kWasBroken, kWasReset, kTimedOut, kActionWasted } end;
-    int count;  // where it was met the order of arrival, where it timed out how many were there
+    int count;  // if it was met: the order of arrival; if it timed out: how many were there
   };
 
   std::uint32_t magic = kMagic;
@@ -45,7 +45,7 @@ struct BasicBarrierLayout {
   std::uint32_t reserved = 0;
   std::int64_t timeout = 0;  // of each wait that names none, in ns; INT64_MAX: none
 
-  /// Waits for the others. Where there is an action (something to call, or nothing), the last one to arrive runs it
+  /// Waits for the others. If there is an action (something to call, or nothing), the last one to arrive runs it
   /// before any of them goes on; what it throws breaks the barrier. look_after_others() is called after each
   /// nap (LivenessWatch): it may break the barrier.
   template <class Action, class LookAfterOthers>

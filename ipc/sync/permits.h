@@ -94,7 +94,7 @@ class PermitCore {
 
   std::uint32_t left() const { return PermitState{state_.load(kOrder)}.left(); }
 
-  /// Takes a permit for `self`; false where none is left.
+  /// Takes a permit for `self`; false if none is left.
   bool acquire(ProcessTag self) {
     for (;;) {
       PermitState state = settled();
@@ -179,7 +179,7 @@ class PermitCore {
                             : state.kind() == PermitState::kReturn ? cell.count() - 1
                                                                    : 0;
       LedgerCell changed = LedgerCell::make(count, cell.generation(), cell.version() + 1);
-      // Where this fails, somebody else wrote it.
+      // If this fails, somebody else wrote it.
       place.compare_exchange_strong(cell.word, changed.word, kOrder);
       SHOAL_KILL_POINT("permits.written");
     }

@@ -25,8 +25,8 @@ struct MemberTicket {
   static MemberTicket make(const ChildBlocks& blocks, int rank, bool output_is_piped);
 
   std::string to_value() const;
-  /// Takes it out of the environment of this process: what that starts is no such member. Nothing where there is none,
-  /// or where whoever stood between (a shell, a debugger) has closed the descriptors. Throws Error for a broken one.
+  /// Takes it out of the environment of this process: what that starts is no such member. Nothing if there is none,
+  /// or if whoever stood between (a shell, a debugger) has closed the descriptors. Throws Error for a broken one.
   static std::optional<MemberTicket> take();
 
   template <class Self, class Visit>

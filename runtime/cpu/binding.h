@@ -30,10 +30,10 @@ struct CpuPart {
 
 /// Divides the machine among `count` processes; part i is for the i-th. With `none` there are only the threads.
 /// The parts of `core` are as equal as whole cores allow, and neighbouring processes get neighbouring cores, so as many
-/// processes as nodes (or caches) fill one each. Pure: the same for the same machine.
+/// processes as nodes (or caches) fill one each. Pure: it depends on nothing else.
 std::vector<CpuPart> divide_cpus(Binding binding, int count, const Topology& machine);
 
-/// The same for this machine, as the calling thread may use it.
+/// Divides the CPUs of this machine that the calling thread may use.
 std::vector<CpuPart> divide_cpus(Binding binding, int count);
 
 }  // namespace shoal

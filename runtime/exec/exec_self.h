@@ -13,7 +13,7 @@ namespace shoal {
 /// its only argument, by exec_program(). The child inherits standard input, output and error and `descriptors`;
 /// the environment with `changes`; it ignores SIGINT, since Ctrl-C reaches it
 /// beside its parent and what it means for the child is the parent's to say.
-/// Runs on `cpus` where that is not empty. Threads: any. Throws SystemError, and Error if the session of this
+/// Runs on `cpus` if that is not empty. Threads: any. Throws SystemError, and Error if the session of this
 /// process was made before shoal::init.
 StartedProcess exec_self(const std::string& argument, const std::vector<int>& descriptors,
                          const std::vector<std::pair<std::string, std::string>>& changes = {}, const CpuSet& cpus = {});

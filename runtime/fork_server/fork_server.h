@@ -51,7 +51,7 @@ class ForkServer {
   void look_after(Child& child, const pollfd* polled);
   void answer_request();
   std::optional<Spare> take_spare(const ForkRequest& request);
-  /// Forks; 0 and errno where that is impossible, and in the child `run` is called.
+  /// Forks; 0 and errno if that is impossible, and in the child `run` is called.
   template <class Run>
   pid_t fork_child(Fd& process, Run&& run);
   void add_spare();

@@ -39,9 +39,9 @@ class ForkServerClient {
   pid_t server() const;
 
   pid_t ensure_started(const ForkServerOptions* options);
-  /// Sends a request, to a new server where the old one turns out to be dead.
+  /// Sends a request, to a new server if the old one turns out to be dead.
   PendingFork request(const ChildBlocks& blocks);
-  /// Waits for the first reply. Throws Error where the server could not fork, ForkServerDied where it did before it
+  /// Waits for the first reply. Throws Error if the server could not fork, ForkServerDied if it died before it
   /// answered.
   StartedProcess await(const PendingFork& pending);
 

@@ -24,7 +24,7 @@ struct ForkRequest {
   ChildBlocks blocks;
 };
 
-/// First reply; carries the child's pidfd where there is a child.
+/// First reply; carries the child's pidfd if there is a child.
 struct ForkReply {
   std::int32_t error = 0;    // errno of fork
   std::int32_t threads = 0;  // not 0: refused, since the fork server has that many threads
@@ -42,10 +42,10 @@ struct SocketPair {
 };
 SocketPair make_socket_pair();
 
-/// False with errno set: EPIPE or ECONNRESET where the other side is gone. Never raises SIGPIPE.
+/// False with errno set: EPIPE or ECONNRESET if the other side is gone. Never raises SIGPIPE.
 bool send_message(const Fd& socket, std::span<const std::byte> bytes, std::span<const int> descriptors) noexcept;
 
-/// Takes the next message; false with errno set, and errno 0 at the end of the stream, or where the message
+/// Takes the next message; false with errno set, and errno 0 at the end of the stream, or if the message
 /// has another size.
 bool receive_message(const Fd& socket, std::span<std::byte> bytes, std::vector<Fd>& descriptors) noexcept;
 

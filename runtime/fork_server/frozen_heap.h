@@ -15,9 +15,9 @@ namespace shoal {
 ///
 /// For a process that forks and has one thread, its service threads counted too: nobody writes while a piece moves. The
 /// caller looks before each piece. If malloc is not glibc's, the heap is small or has transparent huge pages (which
-/// moving would lose), or files are limited in size, there is nothing to do from the beginning; where a piece cannot be moved, that and the rest stay as they are. Owned by the
-/// fork server. The file has no name: it is gone with the last process that has the mapping, the server or a child that
-/// outlived it for a moment.
+/// moving would lose), or files are limited in size, there is nothing to do from the beginning; if a piece cannot be
+/// moved, that and the rest stay as they are. Owned by the fork server. The file has no name: it is gone with the last
+/// process that has the mapping, the server or a child that outlived it for a moment.
 ///
 /// DANGER: memory that its user gives back by MADV_DONTNEED is not zero afterwards, but what it was. Of malloc's heap
 /// glibc gives back only by brk, and in malloc_trim, after which it expects nothing; other allocators may expect zeros.
@@ -30,11 +30,11 @@ class FrozenHeap {
   FrozenHeap();
 
   bool is_done() const { return next_ == end_; }
-  /// Why nothing is moved from the beginning. Empty where something is, or the heap is too small to be worth it.
+  /// Why nothing is moved from the beginning. Empty if something is, or the heap is too small to be worth it.
   const std::string& obstacle() const { return obstacle_; }
   /// Milliseconds, most of them for the kernel's new pages.
   void freeze_piece() noexcept;
-  /// In a forked child, and where no more shall be moved.
+  /// In a forked child, and if no more shall be moved.
   void stop() noexcept;
 
  private:

@@ -15,11 +15,11 @@ int lifeline_of_this_process();
 
 /// In a started process, with the reading end of its parent's lifeline, which is closed: from now on the kernel sends
 /// this process SIGKILL when that one is gone (F_SETSIG), also while it is stopped; at once if it is gone already.
-/// Replaces what an earlier call or a fork has brought. Where the kernel cannot, parent_death.h has to do.
+/// Replaces what an earlier call or a fork has brought. If the kernel cannot, parent_death.h has to do.
 void die_with_lifeline(Fd reading_end) noexcept;
 
 /// For a child that is about to be forked: a reading end that no other process has, which saves the child from opening
-/// the pipe anew. None where /proc does not let it be opened; then parent_death.h has to do.
+/// the pipe anew. None if /proc does not let it be opened; then parent_death.h has to do.
 Fd open_lifeline_for_fork();
 /// In that child, with it: as die_with_lifeline.
 void die_with_opened_lifeline(Fd own) noexcept;

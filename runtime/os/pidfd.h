@@ -13,7 +13,7 @@ namespace shoal {
 /// process, or a child that nobody has waited for yet: any other may be somebody else by now.
 Fd open_pidfd(pid_t pid);
 
-/// False where the process has ended.
+/// False if the process has ended.
 bool send_signal(const Fd& process, int signal) noexcept;
 
 /// Waits until one of the descriptors is readable, or for the deadline; false for the latter.

@@ -14,7 +14,7 @@ const std::string& program_name();
 void note_title_place(char* argument);
 
 /// Names this process: "train/3" (of program train, rank 3) or "train/evaluator" (rank -1), in the 15 characters that
-/// the kernel keeps; and on the command line, where that is not a user's own, "trainer 3". While there is one thread.
+/// the kernel keeps; and on the command line, if that is not a user's own, "trainer 3". While there is one thread.
 void set_process_title(const std::string& name, int rank);
 
 }  // namespace shoal

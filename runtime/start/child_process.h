@@ -44,7 +44,7 @@ class ChildProcess {
 
   /// Readable when wait() would not wait.
   int end_descriptor() const;
-  /// False where the deadline came first.
+  /// False if the deadline came first.
   bool wait(Deadline deadline);
   bool has_ended() { return wait(Deadline::now()); }
   /// Does nothing to a process that has ended, or was not started.
@@ -52,7 +52,7 @@ class ChildProcess {
 
   /// These are for after the end.
   const ExitStatus& status() const { return status_; }
-  /// Null where it did what it was started for.
+  /// Null if it did what it was started for.
   std::shared_ptr<const ProcessFailed> failure() const { return failure_; }
   /// It failed, and not because this process ended it.
   bool failed_by_itself() const;
@@ -93,8 +93,8 @@ class ChildProcess {
   std::optional<Decoder> result_;
 };
 
-/// Waits until all have ended. Where this process is asked to stop meanwhile (see stop.h), it ends them first: once, in
-/// order. False where the deadline came first.
+/// Waits until all have ended. If this process is asked to stop meanwhile (see stop.h), it ends them first: once, in
+/// order. False if the deadline came first.
 class OrderlyWait {
  public:
   OrderlyWait() : requests_before_(stop_requests()) {}

@@ -137,7 +137,7 @@ class BatchMaker : public BatchInMaking {
   BatchMaker(Dataset& dataset, Collate& collate, const FaultPolicy& policy)
       : dataset_(dataset), collate_(collate), policy_(policy), size_(dataset_size(dataset)) {}
 
-  /// Nothing where every sample was skipped. Throws what reading or collating throws and the policy does not answer;
+  /// Nothing if every sample was skipped. Throws what reading or collating throws and the policy does not answer;
   /// at_fault() is then the sample's index, or -1.
   std::optional<Batch> make(const LoaderTask& task) {
     const TraceSpan span("make batch", task.indices.size());
@@ -205,7 +205,7 @@ class BatchMaker : public BatchInMaking {
     return dataset_.get_batch(indices);
   }
 
-  /// read(index), or what the policy says where that throws.
+  /// read(index), or what the policy says if that throws.
   template <class Read>
   void with_policy(std::int64_t index, Read&& read) {
     at_fault_ = index;

@@ -28,7 +28,7 @@ class StreamBatchMaker : public BatchInMaking {
   StreamBatchMaker(Dataset& dataset, Collate& collate, const FaultPolicy& policy)
       : dataset_(dataset), collate_(collate), policy_(policy) {}
 
-  /// Nothing where every sample was skipped, or the stream ends before. Throws what opening, reading or collating
+  /// Nothing if every sample was skipped, or the stream ends before. Throws what opening, reading or collating
   /// throws and the policy does not answer; at_fault() is then the sample's number, or -1.
   std::optional<Batch> make(const LoaderTask& task) {
     const TraceSpan span("make batch", std::uint64_t(task.part.count));
@@ -77,11 +77,11 @@ class StreamBatchMaker : public BatchInMaking {
     return samples;
   }
 
-  /// The sample at a place that its stream is at: nothing where it was skipped, or at the end.
+  /// The sample at a place that its stream is at: nothing if it was skipped, or at the end.
   std::optional<typename Stream::Sample> read_one(std::int64_t place) {
     for (int attempt = 0;; ++attempt) try {
         const bool is_there = go_to(place);
-        drop_warnings();  // of samples that were only passed over, and of this one where it is read again
+        drop_warnings();  // of samples that were only passed over, and of this one if it is read again
         if (!is_there) return std::nullopt;
         auto sample = stream().next();
         at_end_ = !sample.has_value();

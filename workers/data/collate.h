@@ -159,7 +159,7 @@ template <class T>
 using BatchOf = typename detail::BatchOf<T>::type;
 
 /// Makes one batch of the samples, of which there is at least one: new tensors, the caller's. Throws
-/// std::invalid_argument that names the samples and their shapes where they do not fit together.
+/// std::invalid_argument that names the samples and their shapes if they do not fit together.
 template <class Sample>
 BatchOf<Sample> collate(std::span<const Sample> samples) {
   if (samples.empty()) throw std::invalid_argument("collate: no samples; a batch has at least one");
@@ -167,7 +167,7 @@ BatchOf<Sample> collate(std::span<const Sample> samples) {
       samples.size(), [samples](std::size_t i) -> const Sample& { return samples[i]; }, "");
 }
 
-/// The same for a vector.
+/// Makes one batch of a vector of samples.
 template <class Sample>
 auto collate(const std::vector<Sample>& samples) {
   if constexpr (Collatable<Sample>) {

@@ -29,7 +29,7 @@ concept MapDataset = requires(D& dataset, std::int64_t index) {
 
 /// A map-style data set that also reads many samples at once and returns the batch, which is faster than get() and
 /// collate. get_batch() has to allocate the tensors that it returns (at::index_select does), not return views of the
-/// data set: a loader worker calls it where new tensors are born in the memory in which the batch is sent.
+/// data set: a loader worker calls it while new tensors are born in the memory in which the batch is sent.
 template <class D>
 concept BatchedDataset =
     MapDataset<D> && requires(D& dataset, std::span<const std::int64_t> indices) { dataset.get_batch(indices); };
@@ -44,7 +44,7 @@ struct Example {
   at::Tensor target;  ///< what is asked of it: a class, a value, a mask
 };
 
-/// Number of samples, of torch's data sets too. Throws std::invalid_argument where the data set does not know it.
+/// Number of samples, of torch's data sets too. Throws std::invalid_argument if the data set does not know it.
 template <MapDataset D>
 std::int64_t dataset_size(D& dataset) {
   if constexpr (std::integral<std::remove_cvref_t<decltype(dataset.size())>>) {
@@ -95,7 +95,7 @@ struct TensorDataset {
 /// Throws std::invalid_argument, which shows the sizes, unless all tensors have the same number of rows.
 void check_equal_rows(std::span<const at::Tensor> tensors);
 
-/// A TensorDataset of them. Throws std::invalid_argument that shows the sizes where the numbers of rows differ.
+/// A TensorDataset of them. Throws std::invalid_argument, which shows the sizes, if the numbers of rows differ.
 template <std::same_as<at::Tensor>... Tensors>
   requires(sizeof...(Tensors) > 0)
 TensorDataset<sizeof...(Tensors)> tensor_dataset(Tensors... tensors) {

@@ -35,7 +35,7 @@ struct DataLoaderOptions {
   /// longer, the epoch fails with PoolStopped. 0: no limit.
   std::chrono::nanoseconds start_timeout{0};
   StartMethod start_method = get_start_method();  ///< how workers are started
-  /// As in ProcessOptions.
+  /// Whether `fork` goes ahead if other threads run: see SpawnOptions.
   bool fork_despite_threads = false;
   /// Workers stay for the next epoch. False: each epoch starts its own.
   bool persistent_workers = true;
@@ -73,7 +73,7 @@ namespace detail {
 
 /// Throws std::invalid_argument, which names option and value.
 void check(const DataLoaderOptions& options);
-/// The same check for a loader whose samples come without batches.
+/// Checks the options of a loader whose samples come without batches.
 void check_unbatched(const DataLoaderOptions& options);
 
 }  // namespace detail

@@ -159,8 +159,8 @@ struct DistributedSamplerOptions {
   std::int64_t rank = -1;         ///< this rank; no default: a forgotten one would train all on one shard
   bool shuffle = true;            ///< a new order every epoch; false: the data set's
   std::uint64_t seed = 0;         ///< the same in all ranks
-  /// Drop the tail that does not divide by num_replicas, instead of repeating the first samples.
-  bool drop_last = false;  ///< drops the samples left over by num_replicas instead of repeating the first ones
+  /// Drops the samples left over by num_replicas instead of repeating the first ones.
+  bool drop_last = false;
 };
 
 /// One rank's share of a data set, with the same indices as torch.utils.data.DistributedSampler: a permutation seeded
@@ -177,13 +177,13 @@ class DistributedSampler {
   std::int64_t size() const { return samples_per_rank_; }  ///< samples of an epoch of this rank
   /// Samples of an epoch of all ranks, repeated ones included.
   std::int64_t total_size() const { return samples_per_rank_ * options_.num_replicas; }
-  /// This rank's of the epoch, in order.
+  /// This rank's indices of the epoch, in order.
   std::vector<std::int64_t> indices() const { return indices_from(0); }
   /// This rank's share of what is left after all ranks, however many they were, have seen `position` samples.
   std::vector<std::int64_t> indices_from(std::int64_t position) const;
   std::int64_t replicas() const { return options_.num_replicas; }  ///< ranks that share the data set
   std::int64_t epoch() const { return epoch_; }                    ///< as set
-  /// The same for any number of ranks, so another number of ranks can go on from a state.
+  /// Says nothing of the ranks: any number of them can go on from a state.
   std::string description() const;
   const DistributedSamplerOptions& options() const { return options_; }  ///< as given
 

@@ -73,7 +73,7 @@ struct ChainDataset {
   /// Opens one data set's stream at a time. The chain has to outlive it. One thread.
   class Stream {
    public:
-    /// As stream() makes it.
+    /// Made by stream().
     Stream(Datasets& datasets, const Shard& shard) : datasets_(datasets), shard_(shard) { open_next(); }
 
     /// The next sample, or nothing at the end of the last data set.
@@ -84,7 +84,7 @@ struct ChainDataset {
       }
     }
 
-    /// Passes over up to `count` samples without making them where a data set can. Returns how many there were.
+    /// Passes over up to `count` samples without making them, if a data set can. Returns how many there were.
     std::int64_t skip(std::int64_t count) {
       std::int64_t skipped = 0;
       for (;; open_next()) {

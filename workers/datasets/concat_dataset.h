@@ -79,7 +79,7 @@ struct ConcatDataset {
 
   std::int64_t size() const { return ends.back(); }  ///< samples of all of them
 
-  /// As the data set returns it that has the sample. Throws std::out_of_range.
+  /// Sample `index`, by the data set that has it. Throws std::out_of_range.
   Sample get(std::int64_t index) {
     const auto [number, inner] = place_of(index);
     return with_dataset<Sample>(number, [inner = inner](auto& dataset) { return dataset.get(inner); });

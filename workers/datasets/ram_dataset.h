@@ -32,7 +32,7 @@ struct RamDataset {
   at::Tensor targets;                 ///< int64 [n]
   std::vector<std::string> classes;   ///< names of the folders; a target is an index into them
   DecodeOptions decode;               ///< how files become pictures
-  std::optional<DecodedCache> cache;  ///< decoded pictures, in the shared heap, where they are kept
+  std::optional<DecodedCache> cache;  ///< decoded pictures, in the shared heap, if they are kept
 
   std::int64_t size() const { return targets.size(0); }  ///< pictures
   /// Decodes one picture. Throws DatasetError, which names the file and its index. The example is the caller's: with a

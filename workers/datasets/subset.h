@@ -60,7 +60,7 @@ Subset<D> subset(D dataset, std::span<const std::int64_t> indices) {
   at::Tensor checked = detail::checked_indices(indices, dataset_size(dataset));
   return {std::move(dataset), std::move(checked)};
 }
-/// The same with indices in braces.
+/// Makes a Subset of indices in braces: `subset(dataset, {1, 4})`.
 template <MapDataset D>
 Subset<D> subset(D dataset, std::initializer_list<std::int64_t> indices) {
   return subset(std::move(dataset), std::span(indices.begin(), indices.size()));
@@ -86,7 +86,7 @@ std::vector<Subset<D>> random_split(const D& dataset, const std::vector<Number>&
   }
   return subsets;
 }
-/// The same with parts in braces.
+/// random_split() with the parts in braces: `random_split(dataset, {0.8, 0.2})`.
 template <MapDataset D, class Number>
   requires(std::is_arithmetic_v<Number>)
 std::vector<Subset<D>> random_split(const D& dataset, std::initializer_list<Number> parts, std::uint64_t seed = 0) {

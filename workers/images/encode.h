@@ -19,14 +19,14 @@ std::vector<std::uint8_t> encode_jpeg(const at::Tensor& image, int quality = 75)
 /// reads. `compression_level` is 0 (none) to 9 (smallest and slowest).
 std::vector<std::uint8_t> encode_png(const at::Tensor& image, int compression_level = 6);
 
-/// Encode a picture into a file. They write it beside its place, under a name that no data set takes for a picture, and
-/// then rename it: at any time the place has the whole file or what was there before, also if this process is killed or
-/// the disk is full. The folder has to exist. Throw DatasetError, which names the file.
+/// Writes a picture as JPEG. It is written beside its place, under a name that no data set takes for a picture, and
+/// then renamed: at any time the place has the whole file or what was there before, also if this process is killed or
+/// the disk is full. The folder has to exist. Throws DatasetError, which names the file.
 void write_jpeg(const at::Tensor& image, const std::filesystem::path& path, int quality = 75);
-/// The same with encode_png.
+/// Writes a picture as PNG, whole or not at all, as write_jpeg() does.
 void write_png(const at::Tensor& image, const std::filesystem::path& path, int compression_level = 6);
 
-/// Writes any bytes in the same way.
+/// Writes any bytes into a file, whole or not at all, as write_jpeg() does.
 void replace_file(const std::filesystem::path& path, std::span<const std::uint8_t> bytes);
 
 }  // namespace shoal

@@ -14,7 +14,7 @@ std::int64_t batches_of(std::int64_t samples, std::int64_t batch_size, bool drop
 class EpochPlan {
  public:
   EpochPlan() = default;
-  /// std::invalid_argument that names the index and its place where one does not lie in a data set of `dataset_size`.
+  /// std::invalid_argument that names the index and its place if one does not lie in a data set of `dataset_size`.
   EpochPlan(std::vector<std::int64_t> indices, std::int64_t dataset_size, std::int64_t batch_size, bool drop_last);
   /// The same for batches that are given; one without indices is refused too.
   EpochPlan(const std::vector<std::vector<std::int64_t>>& batches, std::int64_t dataset_size);

@@ -51,7 +51,7 @@ class DistributedDataParallel {
   /// With default options.
   DistributedDataParallel(Owner module, const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
       : DistributedDataParallel(DistributedDataParallelOptions{}, std::move(module), process_group) {}
-  /// Copies rank 0's parameters and buffers to all ranks, which all call it. Throws std::invalid_argument where the
+  /// Copies rank 0's parameters and buffers to all ranks, which all call it. Throws std::invalid_argument if the
   /// modules differ.
   DistributedDataParallel(const DistributedDataParallelOptions& options, Owner module,
                           const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
@@ -72,7 +72,7 @@ class DistributedDataParallel {
     reducer_->after_forward(outputs);
     return result;
   }
-  /// Forward().
+  /// forward()
   template <class... Args>
   auto operator()(Args&&... args) {
     return forward(std::forward<Args>(args)...);
@@ -85,7 +85,7 @@ class DistributedDataParallel {
   /// reduces the sum. For accumulating gradients over several batches.
   class [[nodiscard]] NoSync {
    public:
-    /// As no_sync() makes it.
+    /// Made by no_sync().
     explicit NoSync(GradientReducer& reducer) : reducer_(reducer), before_(reducer.syncs()) {
       reducer_.set_syncs(false);
     }

@@ -27,7 +27,7 @@ struct LaunchedRanksOptions {
 /// come; std::invalid_argument like environment().
 Communicator join_launched_ranks(const LaunchedRanksOptions& options = {});
 
-/// The same group as a c10d::ProcessGroup with the backend "shm": see init_process_group(ShmGroup, rank).
+/// Joins the launched ranks as a c10d::ProcessGroup with the backend "shm": see init_process_group(ShmGroup, rank).
 c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const LaunchedRanksOptions& options = {});
 
 }  // namespace shoal

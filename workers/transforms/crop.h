@@ -11,9 +11,9 @@ namespace shoal {
 /// What is added on each side: {n} on all, {x, y} left and right, top and bottom, {left, top, right, bottom}.
 struct Padding {
   std::int64_t left = 0;                              ///< pixels
-  std::optional<std::int64_t> top = std::nullopt;     ///< pixels; as left where it is not given
-  std::optional<std::int64_t> right = std::nullopt;   ///< pixels; as left where it is not given
-  std::optional<std::int64_t> bottom = std::nullopt;  ///< pixels; as top where it is not given
+  std::optional<std::int64_t> top = std::nullopt;     ///< pixels; as left if it is not given
+  std::optional<std::int64_t> right = std::nullopt;   ///< pixels; as left if it is not given
+  std::optional<std::int64_t> bottom = std::nullopt;  ///< pixels; as top if it is not given
 };
 
 /// What the padding consists of. constant: `fill`. edge: the last pixel again. reflect: the picture mirrored, without
@@ -26,7 +26,7 @@ struct RandomCrop {
   ImageSize size;                                    ///< of the part; {n}: a square
   Padding padding = {};                              ///< around the picture, before it is cut
   bool pad_if_needed = false;                        ///< adds what a picture lacks that is smaller than the part
-  std::uint8_t fill = 0;                             ///< of all channels, where padding_mode is constant
+  std::uint8_t fill = 0;                             ///< of all channels, if padding_mode is constant
   PaddingMode padding_mode = PaddingMode::constant;  ///< what stands in the padding
   /// What pads a mask, in place of `fill`: say, the class that a loss ignores.
   std::optional<std::int64_t> mask_fill = std::nullopt;

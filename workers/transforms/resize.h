@@ -16,7 +16,7 @@ namespace shoal {
 struct Resize {
   ImageSize size;             ///< {h, w}, or {n} for the shorter side
   std::int64_t max_size = 0;  ///< of the longer side; 0: any
-  bool antialias = true;      ///< see above
+  bool antialias = true;      ///< weigh all pixels that fall on one; false: two by two
 
   ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,

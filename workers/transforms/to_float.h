@@ -28,8 +28,8 @@ struct Normalize {
   /// Returns a new tensor on the same device. Throws std::invalid_argument if the number of channels is not the
   /// parameters', or a std is 0.
   at::Tensor operator()(const at::Tensor& images) const;
-  /// Like the above, for bytes on the CPU, into `out`, contiguous, of type `dtype` and the same shape: allocates
-  /// nothing.
+  /// Normalizes bytes on the CPU into `out`, which is contiguous and has type `dtype` and the shape of `images`.
+  /// Allocates nothing.
   void into(const at::Tensor& images, at::Tensor& out) const;
 };
 

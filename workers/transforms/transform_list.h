@@ -48,7 +48,7 @@ struct TransformList {
   /// Makes the transforms. Throws std::invalid_argument, which names the step, its parameter and value, and what is
   /// possible.
   static TransformList from(const TransformDescription& description);
-  /// The same of a text, as parse_transforms() reads it.
+  /// Makes the transforms that a text describes; parse_transforms() says how.
   static TransformList from(std::string_view text) { return from(parse_transforms(text)); }
   /// Describes all steps with all parameters: from() makes the same list of it.
   TransformDescription description() const;

@@ -26,7 +26,7 @@ struct RankStart {
   CpuSet cpus;
   std::array<int, 3> standard{0, 1, 2};
   bool output_is_piped = false;
-  std::shared_ptr<OutputTail> error_tail;  // where its standard error is piped
+  std::shared_ptr<OutputTail> error_tail;  // if its standard error is piped
   std::string log;                         // path of the file with its standard error; empty: none
 };
 
@@ -47,7 +47,7 @@ class RankProcess {
   void collect();
 
   /// To it alone if it is a member of the session, since what it has started then is its own to tell; else to its
-  /// process group, as a terminal would. SIGKILL goes to the group in any case. SIGTERM also continues it where it is
+  /// process group, as a terminal would. SIGKILL goes to the group in any case. SIGTERM also continues it if it is
   /// stopped.
   void signal(int number) noexcept;
 

@@ -99,7 +99,7 @@ class PlacedStream {
     return sample;
   }
 
-  /// Passes over `count` samples without making them, where the stream knows how to, and says how many there were. A
+  /// Passes over `count` samples without making them, if the stream knows how to, and says how many there were. A
   /// sample that cannot be made is passed over too: whoever reads it will hear of it.
   std::int64_t pass_over(std::int64_t count) {
     std::int64_t passed = 0;

@@ -63,7 +63,7 @@ struct Communicator::State {
   Transfer begin(const Announcement& announcement, const Region& shown) {
     return begin(announcement, shown, announcement.bytes);
   }
-  /// `most_bytes`: of any rank's data, where ranks give unequal amounts. All have to come to the same one.
+  /// `most_bytes`: of any rank's data, if ranks give unequal amounts. All have to come to the same one.
   Transfer begin(Announcement announcement, const Region& shown, std::uint64_t most_bytes);
   /// Ends a round and waits for it.
   void meet(const char* what);
@@ -82,7 +82,7 @@ struct Communicator::State {
   static bool changes_data(Collective what) {
     return what == Collective::all_reduce || what == Collective::reduce || what == Collective::broadcast;
   }
-  /// Where rank's shown data starts, for Transfer::announced and Transfer::in_place. Null where it shows none.
+  /// Where rank's shown data starts, for Transfer::announced and Transfer::in_place. Null if it shows none.
   std::byte* shown_by(int rank, Transfer transfer, const Region& own);
   void find_sources(Transfer transfer, const Region& own);
 
