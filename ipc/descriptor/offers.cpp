@@ -273,7 +273,7 @@ Fd DescriptorOffers::fetch(const Hold& offer) {
   };
   Fd connection = make_socket("fetching a descriptor");
   auto [address, length] = address_of(sender);
-  // Where more wait for the sender than it has room for, connect() waits as long as a send would: a slice at a time.
+  // If more wait for the sender than it has room for, connect() waits as long as a send would: a slice at a time.
   const timeval slice{0, std::chrono::microseconds(kLivenessSlice).count()};
   ::setsockopt(connection.get(), SOL_SOCKET, SO_SNDTIMEO, &slice, sizeof slice);
   while (::connect(connection.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {

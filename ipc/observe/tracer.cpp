@@ -90,7 +90,7 @@ void Tracer::look_for_sources() {
   }
 }
 
-/// Where the block is a buffer that its process has given this one a hold on: that hold keeps it meanwhile.
+/// If the block is a buffer that its process has given this one a hold on: that hold keeps it meanwhile.
 void Tracer::add_source(BlockOffset block) {
   if (sources_.contains(block.value) || !file_.is_header(block.value)) return;
   SessionCore& session = SessionCore::current();

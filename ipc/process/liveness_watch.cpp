@@ -65,7 +65,7 @@ void LivenessWatch::find_watch(SessionCore& session, std::uint64_t now) {
         passed(seen, now) && watches[watch_].compare_exchange_strong(seen, until_, kOrder))
       return;
   watch_ = kNoWatch;
-  // Not all at once: it is their wake-ups, spread out, that find where all who watched are gone.
+  // Not all at once: it is their wake-ups, spread out, that find out if all who watched are gone.
   const std::uint32_t mixed = (session.self().word() + thread_number()) * 2654435761u;
   until_ = now + kNap + (mixed >> 25);
 }

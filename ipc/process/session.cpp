@@ -48,7 +48,7 @@ std::uint64_t mapped_now() {
   return pages * std::uint64_t(::sysconf(_SC_PAGESIZE));
 }
 
-/// A third of what is left: the heap, its read-only view of the same size, and all else. Where a third would be too
+/// A third of what is left: the heap, its read-only view of the same size, and all else. If a third would be too
 /// little for any heap, up to half: then read-only blocks are refused.
 std::uint64_t share_of_address_space(std::uint64_t limit) {
   const std::uint64_t left = limit - std::min(limit, mapped_now());

@@ -15,7 +15,7 @@
 namespace shoal {
 
 void discard_cell(Heap& heap, RingLayout& layout, std::uint32_t index, CellState seen) {
-  // Memory first: once the cell is taken it has to go back. What is read before that is the message's where the cell's
+  // Memory first: once the cell is taken it has to go back. What is read before that is the message's if the cell's
   // state has not changed meanwhile, which the CAS says.
   std::optional<CellContents> contents;
   std::vector<Hold> held;
@@ -127,7 +127,7 @@ Ring::Survey Ring::survey(const Heap& heap, BlockOffset block, ProcessTag proces
   const BlockHeader& header = heap.memory().header(block);
   Survey survey;
   // Cell by cell, each between two equal looks at the block's state: whoever shares the ring all the time changes that
-  // all the time, and would keep a look at all cells from its end. Where the block becomes another ring in between,
+  // all the time, and would keep a look at all cells from its end. If the block becomes another ring in between,
   // what was found before is in nobody's way: those holds are the closer's, and `in_work` is looked at again.
   for (std::uint32_t i = 0;;) {
     // acquire: type and size are of this life, or of a later one.

@@ -131,7 +131,7 @@ template <class Attempt>
 
 bool Ring::is_work_of_another(CellState state) { return state.is_work_of(state.slot()) && state.slot() != self_slot(); }
 
-/// Where a dead process had no hold on the ring that it worked on (a copy of a handle that was never adopted after a
+/// If a dead process had no hold on the ring that it worked on (a copy of a handle that was never adopted after a
 /// fork), its reclaimer may not touch the cell, and leaves it to those that have one: it stays dead until then.
 bool Ring::recover_blocking_cell(CellState state) {
   if (!is_work_of_another(state)) return false;

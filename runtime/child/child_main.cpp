@@ -41,7 +41,7 @@ void become(const StartHeader& header) {
   set_process_title(header.name, header.rank);
   set_start_method(header.start_method);
   for (const auto& [name, value] : header.environment) ::setenv(name.c_str(), value.c_str(), 1);
-  // Before threads are made: each has the set of the one that made it. Refused where a CPU went off line meanwhile:
+  // Before threads are made: each has the set of the one that made it. Refused if a CPU went off line meanwhile:
   // then it runs anywhere.
   if (!header.cpus.words.empty()) header.cpus.bind_this_thread();
   if (header.num_threads > 0) hooks::set_threads(header.num_threads);
@@ -93,7 +93,7 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, Cr
       code = 1;
       record.phase = ChildPhase::kReturned;
       FailureReport report{std::chrono::steady_clock::now().time_since_epoch().count(), describe_current_exception()};
-      // First of all there, where it arrives whatever comes: the heap may be full.
+      // First of all into the record: there it arrives whatever comes, also if the heap is full.
       note_exception(report.raised.front().type, report.raised.front().message);
       SHOAL_KILL_POINT("child.noted");
       report_failure(channel, report, header);

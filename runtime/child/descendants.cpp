@@ -68,7 +68,7 @@ void clean_up_after(pid_t pid) {
         process.generation == generation)
       clean_up_after(session, ProcessTag(slot, generation));
   }
-  // More than one where a pid came round before its earlier owner was reclaimed.
+  // More than one if a pid came round before its earlier owner was reclaimed.
   while (ProcessTag tag = session.find(pid)) {
     if (session.is_alive(tag)) return;  // the pid is a new process's by now: it was reclaimed by another
     clean_up_after(session, tag);

@@ -33,7 +33,7 @@ OomKills* kills = nullptr;  // never destroyed: children may be looked after whi
 
 OomKills OomKills::of_this_cgroup(const std::string& root) {
   // The kernel counts a kill in the victim's own group, whichever group's limit was reached; so the innermost that
-  // counts is the one. Where both versions are mounted, one of them has the memory.
+  // counts is the one. If both versions are mounted, one of them has the memory.
   for (const CgroupFolder& group : cgroup_folders(root, "memory")) {
     const std::string file = group.path + (group.version_2 ? "/memory.events" : "/memory.oom_control");
     if (count_in(file)) return OomKills(file);

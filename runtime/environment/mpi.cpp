@@ -5,7 +5,7 @@
 namespace shoal {
 namespace {
 
-/// MPI's launchers do not number the hosts. Where all have as many ranks as this one and are filled one after the
+/// MPI's launchers do not number the hosts. If all have as many ranks as this one and are filled one after the
 /// other, which is their default, the number follows; else it is not known.
 void number_hosts(Environment& result) {
   const bool whole = result.world_size % result.local_world_size == 0;
@@ -14,7 +14,7 @@ void number_hosts(Environment& result) {
   result.node_rank = result.node_count > 0 ? result.rank / result.local_world_size : -1;
 }
 
-/// Where the user says it (mpirun -x MASTER_ADDR=...), or all are here.
+/// Known if the user says it (mpirun -x MASTER_ADDR=...), or all are here.
 void find_master(const Variables& variables, Environment& result) {
   result.master_addr = variables.text_or("MASTER_ADDR", result.is_on_one_host() ? "127.0.0.1" : "");
   result.master_port = variables.number_or("MASTER_PORT", 0, 65535, 0);

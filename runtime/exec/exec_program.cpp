@@ -55,7 +55,7 @@ bool set_standard(const std::array<int, 3>& standard) noexcept {
     action.sa_handler = ignores ? SIG_IGN : SIG_DFL;
     if (reset) ::sigaction(signal, &action, nullptr);
   }
-  if (!start.cpus.words.empty()) start.cpus.bind_this_thread();  // refused where a CPU is gone: then it runs anywhere
+  if (!start.cpus.words.empty()) start.cpus.bind_this_thread();  // refused if a CPU is gone: then it runs anywhere
   constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC, Linux 5.11; before that only what has it already closes
   ::syscall(SYS_close_range, 3u, ~0u, kCloseOnExec);
   if (set_standard(start.standard)) {
@@ -118,7 +118,7 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
     if (std::ranges::none_of(changes, [&](const auto& change) { return change.first == name; }))
       result.emplace_back(text);
   }
-  // The last word counts where a name comes twice.
+  // The last word counts if a name comes twice.
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const bool again = std::any_of(changes.begin() + std::ptrdiff_t(i) + 1, changes.end(),
                                    [&](const auto& later) { return later.first == changes[i].first; });

@@ -12,7 +12,7 @@ namespace shoal {
 namespace {
 
 /// One system call in place of many: the kernel counts a link for each thread of the folder, beside the two that every
-/// folder has. False where it does not count so.
+/// folder has. False if it does not count so.
 bool has_one_link() {
   struct stat about;
   return ::stat("/proc/self/task", &about) == 0 && about.st_nlink == 3;

@@ -18,7 +18,7 @@
 namespace shoal::tensor_codec {
 namespace {
 
-/// A copy of the elements in a block of the heap: in the tensor's own order of dimensions where it is
+/// A copy of the elements in a block of the heap: in the tensor's own order of dimensions if it is
 /// dense, else contiguous.
 Hold copy_elements(const at::Tensor& tensor) {
   std::size_t bytes = 0;

@@ -27,7 +27,7 @@ PoolOptions pool_options(const DataLoaderOptions& options);
 [[noreturn]] void raise(const std::exception_ptr& error, const LoaderTask& task);
 [[noreturn]] void raise(const LoaderFailure& failure, const detail::Job::Answerer& worker, StartMethod started_by,
                         std::int64_t batch);
-/// Tells stderr, where a worker was ended for its timeout, and the report.
+/// Tells the report how a worker died, and stderr if the worker was ended for its timeout.
 void note_death(LoaderReport& report, const ProcessFailed& death);
 
 /// What next() says of the loop, for what is thrown too.

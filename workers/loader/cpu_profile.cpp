@@ -42,7 +42,7 @@ void check_writable(const std::string& file) {
                       "name a file in a folder that can be written to");
 }
 
-/// libtorch's profiler writes a line to stderr where writing fails, and no error.
+/// libtorch's profiler writes a line to stderr if writing fails, and no error.
 bool is_whole(const std::string& file) {
   std::ifstream written(file, std::ios::binary);
   written.seekg(0, std::ios::end);

@@ -60,7 +60,7 @@ std::vector<int> PoolCore::pids() {
 void PoolCore::end_stuck() {
   const auto now = std::chrono::steady_clock::now();
   for (const auto& worker : workers_) {
-    // One that was told to end gets nothing more to do, so it has to: also where it lived on and is done meanwhile.
+    // One that was told to end gets nothing more to do, so it has to: also if it lived on and is done meanwhile.
     if (worker->patience) {
       if (worker->patience->passed()) worker->process.kill();
       continue;

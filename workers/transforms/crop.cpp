@@ -66,7 +66,7 @@ void copy_part(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* ou
   }
 }
 
-// The picture's place in a padded one, grown to the part's size where it may be.
+// The picture's place in a padded one, grown to the part's size if it may be.
 struct Canvas {
   std::int64_t left, top, width, height;
 };

@@ -12,7 +12,7 @@ namespace shoal {
 namespace {
 
 // Which pixels of a row or column each new one is made of: starts[i], ..., starts[i] + count - 1, weighted by
-// weights[i * count], ... Where fewer are, the rest of the weights is 0 and starts[i] is lower.
+// weights[i * count], ... If there are fewer, the rest of the weights is 0 and starts[i] is lower.
 struct Taps {
   std::int64_t count;
   std::int32_t* starts;

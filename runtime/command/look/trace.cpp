@@ -58,7 +58,7 @@ void add_open_waits(const SessionFile& file, ChromeTrace& trace) {
     }
 }
 
-/// As the kernel has it; empty where the thread has gone already.
+/// As the kernel has it; empty if the thread has gone already.
 std::string name_of_thread(pid_t pid, std::uint32_t thread) {
   std::string name;
   std::getline(std::ifstream(fmt::format("/proc/{}/task/{}/comm", pid, thread)), name);

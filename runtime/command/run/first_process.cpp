@@ -23,7 +23,7 @@ void stay_behind_as_first_process() {
   ::sigprocmask(SIG_SETMASK, &all, &before);
   const pid_t child = ::fork();
   if (child <= 0) {
-    // Where no process is to be had the work is done here, and orphans stay.
+    // If no process is to be had, the work is done here, and orphans stay.
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     return;
   }

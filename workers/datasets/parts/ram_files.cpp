@@ -146,7 +146,7 @@ RamFiles load_ram_files(std::span<const fs::path> paths, const RamOptions& optio
     if (auto found = find(key, patience)) return *found;
     const Claim claim(key + "/reader");
     if (!claim) {
-      // Somebody reads. Where it dies or fails nothing will come: time to try and claim again.
+      // Somebody reads. If it dies or fails, nothing will come: time to try and claim again.
       patience = std::chrono::milliseconds(100);
       continue;
     }
