@@ -10,8 +10,10 @@
 #include <shoal/ipc/heap.h>
 #include <sys/stat.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 namespace shoal {
 namespace {
@@ -19,6 +21,18 @@ namespace {
 std::uint64_t inode_of(int descriptor) {
   struct stat about;
   return ::fstat(descriptor, &about) == 0 ? about.st_ino : 0;
+}
+
+/// Takes off the version that a ticket's text begins with, "v1,"; -1 if there is none.
+int take_version(std::string_view& text) {
+  int version = -1;
+  if (!text.starts_with('v')) return -1;
+  text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  if (error != std::errc()) return -1;
+  text.remove_prefix(std::size_t(end - text.data()));
+  if (text.starts_with(',')) text.remove_prefix(1);
+  return version;
 }
 
 }  // namespace
@@ -32,7 +46,7 @@ MemberTicket MemberTicket::make(const ChildBlocks& blocks, int rank, bool output
           .output_is_piped = output_is_piped};
 }
 
-std::string MemberTicket::to_value() const { return numbers_of(*this); }
+std::string MemberTicket::to_value() const { return fmt::format("v{},{}", kVersion, numbers_of(*this)); }
 
 std::optional<MemberTicket> MemberTicket::take() {
   const char* variable = std::getenv(kVariable);
@@ -40,7 +54,14 @@ std::optional<MemberTicket> MemberTicket::take() {
   const std::string value = variable;
   ::unsetenv(kVariable);
   MemberTicket ticket;
-  if (!read_numbers(value, ticket))
+  std::string_view numbers = value;
+  const int version = take_version(numbers);
+  if (version >= 0 && version != kVersion)
+    throw Error(
+        fmt::format("{} in the environment has version {}, this program knows version {}: both this program and the "
+                    "`shoal` that runs it have to be built with the same shoal",
+                    kVariable, version, kVersion));
+  if (version < 0 || !read_numbers(numbers, ticket))
     throw Error(fmt::format("{}={} in the environment is nothing that shoal has written: unset it", kVariable, value));
   if (inode_of(ticket.launcher.memory) != ticket.file) return std::nullopt;
   return ticket;

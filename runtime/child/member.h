@@ -14,6 +14,7 @@ namespace shoal {
 /// with it the three descriptors.
 struct MemberTicket {
   static constexpr const char* kVariable = "SHOAL_MEMBER";
+  static constexpr int kVersion = 1;  // of what the variable says: the launcher may be of another shoal
 
   ParentTicket launcher;
   ChildBlocks blocks;       // a crash record only, for the first that takes it
@@ -26,7 +27,8 @@ struct MemberTicket {
 
   std::string to_value() const;
   /// Takes it out of the environment of this process: what that starts is no such member. Nothing if there is none,
-  /// or if whoever stood between (a shell, a debugger) has closed the descriptors. Throws Error for a broken one.
+  /// or if whoever stood between (a shell, a debugger) has closed the descriptors. Throws Error for a broken one,
+  /// and for one of another version.
   static std::optional<MemberTicket> take();
 
   template <class Self, class Visit>

@@ -50,9 +50,18 @@ TEST_CASE("member: where the descriptors did not get through there is no ticket"
 }
 
 TEST_CASE("member: a broken ticket is refused by name") {
-  for (const char* bad : {"hello", "1,2,3", "1,2,3,4,5,6,7,8,9,10,11,0,1", "1,2,3,4,5,6,7,8,9,10,11,0x"}) {
+  for (const char* bad :
+       {"", "hello", "v", "v,", "v1", "v1,", "1,2,3", "v1,1,2,3", "vx,1,2,3,4,5,6,7,8,9,10,11,0",
+        "1,2,3,4,5,6,7,8,9,10,11,0", "v1,1,2,3,4,5,6,7,8,9,10,11,0,1", "v1,1,2,3,4,5,6,7,8,9,10,11,0x"}) {
     ::setenv(MemberTicket::kVariable, bad, 1);
     CHECK_THROWS_WITH(MemberTicket::take(), ContainsSubstring(std::string("SHOAL_MEMBER=") + bad));
+  }
+}
+
+TEST_CASE("member: a ticket of another version says so, whatever its numbers are") {
+  for (const char* other : {"v0,1,2,3,4,5,6,7,8,9,10,11,0", "v2,1,2,3", "v2"}) {
+    ::setenv(MemberTicket::kVariable, other, 1);
+    CHECK_THROWS_WITH(MemberTicket::take(), ContainsSubstring(std::string("has version ") + other[1]));
   }
 }
 
