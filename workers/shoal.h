@@ -89,6 +89,7 @@
 #include <shoal/workers/train/hogwild.h>
 #include <shoal/workers/train/launched_ranks.h>
 #include <shoal/workers/train/object_collectives.h>
+#include <shoal/workers/train/point_to_point.h>
 #include <shoal/workers/train/process_group.h>
 #include <shoal/workers/train/shm_group.h>
 #include <shoal/workers/train/split.h>

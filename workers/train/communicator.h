@@ -24,6 +24,7 @@ struct Region {
 };
 
 enum class Collective : std::uint32_t;  // group_layout.h
+class Mailbox;
 
 /// A collective whose data are values of any type. object_collectives.h makes it.
 struct ObjectExchange {
@@ -35,7 +36,7 @@ struct ObjectExchange {
   std::function<void(Decoder&, int from)> decode;  ///< reads rank `from`'s value
 };
 
-/// One process as one rank of a ShmGroup. All ranks call the same collectives in the same order, with the same sizes,
+/// One process as one rank of a ShmGroup; point_to_point.h sends from rank to rank. All ranks call the same collectives in the same order, with the same sizes,
 /// types and roots. Each call returns when the result is there and the rank may change its own data. All ranks get the
 /// same bits. Movable; one thread at a time uses it; not usable in a forked child. docs/collectives.md has the
 /// algorithms.
@@ -54,7 +55,7 @@ class Communicator {
 
   int rank() const;        ///< this process's
   int world_size() const;  ///< ranks in the group
-  /// Sets how long a collective waits for the other ranks; 30 minutes at first.
+  /// Sets how long a collective, a send or a receive waits for the other ranks; 30 minutes at first.
   void set_timeout(std::chrono::nanoseconds timeout);
 
   /// data = the reduction of all ranks' data.
@@ -82,6 +83,10 @@ class Communicator {
   void barrier();
   /// Exchanges values of any type: object_collectives.h calls it.
   void exchange(const ObjectExchange& exchange);
+  /// This rank's messages to and from others: point_to_point.h calls it.
+  Mailbox& mailbox() const;
+  /// The same, for who may have it longer than this object lives.
+  std::shared_ptr<Mailbox> share_mailbox() const;
 
  private:
   friend class ShmGroup;

@@ -13,6 +13,7 @@
 namespace shoal {
 
 class Communicator;
+class Mailbox;
 struct GroupLayout;
 
 /// A handle of a group: made once, usually by the parent, given to every rank (it is encodable), and joined there.
@@ -39,10 +40,12 @@ class ShmGroup {
 
  private:
   friend class Communicator;
+  friend class Mailbox;
   friend struct Codec<ShmGroup>;
   struct Parts {
     Hold block;
     std::vector<Ring> inboxes;  // by rank: letters about buffers, see PeerBuffers
+    std::vector<Ring> mail;     // by rank: messages from one rank to another, see Mailbox
   };
   explicit ShmGroup(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
   static ShmGroup open(std::shared_ptr<Parts> parts);
@@ -53,7 +56,7 @@ class ShmGroup {
 
 template <>
 struct Codec<ShmGroup> {
-  static constexpr std::uint64_t schema() { return schema_hash("shoal::ShmGroup"); }
+  static constexpr std::uint64_t schema() { return schema_hash("shoal::ShmGroup", std::uint64_t(2)); }
   static void encode(Encoder& encoder, const ShmGroup& group);
   static ShmGroup decode(Decoder& decoder);
 };

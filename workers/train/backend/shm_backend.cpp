@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <shoal/internal/workers/train/backend/finished_work.h>
+#include <shoal/internal/workers/train/backend/transfer_work.h>
 #include <shoal/internal/workers/train/group/tensor_bytes.h>
 #include <shoal/workers/train/split.h>
 #include <shoal/workers/train/tensor_collectives.h>
@@ -84,8 +85,7 @@ ShmBackend::ShmBackend(Communicator communicator)
     : Backend(communicator.rank(), communicator.world_size()), communicator_(std::move(communicator)) {}
 
 void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
-  std::lock_guard lock(mutex_);
-  timeout_ = timeout;
+  timeout_.store(timeout, std::memory_order_relaxed);  // relaxed: a number by itself
 }
 
 c10::intrusive_ptr<ShmBackend> ShmBackend::split_off(const std::vector<int>& ranks,
@@ -94,13 +94,13 @@ c10::intrusive_ptr<ShmBackend> ShmBackend::split_off(const std::vector<int>& ran
   auto part = shoal::split(communicator_, ranks);
   if (!part) return {};
   auto backend = c10::make_intrusive<ShmBackend>(std::move(*part));
-  backend->setTimeout(timeout.value_or(timeout_));
+  backend->setTimeout(timeout.value_or(this->timeout()));
   return backend;
 }
 
 std::unique_lock<std::mutex> ShmBackend::start(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  communicator_.set_timeout(timeout.count() > 0 ? timeout : timeout_);
+  communicator_.set_timeout(timeout.count() > 0 ? timeout : this->timeout());
   return lock;
 }
 
@@ -334,6 +334,21 @@ ShmBackend::Work ShmBackend::barrier(const c10d::BarrierOptions& options) {
   auto turn = start(options.timeout);
   communicator_.barrier();
   return done(c10d::OpType::BARRIER, {});
+}
+
+ShmBackend::Work ShmBackend::send(Tensors& tensors, int to, int tag) {
+  return c10::make_intrusive<TransferWork>(c10d::OpType::SEND, tensors,
+                                           isend(communicator_, only(tensors, "send"), to, tag), timeout());
+}
+
+ShmBackend::Work ShmBackend::recv(Tensors& tensors, int from, int tag) {
+  return c10::make_intrusive<TransferWork>(c10d::OpType::RECV, tensors,
+                                           irecv(communicator_, only(tensors, "recv"), from, tag), timeout());
+}
+
+ShmBackend::Work ShmBackend::recvAnysource(Tensors& tensors, int tag) {
+  return c10::make_intrusive<TransferWork>(c10d::OpType::RECVANYSOURCE, tensors,
+                                           irecv_anysource(communicator_, only(tensors, "recv"), tag), timeout());
 }
 
 }  // namespace shoal

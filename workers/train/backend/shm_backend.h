@@ -3,6 +3,7 @@
 
 #include <shoal/workers/train/communicator.h>
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -51,6 +52,11 @@ class ShmBackend final : public c10d::Backend {
                      std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
   Work barrier(const c10d::BarrierOptions& options) override;
 
+  // They take no turns: a rank may send in one thread while another one is in a collective.
+  Work send(Tensors& tensors, int to, int tag) override;
+  Work recv(Tensors& tensors, int from, int tag) override;
+  Work recvAnysource(Tensors& tensors, int tag) override;
+
  private:
   void all_reduce_one(at::Tensor& tensor, const c10d::ReduceOp& op);
   void all_gather_one(const Tensors& outputs, const at::Tensor& input);
@@ -59,10 +65,11 @@ class ShmBackend final : public c10d::Backend {
 
   /// Begins a call. Its own timeout overrides the backend's.
   std::unique_lock<std::mutex> start(std::chrono::milliseconds timeout);
+  std::chrono::milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }  // relaxed: a number
 
   std::mutex mutex_;
   Communicator communicator_;
-  std::chrono::milliseconds timeout_ = kBackendDefaultTimeout;
+  std::atomic<std::chrono::milliseconds> timeout_ = kBackendDefaultTimeout;
 };
 
 }  // namespace shoal

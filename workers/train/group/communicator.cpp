@@ -24,7 +24,12 @@ Communicator::~Communicator() = default;
 
 int Communicator::rank() const { return state_->me; }
 int Communicator::world_size() const { return state_->world; }
-void Communicator::set_timeout(std::chrono::nanoseconds timeout) { state_->rounds.set_timeout(timeout); }
+void Communicator::set_timeout(std::chrono::nanoseconds timeout) {
+  state_->rounds.set_timeout(timeout);
+  state_->mailbox->set_timeout(timeout);
+}
+Mailbox& Communicator::mailbox() const { return *state_->mailbox; }
+std::shared_ptr<Mailbox> Communicator::share_mailbox() const { return state_->mailbox; }
 
 void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
   const TraceSpan span("all_reduce", data.bytes);

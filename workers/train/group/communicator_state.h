@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shoal/internal/workers/train/group/group_layout.h>
+#include <shoal/internal/workers/train/group/mailbox.h>
 #include <shoal/internal/workers/train/group/peer_buffers.h>
 #include <shoal/internal/workers/train/group/rounds.h>
 #include <shoal/workers/train/communicator.h>
@@ -26,10 +27,12 @@ struct Communicator::State {
         layout(shared),
         rounds(shared, rank),
         buffers(rounds, parts->inboxes),
+        mailbox(std::make_shared<Mailbox>(parts, shared, rank)),
         me(rank),
         world(rounds.world_size()),
         sources(std::size_t(world)),
         destinations(std::size_t(world)) {}
+  ~State() { mailbox->leave(); }
 
   /// In an Announcement: no type, no operation.
   static constexpr std::uint32_t kNone = ~0u;
@@ -101,6 +104,7 @@ struct Communicator::State {
   GroupLayout& layout;
   Rounds rounds;
   PeerBuffers buffers;
+  std::shared_ptr<Mailbox> mailbox;
   int me;
   int world;
   std::vector<const std::byte*> sources;  // one a rank; kept, so that a collective allocates nothing

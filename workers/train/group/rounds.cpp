@@ -8,6 +8,7 @@
 #include <shoal/internal/ipc/process/liveness_watch.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/workers/train/group/time_text.h>
 #include <shoal/ipc/error.h>
 #include <unistd.h>
 
@@ -16,14 +17,6 @@
 #include <vector>
 
 namespace shoal {
-namespace {
-
-std::string text_of(std::chrono::nanoseconds time) {
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
-  return milliseconds < 10'000 ? fmt::format("{} ms", milliseconds) : fmt::format("{} s", milliseconds / 1000);
-}
-
-}  // namespace
 
 Rounds::Rounds(GroupLayout& layout, int rank)
     : layout_(layout), rank_(rank), fork_count_(fork_count()), round_(layout.first_round) {

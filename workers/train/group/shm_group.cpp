@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
+#include <shoal/internal/workers/train/group/mailbox.h>
 #include <shoal/internal/workers/train/group/peer_buffers.h>
 #include <shoal/ipc/error.h>
 #include <shoal/workers/train/communicator.h>
@@ -49,9 +50,11 @@ ShmGroup::ShmGroup(int world_size, std::uint32_t first_round) : parts_(std::make
     rank->round.store(first_round, std::memory_order_relaxed);  // relaxed: nobody else has the group yet
     rank->culprit.store(RankLayout::kNoCulprit, std::memory_order_relaxed);
   }
-  for (std::uint32_t i = 0; i < count; ++i)
+  for (std::uint32_t i = 0; i < count; ++i) {
     parts_->inboxes.push_back(Ring::create(PeerBuffers::inbox_capacity(world_size), PeerBuffers::schema(), 0,
                                            fmt::format("group's rank {}", i)));
+    parts_->mail.push_back(Ring::create(Mailbox::kCapacity, Mailbox::schema(), 0, fmt::format("mail of rank {}", i)));
+  }
 }
 
 GroupLayout& ShmGroup::layout() const { return *reinterpret_cast<GroupLayout*>(parts_->block.data()); }
@@ -73,7 +76,8 @@ ShmGroup ShmGroup::open(std::shared_ptr<Parts> parts) {
 void Codec<ShmGroup>::encode(Encoder& encoder, const ShmGroup& group) {
   encoder.write(encoder.add(group.parts_->block));
   encoder.write(std::uint32_t(group.parts_->inboxes.size()));
-  for (const Ring& inbox : group.parts_->inboxes) encoder.write(encoder.add(inbox.hold()));
+  for (const auto* rings : {&group.parts_->inboxes, &group.parts_->mail})
+    for (const Ring& ring : *rings) encoder.write(encoder.add(ring.hold()));
 }
 
 ShmGroup Codec<ShmGroup>::decode(Decoder& decoder) {
@@ -82,8 +86,9 @@ ShmGroup Codec<ShmGroup>::decode(Decoder& decoder) {
   auto count = decoder.read<std::uint32_t>();
   if (count < 1 || count > GroupLayout::kLargestWorld)
     throw DecodeError(fmt::format("a group of {} ranks: it takes 1 to {}", count, GroupLayout::kLargestWorld));
-  for (std::uint32_t i = 0; i < count; ++i)
-    parts->inboxes.push_back(Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), PeerBuffers::schema()));
+  const auto next = [&] { return decoder.handle(decoder.read<std::uint32_t>()).share(); };
+  for (std::uint32_t i = 0; i < count; ++i) parts->inboxes.push_back(Ring::open(next(), PeerBuffers::schema()));
+  for (std::uint32_t i = 0; i < count; ++i) parts->mail.push_back(Ring::open(next(), Mailbox::schema()));
   return ShmGroup::open(std::move(parts));
 }
 
