@@ -65,27 +65,36 @@ class ElfFile {
     return {bytes_of(".debug_line"), bytes_of(".debug_line_str"), bytes_of(".debug_str")};
   }
 
-  /// The mangled name of the function that the offset lies in, or nothing.
-  std::string name_of(std::uint64_t offset) const {
-    std::string found;
+  /// The mangled names of the functions that the offsets lie in, which are sorted; empty where there is none. One pass
+  /// over the symbols, of which a large library has a million.
+  std::vector<std::string> names_of(const std::vector<std::uint64_t>& offsets) const {
+    std::vector<std::string> found(offsets.size());
+    std::vector<bool> is_sure(offsets.size(), false);
     for (const std::uint32_t type : {SHT_SYMTAB, SHT_DYNSYM}) {
       const auto* table = symbol_table(type);
       if (!table || table->sh_link >= sections().size()) continue;
       const auto& names = sections()[table->sh_link];
       const std::size_t count = table->sh_size / sizeof(ElfW(Sym));
       const auto* symbols = part<ElfW(Sym)>(table->sh_offset, count);
+      std::vector<bool> is_open(offsets.size());
+      for (std::size_t i = 0; i < offsets.size(); ++i) is_open[i] = found[i].empty();
       for (std::size_t i = 0; symbols && i < count; ++i) {
         const auto& symbol = symbols[i];
-        if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF || offset < symbol.st_value ||
-            offset >= symbol.st_value + symbol.st_size || symbol.st_name >= names.sh_size)
+        if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF ||
+            symbol.st_name >= names.sh_size)
           continue;
-        const std::size_t longest = names.sh_size - symbol.st_name;
-        const char* name = part<char>(names.sh_offset + symbol.st_name, longest);
-        if (!name) continue;
-        found.assign(name, ::strnlen(name, longest));
-        if (ELF64_ST_BIND(symbol.st_info) != STB_LOCAL) return found;  // of several, the one that users know
+        for (auto at = std::ranges::lower_bound(offsets, symbol.st_value);
+             at != offsets.end() && *at - symbol.st_value < symbol.st_size; ++at) {
+          const auto place = std::size_t(at - offsets.begin());
+          if (!is_open[place] || is_sure[place]) continue;
+          const std::size_t longest = names.sh_size - symbol.st_name;
+          const char* name = part<char>(names.sh_offset + symbol.st_name, longest);
+          if (!name) continue;
+          found[place].assign(name, ::strnlen(name, longest));
+          // Of several, the one that users know.
+          is_sure[place] = ELF64_ST_BIND(symbol.st_info) != STB_LOCAL;
+        }
       }
-      if (!found.empty()) break;
     }
     return found;
   }
@@ -164,21 +173,34 @@ std::vector<ElfFile> files_of(const CodePlace& place) {
 }
 
 /// To the frames of one image.
-void add_lines(const std::vector<ElfFile>& files, const std::string& image, std::vector<StackFrame>& frames) {
+void add_names(const std::vector<ElfFile>& files, const std::string& image, std::vector<StackFrame>& frames) {
   std::vector<StackFrame*> own;
-  std::vector<std::uint64_t> addresses;
+  std::vector<std::uint64_t> offsets;
   for (StackFrame& frame : frames)
     if (frame.image == image) {
       own.push_back(&frame);
-      addresses.push_back(frame.offset);
+      offsets.push_back(frame.offset);
     }
+  std::ranges::sort(offsets);
+  const auto repeated = std::ranges::unique(offsets);
+  offsets.erase(repeated.begin(), repeated.end());
+  std::vector<std::string> names(offsets.size());
+  // The best file comes last: see files_of.
+  for (auto file = files.rbegin(); file != files.rend(); ++file) {
+    std::vector<std::string> own_names = file->names_of(offsets);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (names[i].empty() && !own_names[i].empty()) names[i] = demangle(own_names[i]);
+  }
+  for (StackFrame* frame : own)
+    frame->function = names[std::size_t(std::ranges::lower_bound(offsets, frame->offset) - offsets.begin())];
   for (const ElfFile& file : files) {
-    const std::vector<SourceLine> lines = find_source_lines(file.line_sections(), addresses);
-    for (std::size_t i = 0; i < own.size(); ++i)
-      if (own[i]->line == 0) {
-        own[i]->file = lines[i].file;
-        own[i]->line = lines[i].line;
-      }
+    const std::vector<SourceLine> lines = find_source_lines(file.line_sections(), offsets);
+    for (StackFrame* frame : own) {
+      const auto& line = lines[std::size_t(std::ranges::lower_bound(offsets, frame->offset) - offsets.begin())];
+      if (frame->line != 0) continue;
+      frame->file = line.file;
+      frame->line = line.line;
+    }
   }
 }
 
@@ -195,16 +217,13 @@ std::vector<StackFrame> symbolize(const std::vector<CodePlace>& places) {
   std::map<std::string, std::vector<ElfFile>> images;
   std::vector<StackFrame> frames;
   for (const CodePlace& place : places) {
-    auto known = images.find(place.image);
-    if (known == images.end()) known = images.emplace(place.image, files_of(place)).first;
+    if (!images.contains(place.image)) images.emplace(place.image, files_of(place));
     StackFrame frame;
     frame.image = place.image;
     frame.offset = place.offset;
-    for (auto file = known->second.rbegin(); frame.function.empty() && file != known->second.rend(); ++file)
-      frame.function = demangle(file->name_of(place.offset));
     frames.push_back(std::move(frame));
   }
-  for (const auto& [image, files] : images) add_lines(files, image, frames);
+  for (const auto& [image, files] : images) add_names(files, image, frames);
   return frames;
 }
 
