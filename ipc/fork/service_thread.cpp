@@ -1,6 +1,7 @@
 #include <shoal/internal/ipc/fork/service_thread.h>
 
 #include <pthread.h>
+#include <shoal/internal/ipc/base/stack_request.h>
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <signal.h>
 #include <unistd.h>
@@ -57,6 +58,7 @@ std::thread make_service_thread(const char* name, std::function<void()> work) {
   auto entered = std::make_shared<std::atomic<bool>>(false);
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, kStackSignal);  // whoever looks on wants to see these threads, too
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread thread;
   try {

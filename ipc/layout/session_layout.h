@@ -15,10 +15,10 @@ namespace shoal {
 /// Start of the memfd. Written once by the root before anyone else can see it, except the atomics.
 /// All positions are byte offsets from the start of the mapping.
 ///
-///   | SessionLayout | process table | activities | names | extent table | free hints | block headers | data |
+///   | SessionLayout | process table | activities | stacks | names | extent table | free hints | block headers | data |
 struct SessionLayout {
   static constexpr std::uint64_t kMagic = 0x316c616f6873'0a0dull;  // "shoal1" and a line end
-  static constexpr std::uint32_t kVersion = 6;
+  static constexpr std::uint32_t kVersion = 7;
 
   std::uint64_t magic;
   std::uint32_t version;
@@ -37,6 +37,7 @@ struct SessionLayout {
   /// Whether somebody traces the session, and until when (see TraceSwitch): beside what never changes, since all look
   /// here all the time.
   std::atomic<std::uint64_t> tracing;
+  std::uint64_t stacks;
   alignas(64) std::atomic<std::uint64_t> extents_touched;  // no extent at or past this index was ever used
   // These four are for decisions that may be a little off: a process can die between a change and its being
   // counted. They are set right after every death, and before memory is refused (Extents::recount).
@@ -57,9 +58,12 @@ struct SessionLayout {
   /// Who looks after the dead next, for all: see LivenessWatch.
   static constexpr std::size_t kWatches = 8;
   alignas(64) std::atomic<std::uint64_t> watches[kWatches];
+  /// Whose threads learn of a death at once: see DeathWatch.
+  static constexpr std::size_t kSentries = 2;
+  alignas(64) std::atomic<std::uint64_t> sentries[kSentries];
 };
 
-static_assert(sizeof(SessionLayout) == 384);
+static_assert(sizeof(SessionLayout) == 448);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// One process. A slot goes free -> alive -> dead -> free.
@@ -121,6 +125,31 @@ struct ActivityRecord {
 };
 
 static_assert(sizeof(ActivityRecord) == 256);
+
+/// Where a process's threads write their stacks when somebody looks on and asks for them (see stack_answer.h): one page
+/// for each slot, which is no page before the first question. Written by that process alone.
+struct StackRecord {
+  static constexpr std::uint32_t kMostFrames = 64;
+
+  /// Number of the question, twice; one more while its answer is being written.
+  std::atomic<std::uint32_t> state;
+  std::atomic<std::uint32_t> owner;   // tag of the process that wrote here last
+  std::atomic<std::uint32_t> thread;  // as gettid()
+  std::atomic<std::uint32_t> count;   // of frames
+  std::uint8_t reserved[48];
+  std::atomic<std::uint64_t> frames[kMostFrames];  // addresses of instructions, innermost call first
+};
+
+static_assert(sizeof(StackRecord) == 576);
+
+struct StackRecords {
+  static constexpr std::uint32_t kCount = 7;  // threads that answer at once
+
+  StackRecord records[kCount];
+  std::uint8_t reserved[64];
+};
+
+static_assert(sizeof(StackRecords) == 4096);
 
 /// One published value. Everything but `owner` is valid while that is set.
 struct NameRecord {

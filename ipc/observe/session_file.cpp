@@ -47,12 +47,13 @@ SessionFile::SessionFile(Fd file) : file_(std::move(file)) {
       layout.headers % kHeaderBytes == 0 &&
       fits(layout.processes, ProcessTag::kSlotCount, sizeof(ProcessRecord), sizeof(SessionLayout), layout.activities) &&
       fits(layout.activities, ProcessTag::kSlotCount, sizeof(ActivityRecord), layout.processes, layout.extents) &&
+      fits(layout.stacks, ProcessTag::kSlotCount, sizeof(StackRecords), layout.activities, layout.extents) &&
       fits(layout.extents, layout.extent_count, sizeof(ExtentRecord), layout.activities, layout.headers) &&
       fits(layout.headers, layout.extent_count, kHeadersPerExtent * kHeaderBytes, layout.extents, layout.data) &&
       fits(layout.data, layout.extent_count, kExtentBytes, layout.headers, layout.bytes);
   if (!sound) throw Error("the session's first page is damaged");
-  plan_ = {layout.processes, layout.activities,   layout.extents, layout.headers,
-           layout.data,      layout.extent_count, layout.root_pid};
+  plan_ = {layout.processes, layout.activities, layout.stacks,       layout.extents,
+           layout.headers,   layout.data,       layout.extent_count, layout.root_pid};
 }
 
 bool SessionFile::read(std::uint64_t offset, void* into, std::uint64_t bytes) const {

@@ -52,7 +52,7 @@ class SessionFile {
 
   /// Where the tables lie: written once, and checked when the file was opened.
   struct Plan {
-    std::uint64_t processes, activities, extents, headers, data, extent_count;
+    std::uint64_t processes, activities, stacks, extents, headers, data, extent_count;
     std::int32_t root_pid;
   };
   const Plan& plan() const { return plan_; }

@@ -11,6 +11,7 @@
 #include <shoal/internal/ipc/process/made_at.h>
 #include <shoal/internal/ipc/process/mapping.h>
 #include <shoal/internal/ipc/process/session_core.h>
+#include <shoal/internal/ipc/process/stack_answer.h>
 #include <shoal/internal/ipc/process/trace_switch.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
@@ -88,7 +89,8 @@ void plan(std::uint64_t bytes, SessionLayout& layout) {
   std::uint64_t per_extent = kExtentBytes + kHeadersPerExtent * kHeaderBytes + kHintBytes + sizeof(ExtentRecord);
   layout.processes = 4096;
   layout.activities = layout.processes + ProcessTag::kSlotCount * sizeof(ProcessRecord);
-  layout.names = layout.activities + ProcessTag::kSlotCount * sizeof(ActivityRecord);
+  layout.stacks = layout.activities + ProcessTag::kSlotCount * sizeof(ActivityRecord);
+  layout.names = layout.stacks + ProcessTag::kSlotCount * sizeof(StackRecords);
   layout.extents = layout.names + NameRecord::kCount * sizeof(NameRecord);
   // What the tables need besides, and a spare extent because the data starts on a 2 MiB boundary.
   layout.extent_count = (bytes - layout.extents - 3 * kExtentBytes) / per_extent;
@@ -133,6 +135,7 @@ SessionCore& SessionCore::install(std::unique_ptr<SessionCore> session) {
   SessionCore* installed = session.release();             // never destroyed; see the class
   instance_.store(installed, std::memory_order_release);  // R2
   SHOAL_KILL_POINT("session.install.stored");
+  stack_answer::install();
   tell_others(*installed);
   return *installed;
 }

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <shoal/internal/ipc/process/stack_answer.h>
 #include <shoal/internal/ipc/read_only/read_only_fault.h>
 #include <shoal/internal/runtime/crash/raised.h>
 #include <shoal/internal/runtime/crash/stack.h>
@@ -104,6 +105,7 @@ void note_crash(int signal, siginfo_t* info, void* context) {
 
 void on_crash(int signal, siginfo_t* info, void* context) {
   const int error = errno;
+  if (signal == SIGSEGV || signal == SIGBUS) stack_answer::leave_broken_stack();
   note_crash(signal, info, context);
   pass_on(signal, info, context);
   errno = error;

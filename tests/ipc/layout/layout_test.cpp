@@ -37,6 +37,7 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
                                                          FIELD(SessionLayout, names),
                                                          FIELD(SessionLayout, activities),
                                                          FIELD(SessionLayout, tracing),
+                                                         FIELD(SessionLayout, stacks),
                                                          FIELD(SessionLayout, extents_touched),
                                                          FIELD(SessionLayout, extents_committed),
                                                          FIELD(SessionLayout, extents_idle),
@@ -50,7 +51,8 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
                                                          FIELD(SessionLayout, slots_touched),
                                                          FIELD(SessionLayout, looks),
                                                          FIELD(SessionLayout, liveness_questions),
-                                                         FIELD(SessionLayout, watches)});
+                                                         FIELD(SessionLayout, watches),
+                                                         FIELD(SessionLayout, sentries)});
   CHECK(documented("heap.md", "ProcessRecord") ==
         Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation), FIELD(ProcessRecord, pid),
                FIELD(ProcessRecord, taken_at), FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
@@ -129,6 +131,9 @@ TEST_CASE("layout: docs/observing.md shows the events of a trace as they are") {
                                                             FIELD(TraceRecord, subject), FIELD(TraceRecord, link),
                                                             FIELD(TraceRecord, value), FIELD(TraceRecord, kind),
                                                             FIELD(TraceRecord, thread), FIELD(TraceRecord, name)});
+  CHECK(documented("observing.md", "StackRecord") == Fields{FIELD(StackRecord, state), FIELD(StackRecord, owner),
+                                                            FIELD(StackRecord, thread), FIELD(StackRecord, count),
+                                                            FIELD(StackRecord, frames)});
 }
 
 TEST_CASE("layout: the versions that docs/ names are the code's") {
