@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   add_run(app, action, program);
   add_top(app, action);
   add_trace(app, action);
+  add_stacks(app, action);
   try {
     check_subcommand(app, arguments);
     program = split_program(app, arguments);
