@@ -43,9 +43,9 @@ class PinnedRanges {
   /// the range, and waits for the device.
   bool unpin(const Hold& block);
   bool contains(const Hold& block) const;
-  /// To be called before a block's memory is given to libtorch, which refuses a copy from or to memory that is
-  /// registered in part, or in two parts: unregisters what rests in the block's extents, cut otherwise than they are
-  /// now. Nothing is done in all other cases, and from here on none such comes up as long as the block lives.
+  /// To be called before a block's memory becomes a tensor's: CUDA refuses a copy of memory that begins in one
+  /// registration and ends behind it. So what rests in the block's extents, cut otherwise than they are now, is
+  /// unregistered. Nothing is done in all other cases, and from here on none such comes up as long as the block lives.
   void make_way(const Hold& block) {
     // relaxed: ranges that concern the block were there before it was handed out.
     if (count_.load(std::memory_order_relaxed) != 0) end_cut_otherwise(block);

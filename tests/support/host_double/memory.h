@@ -26,7 +26,7 @@ class Memory final : public DeviceMemory {
   /// The storage is used on this stream, too: what it had is overwritten behind that.
   void record_stream(const void* storage, std::int64_t stream);
   bool is_registered(const void* host_memory);
-  /// Refuses to copy memory of the host that is registered in part, or in two parts.
+  /// Refuses to copy memory of the host that begins in a registration and ends behind it.
   void check_host(const void* host_memory, std::size_t bytes);
   void empty_cache();
   std::size_t bytes_in_storages();
