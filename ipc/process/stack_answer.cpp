@@ -4,7 +4,7 @@
 #include <setjmp.h>
 #include <shoal/internal/ipc/base/stack_request.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -83,7 +83,7 @@ void walk_up(StackRecord& record, WayOut& way_out, const void* context) {
 
 void answer(const StackRequest& request, const void* context) {
   if (request.place >= StackRecords::kCount || !Session::exists()) return;
-  Session& session = Session::current();
+  const SessionCore& session = SessionCore::current();
   const ProcessTag self = session.self_if_known();
   if (!self) return;  // a forked child that is no part of the session yet: the records are its parent's
   auto* tables = reinterpret_cast<StackRecords*>(session.base() + session.layout().stacks);

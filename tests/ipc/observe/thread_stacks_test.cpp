@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <shoal/internal/ipc/base/stack_request.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/label.h>
 #include <shoal/ipc/queue.h>
-#include <shoal/ipc/session.h>
 #include <shoal/ipc/simple_queue.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -232,7 +232,7 @@ TEST_CASE("thread stacks: an answer of any bytes is no more than that") {
     action.sa_sigaction = [](int, siginfo_t* info, void*) {
       const auto request = StackRequest::of(*info);
       if (!request) return;
-      Session& session = Session::current();
+      const SessionCore& session = SessionCore::current();
       auto* tables = reinterpret_cast<StackRecords*>(session.base() + session.layout().stacks);
       StackRecord& record = tables[session.self().slot()].records[request->place];
       record.owner = session.self().word();
@@ -258,7 +258,7 @@ TEST_CASE("thread stacks: body of a process with a handler of its own", "[.][fre
     struct sigaction action{};
     action.sa_handler = [](int) { ++heard; };
     ::sigaction(kStackSignal, &action, nullptr);
-    Session::current().self();
+    SessionCore::current().self();
     const SessionFile file = own_session();
     const bool given = stacks_of(file, ::getpid()).threads.at(0).answer == Answer::kGiven;
     const int before = heard;

@@ -1,7 +1,7 @@
 // shoal stacks, as a user sees it.
 #include <shoal/ipc/label.h>
 #include <shoal/ipc/queue.h>
-#include <shoal/ipc/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ __attribute__((noinline)) void wait_for_a_number(Queue<int>& queue) {
 TEST_CASE("stacks: the program shows each thread with its calls and what it waits for") {
   Queue<int> queue({.name = "numbers"});
   Forked child([&] {
-    Session::current().describe_self("child 7", 7);
+    SessionCore::current().describe_self("child 7", 7);
     set_label("waits \x1b[31mfor ever");
     ::prctl(PR_SET_NAME, "getter");
     wait_for_a_number(queue);

@@ -160,7 +160,7 @@ TEST_CASE("DataLoader: the second epoch starts no process, unless workers shall 
 
 TEST_CASE("DataLoader: every start method gives the same batches") {
   for (const auto method : {shoal::StartMethod::spawn, shoal::StartMethod::forkserver, shoal::StartMethod::fork}) {
-    if (method == shoal::StartMethod::fork && fork_is_refused()) continue;
+    if (method == shoal::StartMethod::fork && shoal::test::fork_is_refused()) continue;
     DataLoader loader({.batch_size = 5, .num_workers = 1, .start_method = method, .fork_despite_threads = true},
                       Numbers{20});
     CHECK(flat(one_epoch(loader)) == counting(20));
@@ -174,7 +174,7 @@ TEST_CASE("DataLoader: a data set that can't be sent is inherited by forked work
     std::int64_t get(std::int64_t index) const { return index; }
   };
   static_assert(!shoal::Encodable<Inherited>);
-  if (!fork_is_refused()) {
+  if (!shoal::test::fork_is_refused()) {
     DataLoader loader(
         {.batch_size = 2, .num_workers = 2, .start_method = shoal::StartMethod::fork, .fork_despite_threads = true},
         Inherited());

@@ -5,7 +5,7 @@
 #include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/process/liveness_watch.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
 #include <shoal/internal/workers/train/group/time_text.h>
 #include <shoal/ipc/error.h>
@@ -348,7 +348,7 @@ Mailbox::Gone Mailbox::state_of(int rank) const {
   if (!tag) return Gone::no;                                                               // has not joined yet
   // seq_cst: after the event was prepared, where this comes before a sleep.
   if (peer.state.load(std::memory_order_seq_cst) == RankLayout::kLeft) return Gone::left;
-  return counts_as_alive(Session::current(), tag) ? Gone::no : Gone::died;
+  return counts_as_alive(SessionCore::current(), tag) ? Gone::no : Gone::died;
 }
 
 /// Ends an operation that waits for one who is gone. What that rank did last may still be there to be found.
@@ -372,7 +372,7 @@ void Mailbox::check_alive(Operation& operation) {
   if (gone == Gone::died) {
     const ProcessTag tag =
         ProcessTag::from_word(layout_.rank(rank).tag.load(std::memory_order_acquire));  // acquire: as in state_of
-    Session& session = Session::current();
+    SessionCore& session = SessionCore::current();
     if (!session.is_alive(tag)) session.reclaim(tag);
   }
   progress();
