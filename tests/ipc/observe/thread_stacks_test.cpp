@@ -232,7 +232,7 @@ TEST_CASE("thread stacks: an answer of any bytes is no more than that") {
     action.sa_sigaction = [](int, siginfo_t* info, void*) {
       const auto request = StackRequest::of(*info);
       if (!request) return;
-      const SessionCore& session = SessionCore::current();
+      SessionCore& session = SessionCore::current();
       auto* tables = reinterpret_cast<StackRecords*>(session.base() + session.layout().stacks);
       StackRecord& record = tables[session.self().slot()].records[request->place];
       record.owner = session.self().word();
