@@ -30,7 +30,7 @@ void let_go() noexcept;
 /// number of the program's: a size, an epoch.
 class TraceSpan {
  public:
-  /// Begins; the end is the object's.
+  /// Begins the span. It ends with the object.
   explicit TraceSpan(std::string_view name, std::uint64_t value = 0) noexcept
       : name_(name), value_(value), start_(trace::is_on() ? trace::now() : 0) {}
   TraceSpan(const TraceSpan&) = delete;
@@ -38,7 +38,7 @@ class TraceSpan {
     if (start_ != 0) [[unlikely]]
       trace::write(TraceKind::kSpan, start_, trace::now(), name_, 0, 0, value_);
   }
-  /// In place of the constructor's, any time before the end.
+  /// Replaces the constructor's value, any time before the end.
   void set_value(std::uint64_t value) noexcept { value_ = value; }
 
  private:

@@ -65,8 +65,8 @@ class ProcessFailed : public Error {
   /// Whether SIGKILL ended it while the kernel counted an OOM kill in its cgroup.
   bool oom_killed() const noexcept;
 
-  /// For processes started together: the failures after this one, the first. Processes that were ended because of it do
-  /// not count.
+  /// The failures of the other processes that were started together with this one, whose failure was the first.
+  /// Processes that were ended because of it do not count.
   const std::vector<std::shared_ptr<const ProcessFailed>>& later_failures() const noexcept { return later_; }
 
   /// When it threw or crashed, in nanoseconds of the steady clock; 0 if it could not tell.
@@ -95,14 +95,14 @@ using LaterFailures = std::vector<std::shared_ptr<const ProcessFailed>>;
 /// The process's function threw.
 class ProcessRaised : public ProcessFailed {
  public:
-  /// Of these facts, and the failures that followed.
+  /// Takes what is known of the process, and the failures that followed.
   explicit ProcessRaised(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
 };
 
 /// A signal ended the process, or it exited without returning from its function.
 class ProcessExited : public ProcessFailed {
  public:
-  /// Of these facts, and the failures that followed.
+  /// Takes what is known of the process, and the failures that followed.
   explicit ProcessExited(std::shared_ptr<const FailureFacts> facts, LaterFailures later = {});
   /// The exit code; nothing if a signal ended the process.
   std::optional<int> exit_code() const noexcept;

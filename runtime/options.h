@@ -35,7 +35,7 @@ std::vector<StartMethod> get_all_start_methods();
 /// but fork is an error: at compile time if the method is a constant.
 class ForkOnly {
  public:
-  /// Of a method that is written out: does not compile for another one than fork.
+  /// Takes a method that is written out: another one than fork does not compile.
   explicit(false) consteval ForkOnly(StartMethod method) {
     // NOLINTNEXTLINE(readability-identifier-naming): as below.
     if (method != StartMethod::fork) a_callable_with_captures_works_with_StartMethod_fork_only();

@@ -28,7 +28,7 @@ class HeldStop {
   ~HeldStop();
 };
 
-/// For a worker process, which is to end only when the process it works for says so. A scheduler that ends a job
+/// Lets a worker process end only when the process it works for says so. A scheduler that ends a job
 /// signals all of its processes at once, and the one that writes the checkpoint may still need its workers. From the
 /// constructor on SIGTERM, whoever sends it, is only noted for stop_requested(). Once `end` is not 0, the next SIGTERM
 /// ends the process at once, unless the process has called stop_requested(). `end` may be shared memory and is read as
@@ -48,7 +48,7 @@ int stop_requests() noexcept;
 /// one.
 bool stop_is_urgent() noexcept;
 
-/// For a forked child: forgets the requests to its parent, and removes handlers that are not the program's own.
+/// Forgets, in a forked child, the requests to its parent, and removes handlers that are not the program's own.
 void reset_stop_signals() noexcept;
 
 }  // namespace shoal

@@ -27,7 +27,7 @@ struct Codec<at::Tensor> {
   static constexpr std::uint64_t schema() { return schema_hash("at::Tensor", std::uint64_t(3)); }
   static void encode(Encoder& encoder, const at::Tensor& tensor);
   static at::Tensor decode(Decoder& decoder);
-  /// For `Queue<at::Tensor>::loan({3, 4}, at::kFloat)`: the same as empty_shared.
+  /// Makes what `Queue<at::Tensor>::loan({3, 4}, at::kFloat)` returns, by empty_shared().
   static at::Tensor loan(at::IntArrayRef sizes, const c10::TensorOptions& options = {});
 };
 

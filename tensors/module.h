@@ -15,7 +15,7 @@ namespace shoal {
 /// Moves every parameter, gradient and buffer of the module and its submodules into the shared heap, in place, like
 /// torch's Module.share_memory(). Tied parameters stay tied.
 void share_memory_(torch::nn::Module& module);
-/// For torch's holders (`struct NetImpl; TORCH_MODULE(Net);`) and shared pointers to modules.
+/// share_memory_() for torch's holders (`struct NetImpl; TORCH_MODULE(Net);`) and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void share_memory_(Holder& holder) {
@@ -24,7 +24,7 @@ void share_memory_(Holder& holder) {
 
 /// The opposite of share_memory_: calls unshare() for each of the tensors. Tied parameters stay tied.
 void unshare(torch::nn::Module& module);
-/// For torch's holders and shared pointers to modules.
+/// unshare() for torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void unshare(Holder& holder) {

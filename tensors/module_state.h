@@ -56,19 +56,19 @@ void load_module_state(torch::nn::Module& module, const ModuleState& state);
 /// load_module_state.
 void use_module_state(torch::nn::Module& module, const ModuleState& state);
 
-/// For torch's holders and shared pointers to modules.
+/// module_state() for torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 ModuleState module_state(const Holder& holder) {
   return module_state(static_cast<const torch::nn::Module&>(*holder));
 }
-/// For torch's holders and shared pointers to modules.
+/// load_module_state() for torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void load_module_state(Holder& holder, const ModuleState& state) {
   load_module_state(static_cast<torch::nn::Module&>(*holder), state);
 }
-/// For torch's holders and shared pointers to modules.
+/// use_module_state() for torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void use_module_state(Holder& holder, const ModuleState& state) {

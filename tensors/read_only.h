@@ -42,7 +42,7 @@ struct ReadOnlyOptions {
 /// OutOfSharedMemory. It cannot prevent writes to computed addresses of the heap, because each process has a second,
 /// writable mapping.
 at::Tensor& read_only(const ReadOnlyOptions& options, at::Tensor& tensor);
-/// For a tensor that is not a variable of one's own.
+/// read_only() for a tensor that is the result of an expression.
 inline at::Tensor read_only(const ReadOnlyOptions& options, at::Tensor&& tensor) { return read_only(options, tensor); }
 inline at::Tensor& read_only(at::Tensor& tensor) { return read_only(ReadOnlyOptions{}, tensor); }  ///< without a name
 inline at::Tensor read_only(at::Tensor&& tensor) { return read_only(tensor); }                     ///< without a name
@@ -50,7 +50,7 @@ inline at::Tensor read_only(at::Tensor&& tensor) { return read_only(tensor); }  
 /// Publishes all parameters and buffers of the module, as an inference server does. Gradients stay as they are. A layer
 /// that writes to its buffers afterwards (BatchNorm while training) gets WriteToReadOnlyTensor, with the buffer's name.
 void read_only(const ReadOnlyOptions& options, torch::nn::Module& module);
-/// For torch's holders and shared pointers to modules.
+/// read_only() for torch's holders and shared pointers to modules.
 template <class Holder>
   requires requires(Holder& holder) { static_cast<torch::nn::Module&>(*holder); }
 void read_only(const ReadOnlyOptions& options, Holder& holder) {

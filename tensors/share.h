@@ -15,13 +15,13 @@ namespace shoal {
 /// shares the gradient, too. A tensor on a GPU needs nothing and stays as it is. Throws std::invalid_argument for
 /// tensors that are undefined or on any other device; OutOfSharedMemory. No other thread may use the storage meanwhile.
 at::Tensor& share_memory_(at::Tensor& tensor);
-/// For a tensor that is no variable: `share_memory_(module.weight)` works.
+/// share_memory_() for a tensor that is the result of an expression.
 inline at::Tensor share_memory_(at::Tensor&& tensor) { return share_memory_(tensor); }
-/// Each of the tensors.
+/// Calls share_memory_() for each of the tensors.
 void share_memory_(std::vector<at::Tensor>& tensors);
 
-/// The opposite, in place: the storage becomes private memory with the same elements, which can be resized again, for
-/// all views in this process. Other processes keep what they have. A read-only tensor becomes a writable copy. The
+/// Makes the storage private again, in place: for all views in this process it becomes private memory with the same
+/// elements, which can be resized. Other processes keep what they have. A read-only tensor becomes a writable copy. The
 /// gradient becomes private, too. Does nothing if the tensor is private or on a device. No other thread may use the
 /// storage meanwhile.
 at::Tensor& unshare(at::Tensor& tensor);

@@ -75,7 +75,7 @@ class Encoder {
   /// Lets a block travel by one hold more; the caller's hold stays.
   std::uint32_t add(const Hold& hold);
 
-  /// For codecs that may meet one thing twice in a message: the index of the handle as which it was added.
+  /// The index of the handle as which a thing was added: a codec may meet one thing twice in a message.
   std::optional<std::uint32_t> find_added(const void* thing) {
     if (added_.size() >= kIndexFrom) return find_added_among_many(thing);
     for (const Added& added : added_)

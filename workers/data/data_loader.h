@@ -84,14 +84,14 @@ class DataLoader {
  public:
   using Batch = detail::BatchFrom<Dataset, Collate>;  ///< what the loop gets
 
-  /// In the data set's order, or with `shuffle` in a new one every epoch. Throws std::invalid_argument for options
-  /// that do not fit together; starts nothing yet.
+  /// Loads in the data set's order, or with `shuffle` in a new one every epoch. Throws std::invalid_argument for
+  /// options that do not fit together; starts nothing yet.
   DataLoader(const DataLoaderOptions& options, Dataset dataset, Collate collate = {})
       : DataLoader(options, std::move(dataset), std::nullopt, std::nullopt, std::move(collate)) {}
-  /// In the sampler's order.
+  /// Loads in the sampler's order.
   DataLoader(const DataLoaderOptions& options, Dataset dataset, AnySampler sampler, Collate collate = {})
       : DataLoader(options, std::move(dataset), std::optional(std::move(sampler)), std::nullopt, std::move(collate)) {}
-  /// With the batches that the batch sampler says.
+  /// Loads the batches that the batch sampler says.
   template <BatchSamplerLike S>
   DataLoader(const DataLoaderOptions& options, Dataset dataset, S batch_sampler, Collate collate = {})
       : DataLoader(options, std::move(dataset), std::nullopt,

@@ -21,7 +21,7 @@ class LoaderWorkerRaised : public Error {
   std::int64_t batch() const noexcept { return batch_; }  ///< its number in the epoch, from 0
   /// Index of the sample at fault; -1 if it is not known.
   std::int64_t index() const noexcept { return index_; }
-  /// Of what was thrown in the worker.
+  /// The type of what was thrown in the worker.
   const std::string& exception_type() const noexcept { return failure_->exception_type(); }
   /// The text, what(), of what was thrown in the worker.
   const std::string& exception_message() const noexcept { return failure_->exception_message(); }

@@ -61,10 +61,10 @@ struct DataLoaderOptions {
   int max_retries = 3;
   /// How many workers may die before the loader gives up. Negative: any number.
   int max_replacements = 100;
-  /// For an iterable data set: this loader is number `rank` of `num_replicas`, and batches go to the ranks in turn. For
-  /// a map-style data set use a DistributedSampler.
+  /// Which loader of an iterable data set this is: batches go to the `num_replicas` ranks in turn. For a map-style data
+  /// set use a DistributedSampler.
   std::int64_t rank = 0, num_replicas = 1;  ///< the number of ranks
-  /// For an iterable data set with a stream(Shard): as how many streams all ranks together read it. 0: one for each
+  /// As how many streams all ranks together read an iterable data set with a stream(Shard). 0: one for each
   /// worker of all ranks, so the batches depend on the number of workers.
   std::int64_t num_shards = 0;
 };

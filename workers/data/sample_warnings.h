@@ -25,8 +25,8 @@ class SampleWarnings {
   std::vector<std::string> texts_;
 };
 
-/// For data sets: warns that the sample which is being read is not quite what it should be. Without a SampleWarnings in
-/// this thread it does nothing.
+/// Warns that the sample which is being read is not quite what it should be. Data sets call it. Without a
+/// SampleWarnings in this thread it does nothing.
 void warn_of_sample(std::string text);
 
 }  // namespace shoal

@@ -169,8 +169,8 @@ struct DistributedSamplerOptions {
 /// that another one does not have.
 class DistributedSampler {
  public:
-  /// Of `dataset_size` samples in all. Throws std::invalid_argument without num_replicas, or for a rank that is none
-  /// of them.
+  /// Samples a data set of `dataset_size` samples. Throws std::invalid_argument without num_replicas, or for a rank
+  /// that is none of them.
   DistributedSampler(DistributedSamplerOptions options, std::int64_t dataset_size);
 
   void set_epoch(std::int64_t epoch);  ///< whose order indices() are: as in torch, the loop over epochs calls it
@@ -205,8 +205,8 @@ struct EvaluationSamplerOptions {
 /// reduce once after the loop: a collective call inside it would wait for ranks that have no more batches.
 class EvaluationSampler {
  public:
-  /// Of `dataset_size` samples in all. Throws std::invalid_argument without num_replicas, or for a rank that is none
-  /// of them.
+  /// Samples a data set of `dataset_size` samples. Throws std::invalid_argument without num_replicas, or for a rank
+  /// that is none of them.
   EvaluationSampler(EvaluationSamplerOptions options, std::int64_t dataset_size);
 
   void set_epoch(std::int64_t epoch);  ///< without effect: every epoch has the same order
@@ -299,7 +299,7 @@ class AnySampler {
 
   void set_epoch(std::int64_t epoch) { held_->set_epoch(epoch); }  ///< of the sampler that it holds, as all below
   std::int64_t size() const { return held_->size(); }              ///< samples of an epoch
-  /// Of the epoch, in order.
+  /// The epoch's indices, in order.
   std::vector<std::int64_t> indices() const { return held_->indices_from(0); }
   /// The indices that are left of the epoch after `position` samples, counting those of all replicas.
   std::vector<std::int64_t> indices_from(std::int64_t position) const { return held_->indices_from(position); }

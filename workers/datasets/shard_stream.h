@@ -30,7 +30,7 @@ class ShardStream {
   }
 
   /// Passes over `count` samples of the shard, without making them if the stream can, and returns how many there were.
-  /// For a reader that goes on where another one was.
+  /// A reader that goes on where another one was calls it.
   std::int64_t skip(std::int64_t count) {
     std::int64_t skipped = 0;
     while (skipped < count && go_to_own()) {

@@ -49,7 +49,7 @@ at::Tensor decode_mask(std::span<const std::uint8_t> bytes, const std::string& n
 /// The size of what decode_image would return for these bytes, from their header.
 ImageSize decoded_size(std::span<const std::uint8_t> bytes, const std::string& name, const DecodeOptions& options = {});
 
-/// For decoders: throws DatasetError for a picture of more than max_pixels.
+/// Throws DatasetError for a picture of more than max_pixels. Decoders call it.
 void check_pixels(const ImageSize& size, const std::string& name, const DecodeOptions& options);
 
 /// Calls decode_image with a file's bytes.

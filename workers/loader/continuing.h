@@ -17,7 +17,7 @@ class Continuing {
   /// After so many failures in a row it throws: they are no accident, and a stream that throws for ever has no end.
   static constexpr int kMostInARow = 100;
 
-  /// As DataLoader::continuing() makes it.
+  /// Made by DataLoader::continuing().
   Continuing(Loader& loader, OnFailure on_failure) : loader_(&loader), on_failure_(std::move(on_failure)) {}
 
   /// One loop over the loader; single pass.

@@ -21,11 +21,11 @@ enum class OnError {
 /// A sample that was skipped, read again or replaced.
 struct SampleFault {
   std::int64_t batch = 0;           ///< number of its batch in the epoch
-  std::int64_t index = 0;           ///< of the sample in the data set
+  std::int64_t index = 0;           ///< the sample's index in the data set
   OnError action = OnError::raise;  ///< what was done about it
   std::int64_t replacement = -1;    ///< index of the sample that replaced it
-  /// Of the exception: its type, demangled.
-  std::string type, message;  ///< of the exception
+  /// The exception's type, demangled.
+  std::string type, message;  ///< the exception's text
 
   bool operator==(const SampleFault&) const = default;
 };

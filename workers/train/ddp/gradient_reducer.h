@@ -24,7 +24,7 @@ struct DistributedDataParallelOptions {
   /// starts early.
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t first_bucket_bytes = 1 << 20;  ///< of the first one
-  /// For modules whose forward pass does not use every parameter. Costs a walk over the graph.
+  /// Looks for parameters that a forward pass does not use. Costs a walk over the graph.
   bool find_unused_parameters = false;
   /// Gradients lie in the buckets: no copy back. Optimizers may set them to none or to zero.
   bool gradient_as_bucket_view = true;
