@@ -83,7 +83,7 @@ void walk_up(StackRecord& record, WayOut& way_out, const void* context) {
 
 void answer(const StackRequest& request, const void* context) {
   if (request.place >= StackRecords::kCount || !Session::exists()) return;
-  const SessionCore& session = SessionCore::current();
+  SessionCore& session = SessionCore::current();
   const ProcessTag self = session.self_if_known();
   if (!self) return;  // a forked child that is no part of the session yet: the records are its parent's
   auto* tables = reinterpret_cast<StackRecords*>(session.base() + session.layout().stacks);

@@ -1,4 +1,5 @@
 // shoal stacks, as a user sees it.
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/label.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/internal/ipc/process/session_core.h>
