@@ -2,6 +2,7 @@
 #include <shoal/internal/runtime/command/look/choose_session.h>
 #include <shoal/internal/runtime/command/look/stacks_text.h>
 #include <shoal/internal/runtime/command/subcommand.h>
+#include <shoal/internal/runtime/report/stuck_report.h>
 
 #include <chrono>
 #include <cstdio>
@@ -24,7 +25,13 @@ int show_stacks(const StacksOptions& options) {
   const std::vector<ProcessStacks> stacks = read_stacks(session.file, view);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const NamedCalls calls = name_calls(stacks);
-  const StacksReport report{view, stacks, calls, seconds};
+  std::vector<std::string> stuck;
+  for (const SeenGroup& group : look_at_groups(session.file, view, 1)) {
+    const auto found = find_stuck(group);
+    if (found && !found->missing.empty())
+      for (std::string& line : tell_stuck(view, group, stacks, calls)) stuck.push_back(std::move(line));
+  }
+  const StacksReport report{view, stacks, calls, stuck, seconds};
   const std::string text = options.json ? to_json(report) + "\n" : to_text(report);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;

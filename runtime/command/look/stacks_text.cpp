@@ -4,11 +4,9 @@
 #include <fmt/ranges.h>
 #include <shoal/internal/ipc/text/utf8_fit.h>
 #include <shoal/internal/runtime/command/look/session_table.h>
-#include <shoal/internal/runtime/crash/process_images.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 namespace shoal::command {
 namespace {
@@ -64,35 +62,6 @@ void add_calls(std::string& text, const StacksReport& report, pid_t pid, const T
 
 }  // namespace
 
-std::string short_text(const StackFrame& frame) {
-  const std::string file = frame.image.substr(frame.image.rfind('/') + 1);
-  if (frame.function.empty()) return fmt::format("{}+0x{:x}", file.empty() ? "?" : file, frame.offset);
-  return frame.line != 0 ? fmt::format("{} at {}:{}", frame.function, frame.file, frame.line)
-                         : fmt::format("{} in {}", frame.function, file);
-}
-
-NamedCalls name_calls(const std::vector<ProcessStacks>& stacks) {
-  std::vector<CodePlace> places;
-  std::map<std::pair<std::string, std::uint64_t>, std::size_t> known;    // image and offset -> of `places`
-  std::map<std::pair<pid_t, std::uint64_t>, std::size_t> place_of_call;  // likewise
-  for (const ProcessStacks& process : stacks) {
-    std::set<std::uint64_t> addresses;
-    for (const ThreadStack& thread : process.threads) addresses.insert(thread.frames.begin(), thread.frames.end());
-    if (addresses.empty()) continue;
-    ProcessImages images(process.pid);
-    for (const std::uint64_t address : addresses) {
-      CodePlace place = images.place_of(address);
-      const auto [entry, is_new] = known.try_emplace({place.image, place.offset}, places.size());
-      if (is_new) places.push_back(std::move(place));
-      place_of_call[{process.pid, address}] = entry->second;
-    }
-  }
-  const std::vector<StackFrame> frames = symbolize(places);
-  NamedCalls calls;
-  for (const auto& [call, place] : place_of_call) calls[call] = frames[place];
-  return calls;
-}
-
 std::string to_text(const StacksReport& report) {
   const SessionView& view = report.view;
   std::size_t threads = 0;
@@ -100,6 +69,7 @@ std::string to_text(const StacksReport& report) {
   std::string text = fmt::format("session of process {}   {} thread{} of {} process{}, asked in {}\n", view.root,
                                  threads, threads == 1 ? "" : "s", report.stacks.size(),
                                  report.stacks.size() == 1 ? "" : "es", short_seconds(report.seconds));
+  for (const std::string& line : report.stuck) text += line + "\n";
   for (const ProcessStacks& process : report.stacks) {
     const SeenProcess* seen = view.process(process.slot);
     text += fmt::format("\n{}\n", heading(seen, process.pid));

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <shoal/internal/ipc/text/utf8_fit.h>
 #include <shoal/internal/runtime/command/look/choose_session.h>
+#include <shoal/internal/runtime/command/look/collectives.h>
 #include <shoal/internal/runtime/command/look/session_json.h>
 #include <shoal/internal/runtime/command/look/session_table.h>
 #include <shoal/internal/runtime/command/subcommand.h>
@@ -27,7 +28,8 @@ namespace {
 struct TopOptions {
   std::string session;
   double interval = 1;
-  bool once = false, json = false, pss = false, all = false;
+  bool once = false, json = false, pss = false, all = false, collectives = false;
+  std::size_t last = 20;
 };
 
 /// Rates are of the time between two looks; with --once of this much.
@@ -177,6 +179,12 @@ int show(Looker& looker, const TopOptions& options, std::chrono::milliseconds in
 
 int top(const TopOptions& options) {
   const auto interval = std::chrono::milliseconds(std::llround(options.interval * 1000));
+  if (options.collectives) {
+    const FoundSession session = choose_session(options.session);
+    write_all(options.json ? collectives_json(session.file, options.last) + "\n"
+                           : collectives_text(session.file, options.last));
+    return 0;
+  }
   Looker looker(choose_session(options.session), options);
   if (options.json || options.once || !::isatty(STDOUT_FILENO)) return print(looker, options, interval);
   return show(looker, options, interval);
@@ -196,6 +204,12 @@ void add_top(CLI::App& shoal, Action& action) {
   top_command->add_flag("--json", options->json, "an object a line; its schema is in the page observing.md");
   top_command->add_flag("--pss", options->pss, "with the proportional set size, which costs the processes something");
   top_command->add_flag("-a,--all", options->all, "shoal's own queues too");
+  top_command->add_flag("--collectives", options->collectives,
+                        "one look at what the ranks of all groups called last, and who is missing");
+  top_command->add_option("--last", options->last, "with --collectives: how many calls, up to 1000")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->type_name("NUMBER")
+      ->capture_default_str();
   top_command->footer(
       "It reads and changes nothing. On a terminal: q quits, a shows shoal's own queues.\n"
       "Waits of a second and more are yellow, full queues red.\n\n"

@@ -64,6 +64,7 @@ void Communicator::all_to_all(Region input, std::span<const std::size_t> input_b
   static_assert(std::size_t(GroupLayout::kLargestWorld) * 2 * sizeof(std::uint64_t) <=
                 State::kSmallBytes);  // go with the announcement
   const TraceSpan span("all_to_all", input.bytes);
+  const Flight flight(state_->recorder);
   State& s = *state_;
   const std::size_t world = std::size_t(s.world), me = std::size_t(s.me);
   for (auto sizes : {input_bytes, output_bytes})

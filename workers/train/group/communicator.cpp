@@ -33,6 +33,7 @@ std::shared_ptr<Mailbox> Communicator::share_mailbox() const { return state_->ma
 
 void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
   const TraceSpan span("all_reduce", data.bytes);
+  const Flight flight(state_->recorder);
   State& s = *state_;
   const ReduceKernel kernel(type, op);
   const std::size_t size = kernel.element_size();
@@ -65,6 +66,7 @@ void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
 
 void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int root) {
   const TraceSpan span("reduce", data.bytes);
+  const Flight flight(state_->recorder);
   State& s = *state_;
   s.check_root("reduce", root);
   const ReduceKernel kernel(type, op);
@@ -86,6 +88,7 @@ void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int ro
 
 void Communicator::broadcast(Region data, int root, Type type) {
   const TraceSpan span("broadcast", data.bytes);
+  const Flight flight(state_->recorder);
   State& s = *state_;
   s.check_root("broadcast", root);
   auto transfer =
@@ -99,6 +102,7 @@ void Communicator::broadcast(Region data, int root, Type type) {
 
 void Communicator::all_gather(Region input, std::span<std::byte* const> outputs, Type type) {
   const TraceSpan span("all_gather", input.bytes);
+  const Flight flight(state_->recorder);
   state_->check_outputs("all_gather", outputs.size());
   state_->collect({Collective::all_gather, std::uint32_t(type), State::kNone, -1, input.bytes, 0, 0, 0, 0, 0, {}},
                   input, outputs);
@@ -106,6 +110,7 @@ void Communicator::all_gather(Region input, std::span<std::byte* const> outputs,
 
 void Communicator::gather(Region input, std::span<std::byte* const> outputs, int root, Type type) {
   const TraceSpan span("gather", input.bytes);
+  const Flight flight(state_->recorder);
   state_->check_root("gather", root);
   if (rank() == root) state_->check_outputs("gather", outputs.size());
   state_->collect({Collective::gather, std::uint32_t(type), State::kNone, root, input.bytes, 0, 0, 0, 0, 0, {}}, input,
@@ -134,6 +139,7 @@ void Communicator::State::collect(const Announcement& announcement, const Region
 
 void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarType type, ReduceOp op) {
   const TraceSpan span("reduce_scatter", input.bytes);
+  const Flight flight(state_->recorder);
   State& s = *state_;
   const ReduceKernel kernel(type, op);
   const std::size_t size = kernel.element_size(), world = std::size_t(s.world), part = input.bytes / world;
@@ -167,6 +173,7 @@ void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarTy
 
 void Communicator::scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type) {
   const TraceSpan span("scatter", part_bytes);
+  const Flight flight(state_->recorder);
   State& s = *state_;
   s.check_root("scatter", root);
   const std::size_t world = std::size_t(s.world);
@@ -194,6 +201,7 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
 
 void Communicator::barrier() {
   const TraceSpan span("barrier");
+  const Flight flight(state_->recorder);
   state_->begin({Collective::barrier, State::kNone, State::kNone, -1, 0, 0, 0, 0, 0, 0, {}}, {});
 }
 

@@ -1,6 +1,7 @@
 // The parts of a communicator: what a collective is made of. Only for the sources beside it.
 #pragma once
 
+#include <shoal/internal/workers/train/group/flight_recorder.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
 #include <shoal/internal/workers/train/group/mailbox.h>
 #include <shoal/internal/workers/train/group/peer_buffers.h>
@@ -20,12 +21,15 @@
 namespace shoal {
 /// "all_reduce" and so on: what errors and traces call a collective.
 const char* name_of(Collective what);
+/// Of any number; "?" for one that is none.
+const char* name_of_any(std::uint32_t what);
 
 struct Communicator::State {
   State(std::shared_ptr<ShmGroup::Parts> group, GroupLayout& shared, int rank)
       : parts(std::move(group)),
         layout(shared),
         rounds(shared, rank),
+        recorder(shared, rank),
         buffers(rounds, parts->inboxes),
         mailbox(std::make_shared<Mailbox>(parts, shared, rank)),
         me(rank),
@@ -103,6 +107,7 @@ struct Communicator::State {
   std::shared_ptr<ShmGroup::Parts> parts;
   GroupLayout& layout;
   Rounds rounds;
+  FlightRecorder recorder;
   PeerBuffers buffers;
   std::shared_ptr<Mailbox> mailbox;
   int me;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/layout/flight_record.h>
 
 #include <atomic>
 #include <cstddef>
@@ -74,12 +75,12 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// Start of the group's block.
 ///
-///   | GroupLayout | RankLayout per rank | staging: three chunks per rank |
+///   | GroupLayout | RankLayout per rank | staging: three chunks per rank | FlightLog per rank |
 struct GroupLayout {
-  static constexpr std::uint32_t kMagic = 0x6b6e6172;  // "rank"
-  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::uint32_t kMagic = GroupHead::kMagic;
+  static constexpr std::uint32_t kVersion = GroupHead::kVersion;
   static constexpr int kStages = 3;
-  static constexpr std::uint32_t kLargestWorld = 256;
+  static constexpr std::uint32_t kLargestWorld = GroupHead::kLargestWorld;
 
   std::uint32_t magic;
   std::uint32_t version;
@@ -88,10 +89,14 @@ struct GroupLayout {
   std::uint64_t chunk_bytes;  // of one stage
   std::uint64_t ranks;        // position of the first RankLayout, from the start of this
   std::uint64_t staging;      // position of rank 0's first stage
-  std::uint64_t reserved[3];
+  std::uint64_t flights;      // position of rank 0's FlightLog
+  std::uint64_t reserved[2];
 
   RankLayout& rank(int index) {
     return reinterpret_cast<RankLayout*>(reinterpret_cast<std::byte*>(this) + ranks)[index];
+  }
+  FlightLog& flight(int index) {
+    return reinterpret_cast<FlightLog*>(reinterpret_cast<std::byte*>(this) + flights)[index];
   }
   /// Where a rank puts the chunk of a round.
   std::byte* stage(int index, std::uint32_t which) {
@@ -100,6 +105,8 @@ struct GroupLayout {
 };
 
 static_assert(sizeof(GroupLayout) == 64);
+static_assert(offsetof(GroupLayout, world_size) == offsetof(GroupHead, world_size));
+static_assert(offsetof(GroupLayout, flights) == offsetof(GroupHead, flights));
 static_assert(sizeof(EventWord) == 4);
 
 }  // namespace shoal

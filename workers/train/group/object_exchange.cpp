@@ -58,6 +58,7 @@ void Communicator::exchange(const ObjectExchange& exchange) {
   State& s = *state_;
   const char* what = name_of(exchange.what);
   const TraceSpan span(what);
+  const Flight flight(state_->recorder);
   if (exchange.root != -1) s.check_root(what, exchange.root);
   s.rounds.check_usable();
   auto goes = [&](int from, int to) {

@@ -8,6 +8,7 @@
 #include <shoal/internal/ipc/process/liveness_watch.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/workers/train/group/time_out_report.h>
 #include <shoal/internal/workers/train/group/time_text.h>
 #include <shoal/ipc/error.h>
 #include <unistd.h>
@@ -141,9 +142,11 @@ void Rounds::give_up(const char* what) {
   mine().culprit.store(missing[0], std::memory_order_relaxed);  // relaxed: published by R3
   // R3: pairs with A3. seq_cst: a rank that signals after this, which is seq_cst too, sees it when it has waited.
   mine().state.store(RankLayout::kGaveUp, std::memory_order_seq_cst);
-  broken_ = std::make_exception_ptr(TimeoutError(
-      fmt::format("{}: not all ranks came within {}: rank{} {} {} missing", what, text_of(timeout_),
-                  missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), missing.size() == 1 ? "is" : "are")));
+  const std::string report = report_time_out(layout_);
+  broken_ = std::make_exception_ptr(
+      TimeoutError(fmt::format("{}: not all ranks came within {}: rank{} {} {} missing{}{}", what, text_of(timeout_),
+                               missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
+                               missing.size() == 1 ? "is" : "are", report.empty() ? "" : "; ", report)));
   std::rethrow_exception(broken_);
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <new>
 #include <stdexcept>
 
@@ -42,9 +43,12 @@ ShmGroup::ShmGroup(int world_size, std::uint32_t first_round) : parts_(std::make
   head.chunk_bytes = chunk_bytes_for(world_size);
   head.ranks = sizeof(GroupLayout);
   head.staging = (head.ranks + count * sizeof(RankLayout) + 4095) / 4096 * 4096;
-  parts_->block =
-      allocate_shared(head.staging + std::uint64_t(count) * GroupLayout::kStages * head.chunk_bytes, BlockType::kGroup);
+  head.flights = head.staging + std::uint64_t(count) * GroupLayout::kStages * head.chunk_bytes;
+  parts_->block = allocate_shared(head.flights + count * sizeof(FlightLog), BlockType::kGroup);
   auto* layout = new (parts_->block.data()) GroupLayout(head);
+  // The head of each log: records count when `calls` has come to them, and unused pages stay unused.
+  for (std::uint32_t i = 0; i < count; ++i)
+    std::memset(static_cast<void*>(&layout->flight(int(i))), 0, offsetof(FlightLog, records));
   for (std::uint32_t i = 0; i < count; ++i) {
     auto* rank = new (&layout->rank(int(i))) RankLayout{};
     rank->round.store(first_round, std::memory_order_relaxed);  // relaxed: nobody else has the group yet
@@ -68,7 +72,8 @@ ShmGroup ShmGroup::open(std::shared_ptr<Parts> parts) {
   const GroupLayout& layout = group.layout();
   if (layout.magic != GroupLayout::kMagic || layout.version != GroupLayout::kVersion ||
       layout.world_size != group.parts_->inboxes.size() ||
-      layout.staging + std::uint64_t(layout.world_size) * GroupLayout::kStages * layout.chunk_bytes > size)
+      layout.staging + std::uint64_t(layout.world_size) * GroupLayout::kStages * layout.chunk_bytes > layout.flights ||
+      layout.flights + layout.world_size * sizeof(FlightLog) > size)
     throw DecodeError("the block that was received is no group of ranks of this version");
   return group;
 }

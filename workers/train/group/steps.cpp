@@ -20,7 +20,7 @@ constexpr const char* kNames[] = {"all_reduce",       "broadcast",     "all_gath
 bool is_of_values(Collective what) { return what >= Collective::all_gather_object; }
 
 std::string describe(const Announcement& announced) {
-  std::string text = std::uint32_t(announced.what) < std::size(kNames) ? kNames[int(announced.what)] : "?";
+  std::string text = name_of_any(std::uint32_t(announced.what));
   if (is_of_values(announced.what))
     return text + (announced.root >= 0 ? fmt::format("(root {})", announced.root) : "()");
   text += fmt::format("({} bytes", announced.bytes);
@@ -42,6 +42,7 @@ bool same(const Announcement& a, const Announcement& b) {
 }  // namespace
 
 const char* name_of(Collective what) { return kNames[int(what)]; }
+const char* name_of_any(std::uint32_t what) { return what < std::size(kNames) ? kNames[what] : "?"; }
 
 /// Every collective starts here, with exactly one round. So where ranks disagree, all have done the
 /// same number of rounds when they find out.
@@ -49,6 +50,9 @@ Communicator::State::Transfer Communicator::State::begin(Announcement announceme
                                                          std::uint64_t most_bytes) {
   const char* what = name_of(announcement.what);
   rounds.check_usable();
+  // all_to_all is one to its callers.
+  if (announcement.what != Collective::all_to_all_parts)
+    recorder.begin(announcement.what, announcement.type, announcement.bytes);
   const bool small = most_bytes <= kSmallBytes, tiny = most_bytes <= kTinyBytes;
   announcement.buffer = Announcement::kPrivate;
   if (!tiny && shown.hold) {
