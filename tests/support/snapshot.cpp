@@ -95,14 +95,19 @@ bool may_be_the_drivers(const std::string& target) {
   return target.find("nvidia") != std::string::npos || target.find("/.nv/") != std::string::npos;
 }
 
+/// What it opens once, when it is started.
+bool comes_with_the_driver(const std::string& target) { return target.starts_with("socket:["); }
+
 bool has_a_driver(const Snapshot& snapshot) {
   return std::ranges::any_of(snapshot.descriptors,
                              [](const auto& entry) { return entry.second.starts_with("/dev/nvidia"); });
 }
 
 /// What is neither the driver's nor may be.
-Snapshot without_the_drivers(Snapshot snapshot) {
-  std::erase_if(snapshot.descriptors, [](const auto& entry) { return may_be_the_drivers(entry.second); });
+Snapshot without_the_drivers(Snapshot snapshot, bool started_meanwhile) {
+  std::erase_if(snapshot.descriptors, [&](const auto& entry) {
+    return may_be_the_drivers(entry.second) || (started_meanwhile && comes_with_the_driver(entry.second));
+  });
   std::erase_if(snapshot.mappings, [](const auto& entry) { return may_be_the_drivers(entry.first); });
   return snapshot;
 }
@@ -139,8 +144,10 @@ std::vector<std::string> compare(const Snapshot& before, const Snapshot& after, 
 Snapshot take_snapshot() { return {read_descriptors(), read_mappings(), read_children(), heap_bytes_in_use()}; }
 
 std::vector<std::string> find_leaks(const Snapshot& before, const Snapshot& after, const std::set<pid_t>& allowed) {
-  return has_a_driver(after) ? compare(without_the_drivers(before), without_the_drivers(after), allowed)
-                             : compare(before, after, allowed);
+  if (!has_a_driver(after)) return compare(before, after, allowed);
+  const bool started_meanwhile = !has_a_driver(before);
+  return compare(without_the_drivers(before, started_meanwhile), without_the_drivers(after, started_meanwhile),
+                 allowed);
 }
 
 }  // namespace shoal::test

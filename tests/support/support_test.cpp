@@ -29,7 +29,11 @@ TEST_CASE("what a device's driver keeps open is no leak, where there is a driver
   with.descriptors[5] = "/dev/nvidiactl";
   with.descriptors[6] = "/memfd:.nvidia_drv.0 (deleted)";
   with.mappings["/dev/nvidia0"] = with.mappings["/dev/shm/cuda.shm.0.1f.1"] = 4096;
+  with.descriptors[8] = "socket:[456]";
   CHECK(leaks(with) == 0);
+  Snapshot began_with;
+  began_with.descriptors[5] = "/dev/nvidiactl";
+  CHECK(shoal::test::find_leaks(began_with, with, {}).size() == 1);  // a socket that came later
   with.descriptors[7] = "/memfd:shoal-heap (deleted)";
   with.mappings["/memfd:shoal-heap (deleted)"] = 4096;
   CHECK(leaks(with) == 2);
