@@ -42,6 +42,7 @@ struct OnCuda {
   static void empty_cache();
   /// Launches each kernel that the cases use once. The driver loads a kernel when it is first launched, and may wait for
   /// all that is queued on the device: behind a gate, its own or another process's, that would be for ever.
+  /// It makes the streams of device 0, too.
   static void load_kernels();
   /// Stops the calling thread's current stream of device 0 until the last copy of what is returned is gone. One gate of
   /// a process at a time: the driver calls its host functions one after the other.

@@ -88,11 +88,16 @@ DEVICE_TEST_CASE("streams of one process are ordered, too, when it sends to itse
   {
     at::Tensor tensor = at::zeros({10}, at::kFloat).to(on<On>().device());
     Queue<at::Tensor> queue(4);
-    const c10::Stream stream = new_stream<On>();  // CUDA makes none behind a gate
+    const c10::Stream stream = new_stream<On>();
+    at::Tensor copy;
+    {
+      OnStream current(stream);
+      copy = at::empty_like(tensor);  // libtorch asks the driver for this stream's memory now
+      copy = at::Tensor();
+    }
     auto gate = On::close_gate();
     tensor.fill_(5);
     queue.put(tensor);
-    at::Tensor copy;
     {
       OnStream current(stream);
       copy = queue.get().clone();
