@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/layout/flight_record.h>
 #include <shoal/internal/ipc/observe/flight_look.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/report/stuck_report.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/semaphore.h>
-#include <shoal/ipc/session.h>
 #include <shoal/workers/train/communicator.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -190,7 +190,7 @@ TEST_CASE("flight recorder: a time-out says who is missing and where that is") {
 TEST_CASE("flight recorder: a group of any bytes is no more than that") {
   ShmGroup group(4);
   Communicator own = group.join(0);
-  const int from = Session::current().descriptors().memory;
+  const int from = SessionCore::current().descriptors().memory;
   const SessionFile original = own_session();
   const std::uint64_t payload = only_group(original).payload;
   struct stat status{};

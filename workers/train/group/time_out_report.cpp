@@ -1,6 +1,6 @@
 #include <shoal/internal/workers/train/group/time_out_report.h>
 
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/runtime/report/stuck_report.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
 #include <shoal/ipc/log.h>
@@ -22,7 +22,7 @@ std::string report_time_out(GroupLayout& layout) {
     const auto file = SessionFile::of_process(::getpid());
     if (!file) return "";
     const SessionView view = look_at(*file);
-    const auto payload = std::uint64_t(reinterpret_cast<std::byte*>(&layout) - Session::current().base());
+    const auto payload = std::uint64_t(reinterpret_cast<std::byte*>(&layout) - SessionCore::current().base());
     const std::vector<SeenGroup> groups = look_at_groups(*file, view, kRows);
     const auto own = std::ranges::find(groups, payload, &SeenGroup::payload);
     if (own == groups.end()) return "";
