@@ -2,7 +2,6 @@
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/label.h>
 #include <shoal/ipc/queue.h>
-#include <shoal/internal/ipc/process/session_core.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
