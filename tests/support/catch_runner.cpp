@@ -15,6 +15,18 @@
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
 
+#if CATCH_VERSION_MAJOR >= 3
+#include <catch2/internal/catch_fatal_condition_handler.hpp>
+
+// Version 3 comes compiled, with its signal handlers. These take the place of its functions that set and reset them.
+namespace Catch {
+FatalConditionHandler::FatalConditionHandler() = default;
+FatalConditionHandler::~FatalConditionHandler() = default;
+void FatalConditionHandler::engage_platform() {}
+void FatalConditionHandler::disengage_platform() noexcept {}
+}  // namespace Catch
+#endif
+
 namespace shoal::test {
 namespace {
 

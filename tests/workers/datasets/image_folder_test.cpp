@@ -77,16 +77,16 @@ TEST_CASE("image folder: a file that is no picture is named with its index") {
   add(folder, "a/1.png");
   write_file(folder.file("a/2.png"), {'n', 'o'});
   const shoal::ImageFolder images = image_folder(folder.path());
-  CHECK_THROWS_WITH(images.get(1), Catch::Contains("sample 1: ") && Catch::Contains("a/2.png: neither a JPEG nor"));
+  CHECK_THROWS_WITH(images.get(1), ContainsSubstring("sample 1: ") && ContainsSubstring("a/2.png: neither a JPEG nor"));
 }
 
 TEST_CASE("image folder: a folder without classes, or a class without pictures, is an error at once") {
   const TemporaryFolder folder;
-  CHECK_THROWS_WITH(image_folder(folder.file("none")), Catch::Contains("none: no such folder"));
-  CHECK_THROWS_WITH(image_folder(folder.path()), Catch::Contains("no folder in this folder"));
+  CHECK_THROWS_WITH(image_folder(folder.file("none")), ContainsSubstring("none: no such folder"));
+  CHECK_THROWS_WITH(image_folder(folder.path()), ContainsSubstring("no folder in this folder"));
   add(folder, "full/1.png");
   std::filesystem::create_directory(folder.file("hollow"));
-  CHECK_THROWS_WITH(image_folder(folder.path()), Catch::Contains("hollow: no .jpg, .jpeg or .png file"));
+  CHECK_THROWS_WITH(image_folder(folder.path()), ContainsSubstring("hollow: no .jpg, .jpeg or .png file"));
 }
 
 TEST_CASE("image folder: a loader's workers decode, and an error of theirs names the file") {
@@ -106,5 +106,5 @@ TEST_CASE("image folder: a loader's workers decode, and an error of theirs names
       [&] {
         for (const auto& batch : loader) (void)batch;
       }(),
-      Catch::Contains("5.png"));
+      ContainsSubstring("5.png"));
 }

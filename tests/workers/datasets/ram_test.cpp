@@ -169,7 +169,7 @@ TEST_CASE("ram files: a file that can't be read is named, and nothing stays") {
   Paths paths = some_files(folder);
   paths.push_back(folder.file("missing"));
   const std::size_t before = shoal::heap_bytes_in_use();
-  CHECK_THROWS_WITH(load_ram_files(paths, kQuiet), Catch::Contains("missing: can't be looked at: No such file"));
+  CHECK_THROWS_WITH(load_ram_files(paths, kQuiet), ContainsSubstring("missing: can't be looked at: No such file"));
   CHECK_THROWS_AS(load_ram_files(paths, kQuiet), DatasetError);  // no claim is left to wait for
   CHECK(shoal::heap_bytes_in_use() == before);
   CHECK_THROWS_AS(load_ram_files({}, kQuiet), std::invalid_argument);
@@ -182,15 +182,15 @@ TEST_CASE("ram files: more than the budget allows is refused before anything is 
   std::filesystem::resize_file(paths[0], std::uintmax_t{1} << 39U);  // a hole: it takes no disk
   CHECK_THROWS_AS(load_ram_files(paths, kQuiet), shoal::OutOfSharedMemory);
   CHECK_THROWS_WITH(load_ram_files(paths, kQuiet),
-                    Catch::Contains("1 files with 512.00 GiB are to be kept in memory") &&
-                        Catch::Contains("iB more than there is; nothing was read"));
+                    ContainsSubstring("1 files with 512.00 GiB are to be kept in memory") &&
+                        ContainsSubstring("iB more than there is; nothing was read"));
 }
 
 TEST_CASE("ram files: the progress bar says how much there is, and how much a second") {
   const TemporaryFolder folder;
   const Paths paths = some_files(folder);
   CHECK_THAT(shown(paths, "train"),
-             Catch::Contains("train: 3 files, 30 bytes") && Catch::Contains("MiB/s") && Catch::Contains("100%"));
+             ContainsSubstring("train: 3 files, 30 bytes") && ContainsSubstring("MiB/s") && ContainsSubstring("100%"));
   CHECK(shown(paths, "train").empty());  // only who reads shows one
   CHECK(forget_ram_files(paths));
 }
@@ -200,7 +200,7 @@ TEST_CASE("files_below: all files of a folder, by path") {
   write_file(folder.file("b/1"), {});
   write_file(folder.file("a"), {});
   CHECK(shoal::files_below(folder.path()) == Paths{folder.file("a"), folder.file("b/1")});
-  CHECK_THROWS_WITH(shoal::files_below(folder.file("x")), Catch::Contains("no such folder"));
+  CHECK_THROWS_WITH(shoal::files_below(folder.file("x")), ContainsSubstring("no such folder"));
 }
 
 TEST_CASE("ram dataset: the samples of the image folder") {
@@ -282,5 +282,5 @@ TEST_CASE("decoded cache: a place that a killed process was filling is filled by
   static_cast<std::uint32_t*>(cache.states.mutable_data_ptr())[1] = shoal::Session::current().self().word();
   cache.keep(1, picture);
   CHECK_FALSE(cache.find(1).has_value());
-  CHECK_THROWS_WITH(cache.keep(1, smooth_image(5, 5)), Catch::Contains("[3, 5, 5]"));
+  CHECK_THROWS_WITH(cache.keep(1, smooth_image(5, 5)), ContainsSubstring("[3, 5, 5]"));
 }

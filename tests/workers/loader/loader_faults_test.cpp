@@ -233,7 +233,7 @@ TEST_CASE("DataLoader: a worker_init_fn that never ends is an error that says so
                            for (;;) ::pause();
                          }},
                     Numbers{8});
-  CHECK_THROWS_WITH(loader.begin(), Catch::Contains("cannot start within the 0.05 s of start_timeout"));
+  CHECK_THROWS_WITH(loader.begin(), ContainsSubstring("cannot start within the 0.05 s of start_timeout"));
 }
 
 TEST_CASE("DataLoader: a worker_init_fn takes as long as it wants, whatever a batch may take") {

@@ -102,7 +102,7 @@ TEST_CASE("flip: mirrors with p = 1, copies with p = 0, both with 0.5, whatever 
   int flipped = 0;
   for (std::int64_t i = 0; i < 400; ++i) flipped += out[i].equal(batch[i].flip(2)) ? 1 : 0;
   CHECK(std::abs(flipped - 200) < 60);
-  CHECK_THROWS_WITH(transform_batch(RandomHorizontalFlip{.p = 1.5}, batch, keys(400)), Catch::Contains("p is 1.5"));
+  CHECK_THROWS_WITH(transform_batch(RandomHorizontalFlip{.p = 1.5}, batch, keys(400)), ContainsSubstring("p is 1.5"));
 }
 
 TEST_CASE("crop: is a part of the picture with its padding, and every part comes up") {
@@ -140,10 +140,10 @@ TEST_CASE("crop: the four ways of padding are torch's") {
 TEST_CASE("crop: a picture that is too small is an error with the sizes, or padded if asked for") {
   const at::Tensor image = random_images({3, 5, 6});
   CHECK_THROWS_WITH(transform_image(RandomCrop{.size = {8}, .padding = {1}}, image, {}),
-                    Catch::Contains("8 x 8 of a picture that is 7 x 8"));
-  CHECK_THROWS_WITH(transform_image(RandomCrop{}, image, {}), Catch::Contains("size is 0 x 0"));
+                    ContainsSubstring("8 x 8 of a picture that is 7 x 8"));
+  CHECK_THROWS_WITH(transform_image(RandomCrop{}, image, {}), ContainsSubstring("size is 0 x 0"));
   CHECK_THROWS_WITH(transform_image(RandomCrop{.size = {2}, .padding = {-1}}, image, {}),
-                    Catch::Contains("padding -1"));
+                    ContainsSubstring("padding -1"));
   const at::Tensor padded = transform_image(RandomCrop{.size = {8}, .pad_if_needed = true}, image, {});
   CHECK(padded.sizes() == at::IntArrayRef({3, 8, 8}));
 }
@@ -185,7 +185,7 @@ TEST_CASE("resize: one number is the shorter side, max_size bounds the longer on
   CHECK(size({{256}, 300}, 480, 640) == std::pair<std::int64_t, std::int64_t>(225, 300));
   CHECK(size({{20, 30}}, 480, 640) == std::pair<std::int64_t, std::int64_t>(20, 30));
   CHECK_THROWS_AS(size({{0}}, 480, 640), std::invalid_argument);
-  CHECK_THROWS_WITH(size({{256}, 256}, 480, 640), Catch::Contains("max_size is 256"));
+  CHECK_THROWS_WITH(size({{256}, 256}, 480, 640), ContainsSubstring("max_size is 256"));
   CHECK_THROWS_AS(size({{20, 30}, 40}, 480, 640), std::invalid_argument);
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("random resized crop: a picture too thin for the ratios gives its midd
   const auto tall = shoal::random_part({.size = {8}, .scale = {1, 1}}, {1000, 30}, random);
   CHECK((tall.width == 30 && tall.height == 40 && tall.top == 480));
   CHECK_THROWS_WITH((shoal::RandomResizedCrop{.size = {8}, .scale = {1, 0.5}}.output({3, 9, 9})),
-                    Catch::Contains("scale is 1 to 0.5"));
+                    ContainsSubstring("scale is 1 to 0.5"));
 }
 
 TEST_CASE("cutout: one square around a pixel is filled in all channels, cut off at the edges") {
@@ -277,9 +277,9 @@ TEST_CASE("color jitter: does nothing by default, and names what is out of range
   const at::Tensor image = random_images({3, 8, 8});
   CHECK(transform_image(ColorJitter{}, image, {}).equal(image));
   CHECK_FALSE(transform_image(ColorJitter{.brightness = {.range = {{0.2, 0.3}}}}, image, {}).equal(image));
-  CHECK_THROWS_WITH(transform_image(ColorJitter{.hue = {0.7}}, image, {}), Catch::Contains("hue is 0.7"));
-  CHECK_THROWS_WITH(transform_image(ColorJitter{.contrast = {-1}}, image, {}), Catch::Contains("contrast"));
-  CHECK_THROWS_WITH(transform_image(ColorJitter{}, random_images({4, 8, 8}), {}), Catch::Contains("4 channels"));
+  CHECK_THROWS_WITH(transform_image(ColorJitter{.hue = {0.7}}, image, {}), ContainsSubstring("hue is 0.7"));
+  CHECK_THROWS_WITH(transform_image(ColorJitter{.contrast = {-1}}, image, {}), ContainsSubstring("contrast"));
+  CHECK_THROWS_WITH(transform_image(ColorJitter{}, random_images({4, 8, 8}), {}), ContainsSubstring("4 channels"));
 }
 
 TEST_CASE("normalize: bytes in one pass are (x / 255 - mean) / std, floats the same without the division by 255") {
@@ -294,9 +294,9 @@ TEST_CASE("normalize: bytes in one pass are (x / 255 - mean) / std, floats the s
   CHECK(normalize(images[0]).allclose(expected[0], 1e-5, 1e-5));
   CHECK(shoal::ToFloat{}(images).allclose(images.to(at::kFloat) / 255));
   CHECK(Normalize{{0.5}, {0.25}}(images).allclose((images.to(at::kFloat) / 255 - 0.5) / 0.25, 1e-5, 1e-5));
-  CHECK_THROWS_WITH((Normalize{{0.5, 0.5}, {1}}(images)), Catch::Contains("2 means and 1 stds"));
-  CHECK_THROWS_WITH((Normalize{{0.5}, {0}}(images)), Catch::Contains("std of 0"));
-  CHECK_THROWS_WITH(normalize(images.to(at::kLong)), Catch::Contains("Long"));
+  CHECK_THROWS_WITH((Normalize{{0.5, 0.5}, {1}}(images)), ContainsSubstring("2 means and 1 stds"));
+  CHECK_THROWS_WITH((Normalize{{0.5}, {0}}(images)), ContainsSubstring("std of 0"));
+  CHECK_THROWS_WITH(normalize(images.to(at::kLong)), ContainsSubstring("Long"));
 }
 
 TEST_CASE("to float16 and bfloat16: in one pass, the float32 result rounded as torch rounds it") {
@@ -313,10 +313,10 @@ TEST_CASE("to float16 and bfloat16: in one pass, the float32 result rounded as t
     at::Tensor out = at::empty(images.sizes(), at::TensorOptions(type));
     halves.into(images, out);
     CHECK(out.equal(halves(images)));
-    CHECK_THROWS_WITH(floats.into(images, out), Catch::Contains("uint8 and Float"));
+    CHECK_THROWS_WITH(floats.into(images, out), ContainsSubstring("uint8 and Float"));
   }
-  CHECK_THROWS_WITH((Normalize{{0.5}, {1}, at::kDouble}(images)), Catch::Contains("dtype is Double"));
-  CHECK_THROWS_WITH(shoal::ToFloat{at::kInt}(images), Catch::Contains("dtype is Int"));
+  CHECK_THROWS_WITH((Normalize{{0.5}, {1}, at::kDouble}(images)), ContainsSubstring("dtype is Double"));
+  CHECK_THROWS_WITH(shoal::ToFloat{at::kInt}(images), ContainsSubstring("dtype is Int"));
 }
 
 TEST_CASE("pixel loops: float16 and bfloat16 are torch's for numbers of every size, subnormal, infinite and none") {
@@ -401,10 +401,10 @@ TEST_CASE("transforms: nothing is allocated once a thread has seen a picture of 
 TEST_CASE("transforms: what they can't take is named") {
   const at::Tensor batch = random_images({2, 3, 8, 8});
   CHECK_THROWS_WITH(transform_batch(RandomHorizontalFlip{}, batch.to(at::kFloat), keys(2)),
-                    Catch::Contains("was given Float [2, 3, 8, 8] on cpu"));
-  CHECK_THROWS_WITH(transform_batch(RandomHorizontalFlip{}, at::Tensor(), keys(2)), Catch::Contains("undefined"));
-  CHECK_THROWS_WITH(transform_batch(RandomHorizontalFlip{}, batch, keys(3)), Catch::Contains("keys of 3 samples"));
-  CHECK_THROWS_WITH(transform_batch(RandomHorizontalFlip{}, batch[0], keys(3)), Catch::Contains("[3, 8, 8]"));
+                    ContainsSubstring("was given Float [2, 3, 8, 8] on cpu"));
+  CHECK_THROWS_WITH(transform_batch(RandomHorizontalFlip{}, at::Tensor(), keys(2)), ContainsSubstring("undefined"));
+  CHECK_THROWS_WITH(transform_batch(RandomHorizontalFlip{}, batch, keys(3)), ContainsSubstring("keys of 3 samples"));
+  CHECK_THROWS_WITH(transform_batch(RandomHorizontalFlip{}, batch[0], keys(3)), ContainsSubstring("[3, 8, 8]"));
 }
 
 TEST_CASE("transforms: cross to another process as they are") {
