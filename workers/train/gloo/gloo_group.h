@@ -1,0 +1,80 @@
+// Messages between the ranks of several hosts, by the Gloo that is in libtorch.
+#pragma once
+
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/workers/train/gloo/opened_sockets.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace shoal {
+
+/// What Gloo said when a message could not be sent or received.
+class GlooFailure : public std::runtime_error {
+ public:
+  enum Why {
+    late,         ///< nothing came in time
+    unreachable,  ///< the other side's host does not answer
+    ended         ///< the other side, or this one, has ended the connection
+  };
+  GlooFailure(int peer, Why why, const std::string& text) : std::runtime_error(text), peer_(peer), why_(why) {}
+  int peer() const { return peer_; }  ///< number in the group; -1: not known
+  Why why() const { return why_; }
+
+ private:
+  int peer_;
+  Why why_;
+};
+
+/// Connections to the others of a group, one each, by c10d's ProcessGroupGloo; of its calls only send and recv are
+/// used, so what is summed in which order is decided here, and one wire carries every type.
+///
+/// libtorch's wheels have Gloo, but not its headers. ProcessGroupGloo.hpp refers to five of them, and by pointers
+/// alone; `declarations/` has those five, with what has to be declared. So nothing here knows how Gloo's objects lie in
+/// memory, and Debian's libgloo-dev, which is another version, is not used.
+///
+/// Messages are matched by tag: of one tag, sender and receiver give the same number of bytes. Otherwise Gloo ends the
+/// process. Owned by one thread, which uses it; abort() may be called by any. SIGPIPE is ignored in a process that has
+/// made one. After a failure nothing but abort() and destruction is of use.
+class GlooGroup {
+ public:
+  /// A message under way. What it reads or writes has to stay until wait() has returned, or the group was aborted and
+  /// this is gone.
+  struct Pending {
+    std::shared_ptr<void> work;
+    int peer = -1;
+  };
+
+  /// Connects with all others; they meet in the store. `address`: of this host, as the others reach it. `addresses`: of
+  /// all, by number. A connection ends where the other side has not answered for `link_timeout`. Throws GlooFailure.
+  GlooGroup(c10d::Store& store, int index, const std::vector<std::string>& addresses, Deadline deadline,
+            std::chrono::milliseconds link_timeout);
+  GlooGroup(const GlooGroup&) = delete;
+  ~GlooGroup();
+
+  int size() const { return size_; }
+  Pending send(int peer, const void* data, std::size_t bytes, std::uint32_t tag);
+  Pending receive(int peer, void* data, std::size_t bytes, std::uint32_t tag);
+  void wait(const Pending& pending, Deadline deadline);
+
+  /// Ends all connections: whoever waits here or on the other side gets GlooFailure.
+  void abort() const noexcept { sockets_.shut_down(); }
+  const OpenedSockets& sockets() const { return sockets_; }
+
+ private:
+  struct Engine;
+  int size_;
+  OpenedSockets sockets_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace shoal

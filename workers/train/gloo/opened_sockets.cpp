@@ -1,0 +1,111 @@
+#include <shoal/internal/workers/train/gloo/opened_sockets.h>
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+namespace shoal {
+namespace {
+
+std::set<int> open_descriptors() {
+  std::set<int> found;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  if (!folder) return found;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const int number = entry->d_name[0] == '.' ? -1 : std::atoi(entry->d_name);
+    if (number >= 0 && number != ::dirfd(folder.get())) found.insert(number);
+  }
+  return found;
+}
+
+SocketAddress side(int descriptor, int (*ask)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (ask(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET) {
+    const auto& narrow = reinterpret_cast<sockaddr_in&>(address);
+    ::inet_ntop(AF_INET, &narrow.sin_addr, text, sizeof text);
+    return {text, ntohs(narrow.sin_port)};
+  }
+  if (address.ss_family != AF_INET6) return {};
+  const auto& wide = reinterpret_cast<sockaddr_in6&>(address);
+  if (IN6_IS_ADDR_V4MAPPED(&wide.sin6_addr))  // what a socket for both versions says of an IPv4 address
+    ::inet_ntop(AF_INET, wide.sin6_addr.s6_addr + 12, text, sizeof text);
+  else
+    ::inet_ntop(AF_INET6, &wide.sin6_addr, text, sizeof text);
+  return {text, ntohs(wide.sin6_port)};
+}
+
+}  // namespace
+
+SocketAddress own_side(int descriptor) { return side(descriptor, ::getsockname); }
+SocketAddress other_side(int descriptor) { return side(descriptor, ::getpeername); }
+
+OpenedSockets::OpenedSockets() : before_(open_descriptors()) {}
+
+template <class Accept>
+void OpenedSockets::find_if(Accept accept) {
+  for (const int number : open_descriptors()) {
+    if (before_.contains(number)) continue;
+    SocketAddress other = other_side(number);
+    if (other.address.empty() || !accept(other)) continue;
+    if (Fd duplicate = Fd(::fcntl(number, F_DUPFD_CLOEXEC, 3)))
+      sockets_.push_back({std::move(duplicate), std::move(other.address)});
+  }
+  before_ = open_descriptors();  // the duplicates are no news for a second look
+}
+
+void OpenedSockets::find(const std::set<std::string>& addresses) {
+  find_if([&](const SocketAddress& other) { return addresses.contains(other.address); });
+}
+
+void OpenedSockets::find(int port) {
+  find_if([&](const SocketAddress& other) { return other.port == port; });
+}
+
+void OpenedSockets::keep_alive(std::chrono::milliseconds at_most) const {
+  const int seconds = std::max(3, int(at_most.count() / 1000));
+  const int on = 1, idle = std::max(1, seconds / 3), interval = std::max(1, seconds / 6), probes = 4;
+  const unsigned unanswered = unsigned(at_most.count());
+  for (const Socket& socket : sockets_) {
+    const int number = socket.descriptor.get();
+    // Where the kernel refuses one, the others still help; TCP's own time-out is what remains.
+    (void)::setsockopt(number, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    // What was sent, and what is asked, unanswered for so long: the connection ends.
+    (void)::setsockopt(number, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
+  }
+}
+
+bool OpenedSockets::has_ended() const noexcept {
+  for (const Socket& socket : sockets_) {
+    pollfd polled{socket.descriptor.get(), POLLRDHUP, 0};
+    if (::poll(&polled, 1, 0) > 0) return true;
+  }
+  return false;
+}
+
+void OpenedSockets::shut_down() const noexcept {
+  for (const Socket& socket : sockets_) ::shutdown(socket.descriptor.get(), SHUT_RDWR);
+}
+
+void ignore_broken_pipes() {
+  struct sigaction now{};
+  if (::sigaction(SIGPIPE, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) return;
+  now.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &now, nullptr);
+}
+
+}  // namespace shoal

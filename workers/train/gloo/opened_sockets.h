@@ -1,0 +1,64 @@
+// The TCP connections that a library opens, found from outside.
+#pragma once
+
+#include <shoal/ipc/fd.h>
+
+#include <chrono>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace shoal {
+
+/// Gloo and c10d's store keep their descriptors to themselves, and neither can be made to give up a call. So whoever
+/// makes one of them notes the process's descriptors before, and looks afterwards which TCP connections have come. Each
+/// is duplicated: the library may close its number, which another file gets then, while the duplicate stays this
+/// connection. shut_down() ends it for both sides, whoever has it open, and wakes whoever waits for it.
+///
+/// A connection that another thread makes at the same time to one of the same addresses is taken for one of them. Owned
+/// by one thread; shut_down() may be called by any.
+class OpenedSockets {
+ public:
+  struct Socket {
+    Fd descriptor;        ///< a duplicate
+    std::string address;  ///< of the other side, as numbers
+  };
+
+  /// Notes what is open now.
+  OpenedSockets();
+  /// Finds what has come since, with another side of one of these addresses, or of this port.
+  void find(const std::set<std::string>& addresses);
+  void find(int port);
+
+  const std::vector<Socket>& sockets() const { return sockets_; }
+  /// Lets the kernel ask whether the other side still answers, so that a connection whose link is lost ends with an
+  /// error within this time, also while nothing is sent.
+  void keep_alive(std::chrono::milliseconds at_most) const;
+  /// Whether one of them has ended. It asks the kernel, and nothing is sent.
+  bool has_ended() const noexcept;
+  /// Ends all connections.
+  void shut_down() const noexcept;
+  /// Closes the duplicates; the connections stay as they are.
+  void forget() { sockets_.clear(); }
+
+ private:
+  template <class Accept>
+  void find_if(Accept accept);
+
+  std::set<int> before_;
+  std::vector<Socket> sockets_;
+};
+
+/// One side of a connection by TCP.
+struct SocketAddress {
+  std::string address;  ///< as numbers; empty: no connection by TCP
+  int port = 0;
+};
+SocketAddress own_side(int descriptor);
+SocketAddress other_side(int descriptor);
+
+/// Gloo writes to connections whose other side may have died: that must not kill this process. Does nothing if the program
+/// handles the signal by itself.
+void ignore_broken_pipes();
+
+}  // namespace shoal
