@@ -1,116 +1,137 @@
 #include <shoal/workers/train/launched_ranks.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/workers/train/gloo/gloo_backend.h>
+#include <shoal/internal/workers/train/hosts/backend_choice.h>
+#include <shoal/internal/workers/train/hosts/host_ranks.h>
+#include <shoal/internal/workers/train/hosts/meet_hosts.h>
+#include <shoal/internal/workers/train/hosts/two_level_backend.h>
 #include <shoal/ipc/error.h>
-#include <shoal/ipc/listener.h>
-#include <shoal/ipc/session.h>
+#include <shoal/ipc/log.h>
+#include <shoal/workers/train/object_collectives.h>
 #include <shoal/workers/train/process_group.h>
-#include <shoal/workers/train/shm_group.h>
+#include <unistd.h>
 
-#include <cstdlib>
-#include <map>
-#include <mutex>
-#include <optional>
-#include <thread>
+#include <stdexcept>
 
 namespace shoal {
 namespace {
 
-std::string text_of(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value ? value : "";
-}
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-/// The n-th group of a name in this process is the n-th in all others.
-int next_number(const std::string& name) {
-  static std::mutex mutex;
-  static std::map<std::string, int> made;
-  std::lock_guard lock(mutex);
-  return made[name]++;
-}
-
-/// One name a run, start and host: what the launcher gives to all ranks alike.
-std::string session_name(const Environment& self) {
-  const std::string all = fmt::format("{}|{}|{}|{}|{}|{}", launcher_name(self.launcher), self.run_id, self.master_addr,
-                                      self.master_port, self.restart_count, self.world_size);
-  return fmt::format("ranks-{:016x}", schema_hash(all));
-}
-
-/// Ranks that were started by others are sessions of their own: rank 0's becomes everybody's. Lasts as long as the
-/// process.
-void share_session(const Environment& self, Deadline deadline) {
-  static std::optional<Listener> listener;
-  static bool attached = false;
-  const std::string name = session_name(self);
-  if (self.local_rank == 0) {
-    if (!listener) listener.emplace(Session::listen(name));
-    return;
+/// A group with one backend, for CPU tensors.
+class OneBackendGroup final : public c10d::ProcessGroup {
+ public:
+  OneBackendGroup(const c10::intrusive_ptr<c10d::Backend>& backend, BackendType type)
+      : ProcessGroup(backend->getRank(), backend->getSize()), name_(backend->getBackendName()) {
+    setBackend(c10::kCPU, type, backend);
+    setDefaultBackend(type);
   }
-  if (attached) return;
-  if (Session::exists())
-    throw Error(
-        fmt::format("rank {} was started by {} and has used shoal before it joined the other ranks: call "
-                    "init_process_group or join_launched_ranks first, or start the program by shoal run",
-                    self.rank, launcher_name(self.launcher)));
-  for (;;) {
+  const std::string getBackendName() const override { return name_; }
+
+ private:
+  const std::string name_;
+};
+
+void say_choice(const Environment& self, const LaunchedRanksOptions& options, const char* made,
+                const std::string& why) {
+  if (self.rank == 0)
+    log_info("process group '{}' of {} ranks: {}, because '{}' was asked for and {}", options.name, self.world_size,
+             made, options.backend, why);
+}
+
+/// Gloo alone, on one host: through the loopback, by a port that is free.
+Group gloo_on_one_host(Communicator& ranks, const Environment& self, const std::string& group, Deadline deadline) {
+  MeetingPlace place{
+      .host = "127.0.0.1", .port = 0, .run = group, .group = group + "/", .served = false, .rank = self.rank};
+  std::string error;
+  if (self.rank == 0) {
     try {
-      Session::attach(name);
-      attached = true;
-      return;
-    } catch (const Error& error) {
-      if (deadline.passed())
-        throw TimeoutError(fmt::format("rank {} waited for rank 0 of this host: {}", self.rank, error.what()));
+      place.port = open_store(place, deadline);
+    } catch (const Error& failure) {
+      error = failure.what();
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // rank 0 has not come yet
   }
+  std::tuple<int, std::string> port(place.port, error);
+  broadcast_object(ranks, port, 0);
+  std::tie(place.port, error) = port;
+  if (!error.empty()) throw Error(error);
+  StoreConnection store(place, deadline);
+  auto backend = make_gloo_backend(store.part("gloo"), self.rank, self.world_size, place.host,
+                                   std::chrono::ceil<std::chrono::milliseconds>(deadline.left(std::chrono::hours(24))));
+  backend->setTimeout(kBackendDefaultTimeout);
+  return c10::make_intrusive<OneBackendGroup>(backend, c10d::ProcessGroup::GLOO);
 }
 
-void check_session(const Environment& self) {
-  if (self.launcher == Launcher::shoal && !Session::exists())
-    throw Error(
-        fmt::format("rank {} was started by shoal run but is not in its session: make shoal::init(argc, argv) the "
-                    "first statement of main, and let nothing in between close its descriptors",
-                    self.rank));
+/// All of one host ask for the same, or all throw.
+void check_agreement(Communicator& ranks, const std::string& made) {
+  const std::vector<std::string> all = all_gather_object(ranks, made);
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw std::invalid_argument(
+          fmt::format("rank 0 asks for the backend '{}' and rank {} for '{}': all ranks have to ask for the same",
+                      all[0], rank, all[rank]));
+}
+
+Group on_one_host(const RankPlace& place, const LaunchedRanksOptions& options, CpuBackend asked, int number,
+                  Deadline deadline) {
+  const Environment& self = place.launched;
+  Communicator ranks = join_host_ranks(place, options.name, number, deadline);
+  const bool gloo = asked == CpuBackend::gloo;
+  check_agreement(ranks, gloo ? "gloo" : "shm");
+  say_choice(self, options, gloo ? "Gloo" : "shared memory", "all ranks are on this host");
+  if (!gloo) return make_process_group(std::move(ranks));
+  return gloo_on_one_host(ranks, self, fmt::format("{}/{}/{}", options.name, ::getppid(), number), deadline);
+}
+
+Group on_several_hosts(const RankPlace& place, const LaunchedRanksOptions& options, CpuBackend asked, int number,
+                       Deadline deadline) {
+  const Environment& self = place.launched;
+  const std::string group = fmt::format("{}/{}", options.name, number);
+  Communicator host = join_host_ranks(place, options.name, number, deadline);
+  Meeting meeting = meet_other_hosts(host, self, group, text_of(asked), deadline);
+  const std::string hosts = fmt::format("they are on {} hosts", meeting.map.hosts.size());
+  if (asked == CpuBackend::shm)
+    throw std::invalid_argument(fmt::format(
+        "backend 'shm' connects ranks of one host, and {}: use 'auto', which is shm within a host and Gloo between "
+        "hosts, or 'gloo'",
+        hosts));
+  if (asked == CpuBackend::gloo) {
+    say_choice(self, options, "Gloo between all ranks", hosts);
+    const std::string address = meeting.map.hosts[std::size_t(meeting.map.my_host())].address;
+    auto backend =
+        make_gloo_backend(meeting.store->part("gloo"), self.rank, self.world_size, address,
+                          std::chrono::ceil<std::chrono::milliseconds>(deadline.left(std::chrono::hours(24))));
+    backend->setTimeout(kBackendDefaultTimeout);
+    return c10::make_intrusive<OneBackendGroup>(backend, c10d::ProcessGroup::GLOO);
+  }
+  say_choice(self, options, "shared memory within a host, Gloo in columns between hosts", hosts);
+  auto backend = c10::make_intrusive<TwoLevelBackend>(
+      connect_columns(std::move(meeting), std::move(host), deadline, options.link_timeout));
+  backend->barrier(c10d::BarrierOptions());
+  return c10::make_intrusive<OneBackendGroup>(backend, c10d::ProcessGroup::CUSTOM);
 }
 
 }  // namespace
 
 Communicator join_launched_ranks(const LaunchedRanksOptions& options) {
-  const Environment self = environment();
+  const RankPlace place = rank_place();
+  const Environment& self = place.launched;
   if (!self.is_on_one_host())
     throw Error(
         fmt::format("the {} ranks are on several hosts, {} of them here: shared memory connects those of one. Use "
-                    "c10d::ProcessGroupGloo with a TCPStore at MASTER_ADDR and MASTER_PORT",
+                    "init_process_group, which also connects hosts",
                     self.world_size, self.local_world_size));
-  if (self.world_size == 1) return ShmGroup(1).join(0);
-  const Deadline deadline = Deadline::after(options.timeout);
-  check_session(self);
-  if (self.launcher != Launcher::shoal) share_session(self, deadline);
-  Session& session = Session::current();
-  const std::string key =
-      fmt::format("ranks/{}/{}/{}", options.name, text_of("SHOAL_ROUND"), next_number(options.name));
-  std::optional<ShmGroup> group;
-  if (self.rank == 0) {
-    group.emplace(self.world_size);
-    session.publish(key, *group);
-  } else {
-    try {
-      group = session.lookup<ShmGroup>(key, deadline.left(std::chrono::hours(24)));
-    } catch (const NotPublished&) {
-      throw TimeoutError(fmt::format("rank {} waited for rank 0 to make the group '{}': it has not come, or has ended",
-                                     self.rank, options.name));
-    }
-  }
-  Communicator ranks = group->join(self.rank);
-  ranks.set_timeout(options.timeout);
-  ranks.barrier();
-  ranks.set_timeout(std::chrono::minutes(30));
-  if (self.rank == 0) session.unpublish(key);
-  return ranks;
+  return join_host_ranks(place, options.name, next_group_number(options.name), Deadline::after(options.timeout));
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const LaunchedRanksOptions& options) {
-  return make_process_group(join_launched_ranks(options));
+  const CpuBackend asked = parse_backend(options.backend);
+  const RankPlace place = rank_place();
+  const Deadline deadline = Deadline::after(options.timeout);
+  const int number = next_group_number(options.name);
+  return place.launched.is_on_one_host() ? on_one_host(place, options, asked, number, deadline)
+                                         : on_several_hosts(place, options, asked, number, deadline);
 }
 
 }  // namespace shoal

@@ -3,6 +3,7 @@
 //
 //     sweep [CONFIGURATIONS]      24 unless said otherwise
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>

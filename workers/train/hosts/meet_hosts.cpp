@@ -1,0 +1,131 @@
+#include <shoal/internal/workers/train/hosts/meet_hosts.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/ipc/error.h>
+#include <shoal/workers/train/object_collectives.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+namespace {
+
+/// The other ranks of a host wait for the first one, which waits for the other hosts until the deadline.
+constexpr std::chrono::seconds kGrace{10};
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+constexpr char kBetweenHosts = '\f';
+
+std::string joined(const std::vector<HostMap::Host>& hosts) {
+  std::string text;
+  for (const HostMap::Host& host : hosts) text += HostMap::encode(host) + kBetweenHosts;
+  return text;
+}
+
+std::vector<HostMap::Host> taken_apart(const std::string& text) {
+  std::vector<HostMap::Host> hosts;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find(kBetweenHosts, begin)) != std::string::npos; begin = end + 1)
+    hosts.push_back(HostMap::decode(text.substr(begin, end - begin)));
+  return hosts;
+}
+
+void check_backends(const HostMap& map) {
+  auto asked = [&](int rank) {
+    const HostMap::Place place = map.places[std::size_t(rank)];
+    return map.hosts[std::size_t(place.host)].ranks[std::size_t(place.local)].backend;
+  };
+  for (int rank = 1; rank < map.world_size(); ++rank)
+    if (asked(rank) != asked(0))
+      throw std::invalid_argument(
+          fmt::format("{} asks for the backend '{}' and {} for '{}': all ranks have to ask for the same",
+                      map.describe(0), asked(0), map.describe(rank), asked(rank)));
+}
+
+}  // namespace
+
+Meeting meet_other_hosts(Communicator& host, const Environment& self, const std::string& group,
+                         const std::string& backend, Deadline deadline) {
+  host.set_timeout(deadline.left(std::chrono::hours(24)) + kGrace);
+  const MeetingPlace place = meeting_place(self, group);
+  std::string own_error;
+  if (self.rank == 0) {
+    try {
+      open_store(place, deadline);
+    } catch (const Error& error) {
+      own_error = error.what();
+    }
+  }
+  using Fields = std::tuple<std::int32_t, std::int32_t, std::string, std::string>;
+  HostMap::Host here;
+  here.name = host_name();
+  for (auto& [rank, pid, asked, error] : all_gather_object(host, Fields(self.rank, ::getpid(), backend, own_error))) {
+    if (!error.empty()) throw Error(error);
+    here.ranks.push_back({rank, pid, asked});
+  }
+
+  std::unique_ptr<StoreConnection> store;
+  std::tuple<bool, std::string, std::string> outcome;  // timed out, error, hosts
+  if (host.rank() == 0) {
+    auto& [timed_out, error, hosts] = outcome;
+    try {
+      here.address = address_towards(place, deadline);
+      store = std::make_unique<StoreConnection>(place, deadline);
+      hosts = joined(store->meet(here, self.world_size, deadline));
+    } catch (const TimeoutError& late) {
+      timed_out = true;
+      error = late.what();
+    } catch (const std::exception& other) {
+      error = other.what();
+    }
+  }
+  broadcast_object(host, outcome, 0);
+  const auto& [timed_out, error, hosts] = outcome;
+  if (timed_out) throw TimeoutError(error);
+  if (!error.empty()) throw Error(error);
+  HostMap map = HostMap::from(taken_apart(hosts), self.rank, self.world_size);
+  check_backends(map);
+  if (!store) store = std::make_unique<StoreConnection>(place, deadline);
+  return {std::move(map), std::move(store)};
+}
+
+TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadline deadline,
+                                     std::chrono::milliseconds link_timeout) {
+  host.set_timeout(deadline.left(std::chrono::hours(24)) + kGrace);
+  TwoLevelGroup::Parts parts;
+  parts.map = std::move(meeting.map);
+  parts.store = std::move(meeting.store);
+  parts.link_timeout = link_timeout;
+  parts.store->sockets().keep_alive(link_timeout);
+  const int column = parts.map.my_local();
+  if (column < parts.map.columns()) {
+    std::vector<std::string> addresses;
+    for (const HostMap::Host& each : parts.map.hosts) addresses.push_back(each.address);
+    try {
+      parts.column = std::make_unique<GlooGroup>(parts.store->part(fmt::format("column/{}", column)),
+                                                 parts.map.my_host(), addresses, deadline, link_timeout);
+    } catch (const GlooFailure& failure) {
+      throw Error(fmt::format("{} could not connect with the other hosts from {}: {}", parts.map.describe(parts.map.me),
+                              addresses[std::size_t(parts.map.my_host())], failure.what()));
+    }
+  }
+  FailureBoard::Block block = FailureBoard::make(host.world_size());
+  broadcast_object(host, block, 0);
+  parts.board = std::make_unique<FailureBoard>(std::move(block), host.rank());
+  parts.board->enter(Session::current().self().word());
+  host.barrier();  // nobody looks for others' marks before they are there
+  parts.host = std::make_unique<Communicator>(std::move(host));
+  return parts;
+}
+
+}  // namespace shoal

@@ -1,0 +1,268 @@
+#include <shoal/internal/workers/train/hosts/meeting.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <shoal/ipc/error.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+namespace shoal {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPause{20};
+
+std::string text_of(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value ? value : "";
+}
+
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+milliseconds left_of(Deadline deadline) {
+  return std::max(std::chrono::ceil<milliseconds>(deadline.left(std::chrono::hours(24))), milliseconds(1));
+}
+
+/// The stores that this process keeps, by port. Never destroyed: groups with static lifetime use them.
+struct Kept {
+  std::mutex mutex;
+  std::map<int, c10::intrusive_ptr<c10d::TCPStore>> by_port;
+};
+
+Kept& kept() {
+  static Kept& stores = *new Kept;
+  return stores;
+}
+
+/// One attempt. Returns this side's address, or nothing and what was wrong.
+std::string try_to_connect(const addrinfo& target, Deadline deadline, std::string& wrong) {
+  const Fd socket = lift(Fd(::socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  if (!socket) {
+    wrong = std::strerror(errno);
+    return "";
+  }
+  if (::connect(socket.get(), target.ai_addr, target.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) {
+      wrong = std::strerror(errno);
+      return "";
+    }
+    pollfd connected{socket.get(), POLLOUT, 0};
+    if (::poll(&connected, 1, int(left_of(deadline).count())) <= 0) {
+      wrong = "no answer";
+      return "";
+    }
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+      wrong = std::strerror(error);
+      return "";
+    }
+  }
+  return own_side(socket.get()).address;
+}
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+/// This host's address on the way to another one; nothing is sent. Empty if there is no way.
+std::string address_on_the_way_to(const std::string& other) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(other.c_str(), "9", &hints, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> target(found, ::freeaddrinfo);
+  const Fd socket = lift(Fd(::socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)));
+  if (!socket || ::connect(socket.get(), target->ai_addr, target->ai_addrlen) != 0) return "";
+  return own_side(socket.get()).address;
+}
+
+}  // namespace
+
+MeetingPlace meeting_place(const Environment& self, const std::string& group) {
+  if (self.master_addr.empty() || self.master_port == 0)
+    throw Error(fmt::format(
+        "the {} ranks are on several hosts, and {} does not tell where they meet: set MASTER_ADDR to rank 0's "
+        "host and MASTER_PORT to a port that is free there, on all ranks (mpirun -x MASTER_ADDR=... -x "
+        "MASTER_PORT=..., mpiexec -genv)",
+        self.world_size, launcher_name(self.launcher)));
+  MeetingPlace place;
+  place.host = self.master_addr;
+  place.port = self.master_port;
+  place.rank = self.rank;
+  place.served = text_of("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  place.run = fmt::format("{} {} {} {} {}", launcher_name(self.launcher), self.run_id, self.restart_count,
+                          text_of("SHOAL_ROUND"), self.world_size);
+  place.group = fmt::format("shoal/{}/{}/{}/", self.run_id, self.restart_count, group);
+  return place;
+}
+
+int open_store(const MeetingPlace& place, Deadline deadline) {
+  if (place.served) return place.port;
+  Kept& stores = kept();
+  std::lock_guard lock(stores.mutex);
+  if (const auto there = stores.by_port.find(place.port); there != stores.by_port.end())
+    return there->second->getPort();
+  c10d::TCPStoreOptions options;
+  options.port = std::uint16_t(place.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = left_of(deadline);
+  try {
+    // It talks to itself by loopback: what the master's name means is no matter.
+    auto store = c10::make_intrusive<c10d::TCPStore>("localhost", options);
+    const std::string run = place.run;
+    store->set("shoal/run", std::vector<std::uint8_t>(run.begin(), run.end()));
+    stores.by_port[place.port] = store;
+    return store->getPort();
+  } catch (const std::exception& error) {
+    const std::string text = first_line(error);
+    if (text.find("EADDRINUSE") != std::string::npos || text.find("in use") != std::string::npos)
+      throw Error(
+          fmt::format("rank 0 cannot open port {} for the other ranks, another program has it: choose another "
+                      "MASTER_PORT",
+                      place.port));
+    throw Error(fmt::format("rank 0 cannot open port {} for the other ranks: {}", place.port, text));
+  }
+}
+
+std::string address_towards(const MeetingPlace& place, Deadline deadline) {
+  const auto asked = Deadline::Clock::now();
+  std::string wrong = "nothing was tried";
+  for (;;) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    const int code = ::getaddrinfo(place.host.c_str(), std::to_string(place.port).c_str(), &hints, &found);
+    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> targets(found, [](addrinfo* all) {
+      if (all) ::freeaddrinfo(all);
+    });
+    if (code != 0) wrong = ::gai_strerror(code);
+    for (const addrinfo* target = found; target; target = target->ai_next)
+      if (std::string own = try_to_connect(*target, deadline, wrong); !own.empty()) return own;
+    if (deadline.passed()) break;
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kPause, deadline.left(kPause)));
+  }
+  const auto seconds = std::chrono::duration<double>(Deadline::Clock::now() - asked).count();
+  throw TimeoutError(fmt::format(
+      "rank {} could not reach rank 0's host at {}:{} within {:.1f} s: {}. MASTER_ADDR and MASTER_PORT have to "
+      "name rank 0's host and a port that is open there",
+      place.rank, place.host, place.port, seconds, wrong));
+}
+
+struct StoreConnection::Stores {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::vector<c10::intrusive_ptr<c10d::Store>> parts;
+};
+
+StoreConnection::StoreConnection(const MeetingPlace& place, Deadline deadline) : stores_(std::make_unique<Stores>()) {
+  c10d::TCPStoreOptions options;
+  options.port = std::uint16_t(place.port);
+  options.waitWorkers = false;
+  options.timeout = left_of(deadline);
+  std::string theirs;
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(place.host, options);
+    if (!place.served) theirs = store->get_to_str("shoal/run");  // waits until rank 0 has written it
+    stores_->store = c10::make_intrusive<c10d::PrefixStore>(place.group, store);
+  } catch (const std::exception& error) {
+    throw TimeoutError(fmt::format(
+        "rank {} has found no store of rank 0's at {}:{}: another program may have the port, or rank 0 has not "
+        "come ({})",
+        place.rank, place.host, place.port, first_line(error)));
+  }
+  if (!place.served && theirs != place.run)
+    throw Error(fmt::format("the store at {}:{} is another run's ('{}', and this is '{}'): choose another MASTER_PORT",
+                            place.host, place.port, theirs, place.run));
+  sockets_.find(place.port);
+}
+
+StoreConnection::~StoreConnection() { sockets_.forget(); }
+
+/// On the master's own host its name may mean the loopback (/etc/hosts of many machines says so), which no other host
+/// can reach. Whoever has such an address while others have a real one takes the one on the way to those.
+void StoreConnection::find_outward_addresses(std::vector<HostMap::Host>& hosts, int own_first_rank, Deadline deadline) {
+  const auto outward = std::ranges::find_if(hosts, [](auto& host) { return !is_loopback(host.address); });
+  if (outward == hosts.end()) return;  // all are one machine
+  const std::string target = outward->address;
+  for (HostMap::Host& host : hosts) {
+    if (!is_loopback(host.address)) continue;
+    const std::string key = fmt::format("address/{}", host.ranks[0].rank);
+    if (host.ranks[0].rank == own_first_rank) set(key, address_on_the_way_to(target));
+    host.address = wait(key, deadline);
+  }
+}
+
+std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_size, Deadline deadline) {
+  c10d::Store& store = *stores_->store;
+  const auto asked = Deadline::Clock::now();
+  std::vector<HostMap::Host> hosts;
+  std::vector<bool> there(std::size_t(world_size), false);
+  int ranks = 0;
+  try {
+    const std::int64_t number = store.add("hosts", 1);
+    set(fmt::format("host/{}", number), HostMap::encode(own));
+    for (std::int64_t next = 1; ranks < world_size; ++next) {
+      hosts.push_back(HostMap::decode(wait(fmt::format("host/{}", next), deadline)));
+      ranks += int(hosts.back().ranks.size());
+      for (const HostMap::Rank& rank : hosts.back().ranks)
+        if (rank.rank >= 0 && rank.rank < world_size) there[std::size_t(rank.rank)] = true;
+    }
+    find_outward_addresses(hosts, own.ranks[0].rank, deadline);
+  } catch (const TimeoutError&) {
+    std::vector<int> missing;
+    for (int rank = 0; rank < world_size; ++rank)
+      if (!there[std::size_t(rank)]) missing.push_back(rank);
+    throw TimeoutError(fmt::format("{} of {} ranks have not come within {:.1f} s: {}", missing.size(), world_size,
+                                   std::chrono::duration<double>(Deadline::Clock::now() - asked).count(),
+                                   fmt::join(missing, ", ")));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error(
+        fmt::format("rank 0's store is gone while the ranks meet: rank 0 has ended or died ({})", first_line(error)));
+  }
+  return hosts;
+}
+
+std::string StoreConnection::set_first(const std::string& key, const std::string& text) {
+  return stores_->store->compareSet(key, "", text);
+}
+
+void StoreConnection::set(const std::string& key, const std::string& text) { stores_->store->set(key, text); }
+
+bool StoreConnection::has(const std::string& key) { return stores_->store->check({key}); }
+
+std::string StoreConnection::wait(const std::string& key, Deadline deadline) {
+  // Asked again and again, in place of one long call: that one nobody could end.
+  while (!stores_->store->check({key})) {
+    if (deadline.passed()) throw TimeoutError(fmt::format("nobody has written '{}' to rank 0's store", key));
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return stores_->store->get_to_str(key);
+}
+
+c10d::Store& StoreConnection::part(const std::string& prefix) {
+  stores_->parts.push_back(c10::make_intrusive<c10d::PrefixStore>(prefix, stores_->store));
+  return *stores_->parts.back();
+}
+
+}  // namespace shoal

@@ -1,0 +1,157 @@
+// The steps that collectives over several hosts are made of. Only for the sources beside it.
+#pragma once
+
+#include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/fork/owner_process.h>
+#include <shoal/internal/workers/train/group/group_layout.h>
+#include <shoal/internal/workers/train/hosts/failure_watch.h>
+#include <shoal/internal/workers/train/hosts/two_level.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shoal {
+
+/// What a rank calls. All ranks' have to be the same.
+struct CallNote {
+  Collective what{};
+  std::uint32_t type = ~0u;  // c10::ScalarType
+  std::uint32_t op = ~0u;    // ReduceOp; all ones: none
+  std::int32_t root = -1;    // -1: none
+  std::uint64_t bytes = 0;
+
+  bool operator==(const CallNote&) const = default;
+};
+
+/// What a host says to the others in each collective, in every column: what its ranks call, or which two do not agree.
+struct HostNote {
+  std::uint64_t number = 0;                 // of the collective, from 1
+  std::int32_t rank = -1, other_rank = -1;  // other_rank: -1 if all agree
+  CallNote call, other_call;
+};
+
+static_assert(std::is_trivially_copyable_v<HostNote> && sizeof(HostNote) == 64);
+
+struct TwoLevelGroup::State {
+  explicit State(Parts given);
+  ~State();
+
+  /// Does a collective: all of it happens in `body`. Whatever it throws, but std::invalid_argument, breaks the group.
+  template <class Body>
+  void call(const CallNote& note, Body body);
+
+  /// The bytes of one of several shares: whole cache lines, so the elements are whole, too.
+  struct Share {
+    std::size_t begin, size;
+    Share(std::size_t total, int count, int index) {
+      std::size_t each = (total + std::size_t(count) - 1) / std::size_t(count);
+      each = (each + 63) / 64 * 64;
+      begin = std::min(total, each * std::size_t(index));
+      size = std::min(each, total - begin);
+    }
+  };
+
+  // --- Where this rank is.
+  int local_ranks() const { return map.ranks_on(map.my_host()); }
+  int hosts() const { return int(map.hosts.size()); }
+  bool in_column() const { return column_index >= 0; }
+  /// How many columns carry a buffer that is cut into shares: of small ones, fewer.
+  int columns_for(std::size_t bytes) const {
+    return int(std::clamp<std::size_t>(bytes / 4096, 1, std::size_t(columns)));
+  }
+  /// Sum of one column's parts from, or for, all other hosts.
+  std::size_t carried_elsewhere(int column_number) const;
+
+  // --- Steps, in this order: compare, (data to the columns), post_notes and posts, meet, (data from the columns).
+  /// Compares what the ranks of this host call. If they disagree, tells the other hosts and throws.
+  void compare_on_host(const CallNote& note);
+  /// Posts what this host calls to the others of the column.
+  void post_notes();
+  void send(int host, const void* data, std::size_t bytes, int phase);
+  void receive(int host, void* data, std::size_t bytes, int phase);
+  /// Waits for the others' notes and for all that was posted. If hosts disagree, all ranks get std::invalid_argument.
+  void meet();
+  void wait_for(const GlooGroup::Pending& message);
+  /// Waits for what was posted since.
+  void finish();
+
+  // --- What several collectives do.
+  /// data (of hosts() sources, in their order) = their reduction. `own` is this host's place in `data`.
+  void reduce_hosts(const ReduceKernel& kernel, std::vector<const std::byte*>& sources, std::byte* result,
+                    std::size_t bytes);
+  void average(std::byte* data, std::size_t bytes, Type type, ReduceOp op) const;
+  /// Every column's share of the data goes to all ranks of the host.
+  void spread(const Region& data, int shares);
+  /// The parts that each column has for ranks of this host, in the order of local ranks, go to them: `part` bytes each.
+  void deliver_parts(const std::byte* carried, std::byte* output, std::size_t part);
+  /// What each column has goes to one local rank: `sizes` by column. The result is one after the other.
+  void deliver_to(int local, const std::byte* carried, std::span<const std::size_t> sizes, std::byte* output);
+  void all_gather_now(const Region& input, std::span<std::byte* const> outputs, Type type);
+
+  /// Memory that stays until the collective is over. Kept for the next one.
+  std::byte* scratch(std::size_t bytes);
+
+  [[noreturn]] void fail(const char* what, std::exception_ptr error);
+  [[noreturn]] void throw_failure(const char* what, const Failure& failure) const;
+  void check_usable(const char* what);
+  void set_deadlines();
+  std::string missing_text(const std::string& said, const std::string& waited) const;
+  void check_root(const char* what, int root) const;
+
+  HostMap map;
+  std::unique_ptr<Communicator> host;  // null once this rank has left it, because of a failure
+  std::unique_ptr<StoreConnection> store;
+  std::unique_ptr<GlooGroup> column;
+  std::unique_ptr<FailureBoard> board;
+  std::chrono::milliseconds link_timeout;
+  int columns;
+  int column_index;  // -1: in none
+  OwnerProcess owner;
+
+  std::mutex in_call;  // held during a call: whoever gets it knows that this rank uses `host` at the moment for nothing
+  std::chrono::nanoseconds timeout = std::chrono::minutes(30);
+  Deadline deadline = Deadline::never();
+  std::uint64_t number = 0;  // of the collective
+  HostNote own_note;
+  std::vector<HostNote> notes;  // by host
+  struct Posted {
+    GlooGroup::Pending pending;
+    int host;
+  };
+  std::vector<GlooGroup::Pending> posted_notes;
+  std::vector<Posted> posted;
+  std::deque<std::vector<std::byte>> memory;
+  std::size_t memory_used = 0;
+
+  std::unique_ptr<FailureWatch> watch;
+};
+
+const char* name_of(Collective what);
+
+template <class Body>
+void TwoLevelGroup::State::call(const CallNote& note, Body body) {
+  std::lock_guard lock(in_call);
+  const char* const what = name_of(note.what);
+  check_usable(what);
+  set_deadlines();
+  own_note = HostNote{++number, map.rank_at(map.my_host(), 0), -1, note, {}};
+  memory_used = 0;
+  try {
+    compare_on_host(note);
+    body();
+  } catch (const std::invalid_argument&) {
+    posted_notes.clear();
+    posted.clear();
+    throw;  // on all ranks, each of which is done with this collective
+  } catch (const std::exception&) {
+    fail(what, std::current_exception());
+  }
+}
+
+}  // namespace shoal

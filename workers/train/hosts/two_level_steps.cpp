@@ -1,0 +1,334 @@
+// The steps: comparing calls, messages in the columns, and what is done about a failure.
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/workers/train/group/reduce_kernel.h>
+#include <shoal/internal/workers/train/hosts/two_level_state.h>
+#include <shoal/ipc/error.h>
+#include <shoal/ipc/trace_span.h>
+
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+/// How much longer a column waits than the ranks of a host do for each other: these know better who is missing, and shall
+/// be the first to give up.
+std::chrono::nanoseconds grace_of(std::chrono::nanoseconds timeout) {
+  return std::clamp<std::chrono::nanoseconds>(timeout / 10, std::chrono::milliseconds(100), std::chrono::seconds(2));
+}
+
+/// Whether the process is stopped, by a signal or a debugger.
+bool is_stopped(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const auto name_end = line.rfind(") ");
+  return name_end != std::string::npos && name_end + 2 < line.size() &&
+         (line[name_end + 2] == 'T' || line[name_end + 2] == 't');
+}
+
+/// The numbers in "not all ranks came within 2000 ms: ranks 1, 2 are missing".
+std::vector<int> missing_in(const std::string& text) {
+  std::vector<int> numbers;
+  const auto begin = text.find(": rank");
+  if (begin == std::string::npos || text.find("missing") == std::string::npos) return numbers;
+  int number = -1;
+  for (const char c : text.substr(begin)) {
+    if (c >= '0' && c <= '9')
+      number = (number < 0 ? 0 : number * 10) + (c - '0');
+    else if (number >= 0)
+      numbers.push_back(std::exchange(number, -1));
+  }
+  return numbers;
+}
+
+std::string describe(const CallNote& note) {
+  std::string text = fmt::format("{}({} bytes", name_of(note.what), note.bytes);
+  if (note.op != ~0u) text += fmt::format(", {} of", name_of(ReduceOp(note.op)));
+  if (note.type < std::uint32_t(c10::ScalarType::Undefined))
+    text += fmt::format("{} {}", note.op == ~0u ? " of" : "", c10::toString(c10::ScalarType(note.type)));
+  if (note.root >= 0) text += fmt::format(", root {}", note.root);
+  return text + ")";
+}
+
+/// Messages of the same collective have the same tag, and if hosts disagree about it, their messages never meet: Gloo ends
+/// the process where two that meet differ in size. Two bits say which step it is; 0 is the note.
+std::uint32_t tag_of(std::uint64_t number, const CallNote& call, int phase) {
+  if (phase == 0) return std::uint32_t(number << 2) & 0x7fffffff;
+  std::uint64_t hash = number;
+  for (const std::uint64_t word : {std::uint64_t(call.what), std::uint64_t(call.type), std::uint64_t(call.op),
+                                   std::uint64_t(std::uint32_t(call.root)), call.bytes})
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u ^ hash >> 29;
+  return (std::uint32_t(hash >> 32) << 2 | std::uint32_t(phase)) & 0x7fffffff;
+}
+
+}  // namespace
+
+TwoLevelGroup::State::State(Parts parts)
+    : map(std::move(parts.map)),
+      host(std::move(parts.host)),
+      store(std::move(parts.store)),
+      column(std::move(parts.column)),
+      board(std::move(parts.board)),
+      link_timeout(parts.link_timeout),
+      columns(map.columns()),
+      column_index(map.my_local() < columns ? map.my_local() : -1),
+      notes(map.hosts.size()) {
+  watch = std::make_unique<FailureWatch>(map, *board, *store, column.get(), [this] {
+    // Not in a call: then nobody else lets the ranks of this host know.
+    if (std::unique_lock lock(in_call, std::try_to_lock); lock) host.reset();
+  });
+}
+
+TwoLevelGroup::State::~State() {
+  if (owner.is_this()) {
+    watch.reset();  // says that this rank leaves, before its connections end
+    return;
+  }
+  // A forked copy has neither the threads nor a right to say anything.
+  (void)watch.release();
+  (void)column.release();
+  (void)store.release();
+}
+
+std::size_t TwoLevelGroup::State::carried_elsewhere(int column_number) const {
+  std::size_t count = 0;
+  for (int other = 0; other < hosts(); ++other)
+    if (other != map.my_host()) count += map.carried(other, column_number).size();
+  return count;
+}
+
+void TwoLevelGroup::State::check_root(const char* what, int root) const {
+  if (root < 0 || root >= map.world_size())
+    throw std::invalid_argument(fmt::format("{}: root {} in a group of {} ranks", what, root, map.world_size()));
+}
+
+void TwoLevelGroup::State::check_usable(const char* what) {
+  if (!owner.is_this())
+    throw Error(fmt::format("{}: rank {} belongs to the process that joined the group, not to a forked copy of it",
+                            what, map.me));
+  if (auto failure = watch->failure()) {
+    host.reset();
+    throw_failure(what, *failure);
+  }
+}
+
+std::byte* TwoLevelGroup::State::scratch(std::size_t bytes) {
+  if (memory_used == memory.size()) memory.emplace_back();
+  std::vector<std::byte>& piece = memory[memory_used++];
+  if (piece.size() < bytes) {
+    piece.clear();  // nothing of it is to be moved
+    piece.resize(bytes);
+  }
+  return piece.data();
+}
+
+void TwoLevelGroup::State::set_deadlines() {
+  deadline = Deadline::after(timeout + grace_of(timeout));
+  host->set_timeout(timeout);
+}
+
+void TwoLevelGroup::State::compare_on_host(const CallNote& note) {
+  const std::size_t count = std::size_t(local_ranks());
+  if (count == 1) return;
+  CallNote own = note;
+  std::vector<CallNote> calls(count);
+  std::vector<std::byte*> places;
+  for (CallNote& call : calls) places.push_back(reinterpret_cast<std::byte*>(&call));
+  host->all_gather({reinterpret_cast<std::byte*>(&own), sizeof own, nullptr}, places);
+  own_note.call = calls[0];
+  for (std::size_t local = 1; local < count; ++local) {
+    if (calls[local] == calls[0]) continue;
+    own_note.other_rank = map.rank_at(map.my_host(), int(local));
+    own_note.other_call = calls[local];
+    post_notes();
+    return meet();  // throws
+  }
+}
+
+void TwoLevelGroup::State::post_notes() {
+  if (!in_column()) return;
+  for (int other = 0; other < hosts(); ++other) {
+    if (other == map.my_host()) continue;
+    posted_notes.push_back(column->receive(other, &notes[std::size_t(other)], sizeof(HostNote), tag_of(number, {}, 0)));
+    posted_notes.push_back(column->send(other, &own_note, sizeof own_note, tag_of(number, {}, 0)));
+  }
+}
+
+void TwoLevelGroup::State::send(int to, const void* data, std::size_t bytes, int phase) {
+  if (bytes != 0) posted.push_back({column->send(to, data, bytes, tag_of(number, own_note.call, phase)), to});
+}
+
+void TwoLevelGroup::State::receive(int from, void* data, std::size_t bytes, int phase) {
+  if (bytes != 0) posted.push_back({column->receive(from, data, bytes, tag_of(number, own_note.call, phase)), from});
+}
+
+void TwoLevelGroup::State::wait_for(const GlooGroup::Pending& message) {
+  board->wait_for(map.rank_at(message.peer, column_index));
+  column->wait(message, deadline);
+  board->wait_for(-1);
+}
+
+void TwoLevelGroup::State::meet() {
+  SHOAL_KILL_POINT("hosts.meet");
+  // Who called what, if not all call the same: the first host that is not of host 0's mind, the same for all.
+  struct Verdict {
+    std::int32_t rank = -1, other_rank = -1;
+    CallNote call, other_call;
+  } verdict;
+  if (in_column()) {
+    const TraceSpan span("columns");
+    for (const GlooGroup::Pending& note : posted_notes) wait_for(note);
+    posted_notes.clear();
+    notes[std::size_t(map.my_host())] = own_note;
+    for (const HostNote& note : notes) {
+      if (note.other_rank >= 0)
+        verdict = {note.rank, note.other_rank, note.call, note.other_call};
+      else if (note.call != notes[0].call)
+        verdict = {notes[0].rank, note.rank, notes[0].call, note.call};
+      if (verdict.rank >= 0) break;
+    }
+    // Messages to and from a host of another mind never meet; all others are on their way.
+    for (const Posted& message : posted) {
+      const HostNote& theirs = notes[std::size_t(message.host)];
+      const bool agreed = own_note.other_rank < 0 && theirs.other_rank < 0 && theirs.call == own_note.call;
+      if (agreed) wait_for(message.pending);
+    }
+    posted.clear();
+  }
+  // Ranks in no column hear of it from the first that is in one. Where this host itself disagrees, all know.
+  if (local_ranks() > columns && own_note.other_rank < 0)
+    host->broadcast({reinterpret_cast<std::byte*>(&verdict), sizeof verdict, nullptr}, 0);
+  else if (!in_column())
+    verdict = {own_note.rank, own_note.other_rank, own_note.call, own_note.other_call};
+  if (verdict.rank < 0) return;
+  throw std::invalid_argument(
+      fmt::format("{} called {} where {} called {}: all ranks have to call the same collectives in the same order",
+                  map.describe(verdict.rank), describe(verdict.call), map.describe(verdict.other_rank),
+                  describe(verdict.other_call)));
+}
+
+void TwoLevelGroup::State::finish() {
+  SHOAL_KILL_POINT("hosts.finish");
+  const TraceSpan span("columns");
+  for (const Posted& message : posted) wait_for(message.pending);
+  posted.clear();
+}
+
+void TwoLevelGroup::State::reduce_hosts(const ReduceKernel& kernel, std::vector<const std::byte*>& sources,
+                                        std::byte* result, std::size_t bytes) {
+  kernel(sources, std::span(&result, 1), bytes / kernel.element_size());
+}
+
+void TwoLevelGroup::State::average(std::byte* data, std::size_t bytes, Type type, ReduceOp op) const {
+  if (op != ReduceOp::avg || bytes == 0) return;
+  const auto count = std::int64_t(bytes / c10::elementSize(type));
+  at::from_blob(data, {count}, at::TensorOptions(type)).div_(map.world_size());
+}
+
+void TwoLevelGroup::State::spread(const Region& data, int shares) {
+  SHOAL_KILL_POINT("hosts.spread");
+  if (local_ranks() == 1) return;
+  for (int index = 0; index < shares; ++index) {
+    const Share share(data.bytes, shares, index);
+    if (share.size != 0) host->broadcast({data.data + share.begin, share.size, data.hold}, index);
+  }
+}
+
+void TwoLevelGroup::State::deliver_to(int local, const std::byte* carried, std::span<const std::size_t> sizes,
+                                      std::byte* output) {
+  const std::size_t count = std::size_t(local_ranks());
+  std::vector<std::size_t> from(count), to(count);
+  if (in_column()) to[std::size_t(local)] = sizes[std::size_t(column_index)];
+  if (map.my_local() == local)
+    for (std::size_t index = 0; index < sizes.size(); ++index) from[index] = sizes[index];
+  host->all_to_all({const_cast<std::byte*>(carried), to[std::size_t(local)], nullptr}, to, output, from);
+}
+
+void TwoLevelGroup::State::deliver_parts(const std::byte* carried, std::byte* output, std::size_t part) {
+  if (local_ranks() <= columns) {
+    std::memcpy(output, carried, part);
+    return;
+  }
+  const std::size_t count = std::size_t(local_ranks());
+  std::vector<std::size_t> from(count), to(count);
+  std::size_t bytes = 0;
+  for (std::size_t local = 0; local < count && in_column(); ++local)
+    if (int(local) % columns == column_index) bytes += to[local] = part;
+  from[std::size_t(map.my_local() % columns)] = part;
+  host->all_to_all({const_cast<std::byte*>(carried), bytes, nullptr}, to, output, from);
+}
+
+void TwoLevelGroup::State::throw_failure(const char* what, const Failure& failure) const {
+  const std::string text = fmt::format("{}: {}", what, failure.text);
+  if (failure.kind == Failure::died || failure.kind == Failure::unreachable) throw PeerDied(text);
+  if (failure.kind == Failure::timed_out) throw TimeoutError(text);
+  throw Error(text);
+}
+
+/// Which rank a rank of this host has waited for too long. One that waits for another host itself is not the one, unless it
+/// is stopped.
+std::string TwoLevelGroup::State::missing_text(const std::string& said, const std::string& waited) const {
+  std::vector<std::string> missing;
+  int awaited = -1;
+  for (const int local : missing_in(said)) {
+    const HostMap::Rank& rank = map.hosts[std::size_t(map.my_host())].ranks[std::size_t(local)];
+    if (is_stopped(rank.pid))
+      return fmt::format("{} has not come within {}: it is stopped", map.describe(rank.rank), waited);
+    if (const int other = board->awaited_by(local); other >= 0)
+      awaited = other;
+    else
+      missing.push_back(map.describe(rank.rank));
+  }
+  if (missing.empty() && awaited >= 0) missing.push_back(map.describe(awaited));
+  if (missing.empty()) return said;
+  return fmt::format("{} {} not come within {}", fmt::join(missing, ", "), missing.size() == 1 ? "has" : "have",
+                     waited);
+}
+
+/// Says what went wrong as far as this rank can tell; all throw what the first one said.
+void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
+  Failure seen;
+  bool is_sure = true;
+  const std::string waited =
+      fmt::format("{} ms", std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
+  try {
+    std::rethrow_exception(error);
+  } catch (const GlooFailure& failure) {
+    const int culprit = failure.peer() >= 0 ? map.rank_at(failure.peer(), column_index) : -1;
+    is_sure = culprit == 0 || failure.why() != GlooFailure::ended;
+    const std::string who = culprit >= 0 ? map.describe(culprit) : "the other hosts";
+    if (failure.why() == GlooFailure::late)
+      seen = {Failure::timed_out, fmt::format("{} has not come within {}", who, waited)};
+    else if (failure.why() == GlooFailure::unreachable)
+      seen = {Failure::unreachable, fmt::format("{} cannot be reached any more: {}", who, failure.what())};
+    else
+      seen = {Failure::died, fmt::format("{} died: {}", who, failure.what())};
+  } catch (const PeerDied& failure) {
+    std::vector<int> left;
+    for (int local = 0; local < local_ranks(); ++local)
+      if (board->has_left(local)) left.push_back(map.rank_at(map.my_host(), local));
+    if (auto gone = watch->look_at_host(local_ranks()))
+      seen = *gone;
+    else if (!left.empty())
+      seen = {Failure::died, map.describe(left[0]) + " has left the group"};
+    else
+      seen = {Failure::died, failure.what()};
+  } catch (const TimeoutError& failure) {
+    seen = {Failure::timed_out, missing_text(failure.what(), waited)};
+  } catch (const std::exception& failure) {
+    seen = {Failure::aborted, fmt::format("{} could not do its part: {}", map.describe(map.me), failure.what())};
+  }
+  const Failure first = watch->report(seen, is_sure);  // ends the connections: what is posted is over
+  posted_notes.clear();
+  posted.clear();
+  host.reset();
+  if (map.me == 0) watch->keep_store();
+  throw_failure(what, first);
+}
+
+}  // namespace shoal
