@@ -1,0 +1,130 @@
+// What the ranks of several hosts see when one of them, or its host, is gone.
+#include <fmt/format.h>
+#include <shoal/ipc/fd.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include "tests/hosts/host_ranks.h"
+#include "tests/support/catch.h"
+#include "tests/support/guard.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+/// All but `gone` have thrown `what`, which names that rank, and ended well.
+void check_all_but(int gone, const std::vector<ProgramResult>& results, const std::string& what) {
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    if (int(rank) == gone) continue;
+    INFO("rank " << rank << "\n" << results[rank].output << results[rank].error);
+    CHECK(results[rank].code == 0);
+    CHECK_THAT(line_after(results[rank].output, "THREW "), Catch::Matchers::StartsWith(what));
+    CHECK_THAT(line_after(results[rank].output, "THREW "), ContainsSubstring(fmt::format("rank {} (host ", gone)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("hosts: every rank learns of a rank that is killed, from the same text") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const std::vector<int> shape = GENERATE(std::vector<int>{2, 2}, std::vector<int>{3, 1});
+  const int victim = GENERATE(0, 1, 3);
+  const char* const what = GENERATE("until_it_fails", "large_until_it_fails");
+  // A few that differ; SHOAL_TEST_SCALE=2 for all.
+  if (test_scale() == 1 && (what[0] == 'l' ? victim != 3 : shape[0] == 3 && victim != 1)) return;
+  HostRanks ranks(hosts, shape, what);
+  ranks.start();
+  ranks.wait_until_ready(4);
+  ranks.rank(victim).signal(SIGKILL);
+  const auto results = ranks.finish();
+  CHECK(results[std::size_t(victim)].code == -SIGKILL);
+  check_all_but(victim, results, "PeerDied: all_reduce: ");
+}
+
+TEST_CASE("hosts: a rank that dies at a marked point of a collective leaves nobody waiting") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const char* const point = GENERATE("hosts.meet:5", "hosts.finish:5", "hosts.spread:5", "group.signal.before:40",
+                                     "group.in_place.before:0", "group.wait:40");
+  const int victim = GENERATE(1, 2);
+  if (test_scale() == 1 && victim != 1) return;
+  HostRanks ranks(hosts, {2, 2}, "large_until_it_fails");
+  ranks.set(victim, "SHOAL_KILL_AT", point);
+  if (std::string(point).starts_with("group.in_place"))
+    for (int rank = 0; rank < 4; ++rank) ranks.set(rank, "SHARED", "1");
+  ranks.start();
+  const auto results = ranks.finish();
+  INFO(point << "\n" << results[std::size_t(victim)].output << results[std::size_t(victim)].error);
+  CHECK(results[std::size_t(victim)].code == -SIGKILL);
+  check_all_but(victim, results, "PeerDied: all_reduce: ");
+}
+
+TEST_CASE("hosts: ranks that wait for a late one learn of another one's death") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(3);
+  // Rank 5 is late; rank 1 dies, which is in no column with rank 0 or 4.
+  HostRanks ranks(hosts, {2, 2, 2}, "late");
+  ranks.start();
+  ranks.wait_until_ready(1);
+  ranks.rank(1).signal(SIGKILL);
+  std::vector<ProgramResult> results;
+  for (int rank = 0; rank < 5; ++rank) results.push_back(ranks.rank(rank).finish());
+  check_all_but(1, results, "PeerDied: all_reduce: ");
+  ranks.rank(5).signal(SIGKILL);
+}
+
+TEST_CASE("hosts: a host whose link is lost is named within the link's time-out, on all hosts") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const bool silently = GENERATE(false, true);
+  HostRanks ranks(hosts, {2, 2}, "late", {{"LINK_MS", "3000"}});
+  ranks.start();
+  ranks.wait_until_ready(1);
+  if (silently)
+    hosts.cut_silently(1);
+  else
+    hosts.set_link(1, false);
+  for (int rank = 0; rank < 3; ++rank) {
+    const ProgramResult result = ranks.rank(rank).finish();
+    INFO("rank " << rank << "\n" << result.output << result.error);
+    const std::string said = line_after(result.output, "THREW ");
+    CHECK_THAT(said, Catch::Matchers::StartsWith("PeerDied: all_reduce: rank "));
+    // Each side names a rank of the other one.
+    CHECK_THAT(said, ContainsSubstring("(host " + hosts.address(rank < 2 ? 1 : 0)));
+  }
+  ranks.rank(3).signal(SIGKILL);
+}
+
+TEST_CASE("hosts: a rank that is stopped is named when the call's time is over") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const int victim = GENERATE(1, 2);
+  HostRanks ranks(hosts, {2, 2}, "until_it_fails", {{"CALL_MS", "2000"}});
+  ranks.start();
+  ranks.wait_until_ready(4);
+  ranks.rank(victim).signal(SIGSTOP);
+  for (int rank = 0; rank < 4; ++rank) {
+    if (rank == victim) continue;
+    const ProgramResult result = ranks.rank(rank).finish();
+    INFO("rank " << rank << "\n" << result.output << result.error);
+    CHECK(result.code == 0);
+    CHECK_THAT(line_after(result.output, "THREW "),
+               Catch::Matchers::StartsWith(fmt::format("TimeoutError: all_reduce: rank {} (host ", victim)));
+    CHECK_THAT(line_after(result.output, "THREW "), ContainsSubstring("has not come within 2000 ms"));
+  }
+  ranks.rank(victim).signal(SIGKILL);
+}
+
+TEST_CASE("hosts: rank 0 may be done first, and the others with what they have") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(3);
+  HostRanks ranks(hosts, {1, 2, 1}, "sum");
+  ranks.start();
+  for (const ProgramResult& result : ranks.finish()) {
+    INFO(result.output << result.error);
+    CHECK(result.code == 0);
+    CHECK_THAT(result.output, ContainsSubstring("DONE"));
+  }
+}

@@ -1,0 +1,360 @@
+// One rank of a group on several hosts: does what its first argument says, and prints what came of it. Its launcher's
+// variables say which rank it is.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <shoal/ipc/error.h>
+#include <shoal/runtime/environment.h>
+#include <shoal/runtime/init.h>
+#include <shoal/runtime/spawn.h>
+#include <shoal/tensors/share.h>
+#include <shoal/workers/train/launched_ranks.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/hosts/programs/rank/ddp.h"
+
+namespace {
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
+using Tensors = std::vector<at::Tensor>;
+
+int checked = 0;
+
+void require(bool condition, const std::string& what) {
+  ++checked;
+  if (!condition) throw std::logic_error("wrong: " + what);
+}
+
+std::string text_or(const char* variable, const char* otherwise) {
+  const char* value = std::getenv(variable);
+  return value ? value : otherwise;
+}
+
+/// What each rank gives: small whole numbers, which every type has, and whose sums every order gives alike; other ones for
+/// each rank and each call.
+at::Tensor given(int rank, std::int64_t count, at::ScalarType type, int salt) {
+  at::Tensor numbers = (at::arange(count, at::kLong) * 7 + rank * 3 + salt) % 5 + 1;
+  return type == at::kBool ? (numbers % 2).to(type) : numbers.to(type);
+}
+
+/// One number after another, in the order of ranks: the plain loop that results are compared with.
+at::Tensor reduced(const Tensors& all, c10d::ReduceOp::RedOpType op) {
+  const at::ScalarType type = all[0].scalar_type();
+  at::Tensor result = all[0].clone();
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const at::Tensor& next = all[i];
+    switch (op) {
+      case c10d::ReduceOp::PRODUCT:
+        result = type == at::kBool ? result.logical_and(next) : result.mul(next);
+        break;
+      case c10d::ReduceOp::MIN:
+        result = at::minimum(result, next);
+        break;
+      case c10d::ReduceOp::MAX:
+        result = at::maximum(result, next);
+        break;
+      case c10d::ReduceOp::BAND:
+        result = result.bitwise_and(next);
+        break;
+      case c10d::ReduceOp::BOR:
+        result = result.bitwise_or(next);
+        break;
+      case c10d::ReduceOp::BXOR:
+        result = result.bitwise_xor(next);
+        break;
+      default:
+        result = type == at::kBool ? result.logical_or(next) : result.add(next);
+    }
+  }
+  return op == c10d::ReduceOp::AVG ? result.div(std::int64_t(all.size())) : result;
+}
+
+bool same(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
+  // What a half type rounds is rounded once more a host: as near as the type is.
+  const bool rounds = a.is_floating_point() || a.is_complex();
+  return rounds ? at::allclose(a.to(at::kComplexDouble), b.to(at::kComplexDouble), 1e-2, 1e-2) : at::equal(a, b);
+}
+
+std::vector<c10d::ReduceOp::RedOpType> operations(at::ScalarType type) {
+  using Op = c10d::ReduceOp;
+  std::vector<Op::RedOpType> list{Op::SUM};
+  const bool complex = at::isComplexType(type), floating = at::isFloatingType(type);
+  if (complex || floating) list.push_back(Op::AVG);
+  if (!complex) list.insert(list.end(), {Op::PRODUCT, Op::MIN, Op::MAX});
+  if (!complex && !floating) list.insert(list.end(), {Op::BAND, Op::BOR, Op::BXOR});
+  return list;
+}
+
+struct Ranks {
+  Group group;
+  int me, world;
+
+  Tensors given_by_all(std::int64_t count, at::ScalarType type, int salt) const {
+    Tensors all;
+    for (int rank = 0; rank < world; ++rank) all.push_back(given(rank, count, type, salt));
+    return all;
+  }
+  Tensors empty(std::int64_t count, at::ScalarType type) const {
+    Tensors all;
+    for (int rank = 0; rank < world; ++rank) all.push_back(at::zeros({count}, type));
+    return all;
+  }
+};
+
+void reductions(const Ranks& r, std::int64_t count, at::ScalarType type, bool shared) {
+  for (const auto op : operations(type)) {
+    const std::string what = fmt::format("op {} of {} {}", int(op), count, c10::toString(type));
+    const at::Tensor expected = reduced(r.given_by_all(count, type, 1), op);
+    Tensors data{given(r.me, count, type, 1)};
+    if (shared) shoal::share_memory_(data[0]);
+    c10d::AllreduceOptions all;
+    all.reduceOp = op;
+    r.group->allreduce(data, all)->wait();
+    require(same(data[0], expected), "allreduce, " + what);
+
+    for (const int root : {0, r.world - 1}) {
+      Tensors own{given(r.me, count, type, 1)};
+      c10d::ReduceOptions one;
+      one.reduceOp = op;
+      one.rootRank = root;
+      r.group->reduce(own, one)->wait();
+      require(same(own[0], r.me == root ? expected : given(r.me, count, type, 1)), "reduce, " + what);
+    }
+
+    at::Tensor parts = given(r.me, count * r.world, type, 2), part = at::zeros({count}, type);
+    c10d::ReduceScatterOptions scatter;
+    scatter.reduceOp = op;
+    r.group->_reduce_scatter_base(part, parts, scatter)->wait();
+    require(same(part, reduced(r.given_by_all(count * r.world, type, 2), op).narrow(0, r.me * count, count)),
+            "reduce_scatter, " + what);
+  }
+}
+
+void movements(const Ranks& r, std::int64_t count, at::ScalarType type, bool shared) {
+  const std::string what = fmt::format("{} {}", count, c10::toString(type));
+  const Tensors all = r.given_by_all(count, type, 3);
+  Tensors own{given(r.me, count, type, 3)};
+  if (shared) shoal::share_memory_(own[0]);
+
+  std::vector<Tensors> gathered{r.empty(count, type)};
+  r.group->allgather(gathered, own)->wait();
+  for (int rank = 0; rank < r.world; ++rank) require(same(gathered[0][rank], all[rank]), "allgather, " + what);
+
+  for (int root = 0; root < r.world; ++root) {
+    Tensors data{given(r.me, count, type, 4)};
+    c10d::BroadcastOptions broadcast;
+    broadcast.rootRank = root;
+    r.group->broadcast(data, broadcast)->wait();
+    require(same(data[0], given(root, count, type, 4)), "broadcast, " + what);
+
+    std::vector<Tensors> outputs;
+    if (r.me == root) outputs.push_back(r.empty(count, type));
+    c10d::GatherOptions gather;
+    gather.rootRank = root;
+    r.group->gather(outputs, own, gather)->wait();
+    for (int rank = 0; rank < r.world && r.me == root; ++rank)
+      require(same(outputs[0][rank], all[rank]), "gather, " + what);
+
+    std::vector<Tensors> inputs;
+    if (r.me == root) {
+      inputs.emplace_back();
+      for (int rank = 0; rank < r.world; ++rank) inputs[0].push_back(given(root, count, type, 10 + rank));
+    }
+    Tensors part{at::zeros({count}, type)};
+    c10d::ScatterOptions scatter;
+    scatter.rootRank = root;
+    r.group->scatter(part, inputs, scatter)->wait();
+    require(same(part[0], given(root, count, type, 10 + r.me)), "scatter, " + what);
+  }
+
+  // Unequal parts: rank a sends (a + 2 b) % 3 times `count` to rank b.
+  auto rows = [&](int from, int to) { return std::int64_t((from + 2 * to) % 3) * count; };
+  std::vector<std::int64_t> in, out;
+  Tensors sent, expected;
+  for (int rank = 0; rank < r.world; ++rank) {
+    in.push_back(rows(r.me, rank));
+    out.push_back(rows(rank, r.me));
+    sent.push_back(given(r.me, in.back(), type, 20 + rank));
+    expected.push_back(given(rank, out.back(), type, 20 + r.me));
+  }
+  at::Tensor input = at::cat(sent),
+             output = at::zeros({std::accumulate(out.begin(), out.end(), std::int64_t(0))}, type);
+  r.group->alltoall_base(output, input, out, in)->wait();
+  require(same(output, at::cat(expected)), "alltoall_base, " + what);
+  Tensors outputs;
+  for (const std::int64_t size : out) outputs.push_back(at::zeros({size}, type));
+  r.group->alltoall(outputs, sent)->wait();
+  for (int rank = 0; rank < r.world; ++rank) require(same(outputs[rank], expected[rank]), "alltoall, " + what);
+}
+
+/// Sums whose bits depend on the order: all ranks have the same ones, those of the documented order, in every run.
+void bits(const Ranks& r, const std::vector<int>& ranks_of_hosts) {
+  for (const std::int64_t count : {3, 1000, 70'000}) {
+    auto number = [&](int rank) {
+      return (at::arange(count, at::kFloat) * 0.37f + float(rank) * 1.1f).sin() * std::pow(10.f, float(rank % 3));
+    };
+    at::Tensor expected;
+    int rank = 0;
+    for (const int ranks : ranks_of_hosts) {
+      at::Tensor sum = number(rank++);
+      for (int local = 1; local < ranks; ++local) sum = sum + number(rank++);
+      expected = expected.defined() ? expected + sum : sum;
+    }
+    Tensors data{number(r.me)};
+    r.group->allreduce(data)->wait();
+    require(at::equal(data[0], expected), fmt::format("the bits of a sum of {}", count));
+  }
+}
+
+void collectives(const Ranks& r) {
+  const int scale = std::atoi(text_or("SHOAL_TEST_SCALE", "1").c_str());
+  std::vector<at::ScalarType> types{at::kFloat, at::kBFloat16, at::kLong, at::kBool, at::kComplexFloat};
+  if (scale > 1)
+    types = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kByte,         at::kChar,
+             at::kShort, at::kInt,    at::kLong, at::kBool,     at::kComplexFloat, at::kComplexDouble};
+  std::vector<std::int64_t> counts{1, 777, 40'000};
+  if (scale > 1) counts = {0, 1, 5, 777, 4096, 40'000, 1 << 20};
+  for (const at::ScalarType type : types)
+    for (const std::int64_t count : counts) {
+      if (scale == 1 && count == 40'000 && type != at::kFloat) continue;
+      reductions(r, count, type, count == 777);
+      movements(r, count, type, count == 777);
+    }
+  std::vector<int> ranks_of_hosts;
+  for (const char digit : text_or("RANKS_OF_HOSTS", "")) ranks_of_hosts.push_back(digit - '0');
+  bits(r, ranks_of_hosts);
+  r.group->barrier()->wait();
+}
+
+void say_ready() {
+  // One line a rank, written in one piece.
+  if (std::FILE* file = std::fopen(text_or("READY_FILE", "/dev/null").c_str(), "a")) {
+    std::fputs("ready\n", file);
+    std::fclose(file);
+  }
+}
+
+/// Sums until something goes wrong.
+void until_it_fails(const Ranks& r, std::int64_t count, std::chrono::milliseconds timeout) {
+  c10d::AllreduceOptions options;
+  options.timeout = timeout;
+  for (long round = 0;; ++round) {
+    Tensors data{at::ones({count})};
+    if (text_or("SHARED", "0") == "1") shoal::share_memory_(data[0]);
+    r.group->allreduce(data, options)->wait();
+    require(data[0][0].item<float>() == float(r.world), "the sum before the failure");
+    if (round == 20) say_ready();
+  }
+}
+
+int work(const std::string& what) {
+  const shoal::Environment self = shoal::environment();
+  shoal::LaunchedRanksOptions options;
+  options.backend = text_or("BACKEND", "auto");
+  options.timeout = std::chrono::milliseconds(std::atoi(text_or("MEET_MS", "60000").c_str()));
+  options.link_timeout = std::chrono::milliseconds(std::atoi(text_or("LINK_MS", "30000").c_str()));
+  const Group group = shoal::init_process_group(options);
+  const Ranks r{group, group->getRank(), group->getSize()};
+  fmt::print("MET rank {} of {} by {}\n", r.me, r.world, group->getBackendName());
+  std::fflush(stdout);
+  const std::chrono::milliseconds timeout(std::atoi(text_or("CALL_MS", "600000").c_str()));
+  if (what == "collectives") collectives(r);
+  if (what == "sum") {
+    Tensors data{at::ones({5})};
+    group->allreduce(data)->wait();
+    require(data[0][0].item<float>() == float(r.world), "the sum");
+  }
+  if (what == "until_it_fails") until_it_fails(r, 1000, timeout);
+  if (what == "large_until_it_fails") until_it_fails(r, 1 << 20, timeout);
+  if (what == "ddp") {
+    const double difference = shoal::test::difference_of_ddp(group);
+    require(difference < 1e-12, fmt::format("the parameters after a training, by {}", difference));
+  }
+  if (what == "hold") {
+    say_ready();
+    ::pause();
+  }
+  // The last rank computes and does not come; the others wait for it while something happens to another one.
+  if (what == "late") {
+    if (r.me == r.world - 1) {
+      say_ready();
+      ::pause();
+    }
+    until_it_fails(r, 10, timeout);
+  }
+  if (what == "mismatch") {
+    for (int round = 0; round < 2; ++round) {
+      // In the first round a rank of another host, in the second a rank of the same host differs.
+      const int other = round == 0 ? r.world - 1 : 1;
+      Tensors data{at::ones({r.me == other ? 5 : 4})};
+      std::string said = "nothing";
+      try {
+        group->allreduce(data)->wait();
+      } catch (const std::invalid_argument& error) {
+        said = error.what();
+      }
+      fmt::print("SAID {}\n", said);
+    }
+    Tensors data{at::ones({5})};
+    group->allreduce(data)->wait();
+    require(data[0][0].item<float>() == float(r.world), "the sum after calls that differ");
+  }
+  fmt::print("DONE {} checked\n", checked);
+  return 0;
+}
+
+std::string spawned_rank(int rank) {
+  const Group group = shoal::init_process_group({.backend = text_or("BACKEND", "auto")});
+  Tensors data{at::full({5}, float(rank + 1))};
+  group->allreduce(data)->wait();
+  return fmt::format("rank {} of {} by {}: {}", group->getRank(), group->getSize(), group->getBackendName(),
+                     data[0][4].item<float>());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  shoal::init(argc, argv);
+  at::set_num_threads(1);
+  if (argc > 1 && std::string(argv[1]) == "spawn") {
+    for (int round = 0; round < 2; ++round)
+      for (const std::string& said : shoal::spawn({.nprocs = 3}, spawned_rank)) fmt::print("{}\n", said);
+    return 0;
+  }
+  int code = 0;
+  const auto began = std::chrono::steady_clock::now();
+  try {
+    code = work(argc > 1 ? argv[1] : "");
+  } catch (const shoal::PeerDied& error) {
+    fmt::print("THREW PeerDied: {}\n", error.what());
+  } catch (const shoal::TimeoutError& error) {
+    fmt::print("THREW TimeoutError: {}\n", error.what());
+  } catch (const std::invalid_argument& error) {
+    fmt::print("THREW invalid_argument: {}\n", error.what());
+  } catch (const shoal::Error& error) {
+    fmt::print("THREW Error: {}\n", error.what());
+  } catch (const std::exception& error) {
+    fmt::print("THREW something else: {}\n", error.what());
+    code = 1;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  fmt::print("AT {} ms, after {} ms\n",
+             std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count(),
+             std::chrono::duration_cast<std::chrono::milliseconds>(now - began).count());
+  std::fflush(stdout);
+  return code;
+}

@@ -1,0 +1,76 @@
+// Collectives of ranks on several hosts: results, and calls that differ.
+#include <fmt/format.h>
+
+#include "tests/hosts/host_ranks.h"
+#include "tests/support/catch.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+void check_all(HostRanks& ranks, const char* what) {
+  for (const ProgramResult& result : ranks.finish()) {
+    INFO(what << "\n" << result.output << result.error);
+    CHECK(result.code == 0);
+    CHECK_THAT(result.output, ContainsSubstring("DONE"));
+    CHECK(line_after(result.output, "THREW ") == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("hosts: every collective gives what a plain loop gives, on two hosts of two ranks") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  HostRanks ranks(hosts, {2, 2}, "collectives");
+  ranks.start();
+  check_all(ranks, "2 2");
+}
+
+TEST_CASE("hosts: every collective gives what a plain loop gives, on unequal hosts") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(3);
+  const std::vector<int> shape = GENERATE(std::vector<int>{3, 2}, std::vector<int>{1, 3, 2});
+  HostRanks ranks(hosts, shape, "collectives");
+  ranks.start();
+  check_all(ranks, shape.size() == 2 ? "3 2" : "1 3 2");
+}
+
+TEST_CASE("hosts: every collective gives what a plain loop gives, with one rank a host") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(3);
+  HostRanks ranks(hosts, {1, 1, 1}, "collectives");
+  ranks.start();
+  check_all(ranks, "1 1 1");
+}
+
+TEST_CASE("hosts: ranks that call different things are all told who called what, and go on") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const std::vector<int> shape = GENERATE(std::vector<int>{2, 2}, std::vector<int>{3, 1});
+  HostRanks ranks(hosts, shape, "mismatch");
+  ranks.start();
+  std::string first;
+  for (const ProgramResult& result : ranks.finish()) {
+    INFO(result.output << result.error);
+    CHECK(result.code == 0);
+    CHECK_THAT(result.output, ContainsSubstring("DONE"));
+    const std::string said = line_after(result.output, "SAID ");
+    CHECK_THAT(said, ContainsSubstring("all_reduce(16 bytes, sum of Float)") &&
+                         ContainsSubstring("all_reduce(20 bytes, sum of Float)") && ContainsSubstring("rank 3 (host "));
+    if (first.empty())
+      first = result.output.substr(result.output.find("SAID"), result.output.find("DONE") - result.output.find("SAID"));
+    CHECK_THAT(result.output, ContainsSubstring(first));  // all say the same
+    CHECK_THAT(first, ContainsSubstring("rank 1 (host "));
+  }
+}
+
+TEST_CASE("hosts: a model that is trained on several hosts is the one that one process trains") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const std::vector<int> shape = GENERATE(std::vector<int>{2, 2}, std::vector<int>{2, 1});
+  HostRanks ranks(hosts, shape, "ddp");
+  ranks.start();
+  check_all(ranks, "ddp");
+}
