@@ -11,6 +11,7 @@
 
 namespace shoal {
 
+class BlockVisit;
 class Extents;
 class Hold;
 
@@ -78,6 +79,8 @@ class Heap {
   HoldRef allocate(std::size_t bytes, BlockType type);
   /// One hold more of this process on a block that it holds; `word`: which of the block's hold words.
   HoldRef add_hold(BlockOffset block, std::uint32_t word);
+  /// The first hold of this process on a block that it visits.
+  HoldRef add_hold(const BlockVisit& visit, std::uint32_t word);
   /// Gives up a hold of this process, and frees the block if it was the last one.
   void drop(const HoldRef& hold) noexcept;
 
@@ -109,6 +112,7 @@ class Heap {
 
  private:
   struct State;
+  void add_chunk(BlockOffset block);
   HoldRef make_live(BlockOffset block, std::uint64_t payload, std::size_t bytes, BlockType type);
   void free_block(BlockOffset block) noexcept;
 

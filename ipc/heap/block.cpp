@@ -10,6 +10,10 @@ bool BlockMemory::try_add_hold(BlockOffset block, std::uint32_t word, HoldRef& a
   return HoldProtocol(*this).try_add_hold(block, word, added);
 }
 
+bool BlockMemory::try_set_word(BlockOffset block, std::uint32_t word, HoldRef& added) const {
+  return HoldProtocol(*this).try_set_word(block, word, added);
+}
+
 void BlockMemory::add_chunk(BlockOffset block, BlockOffset chunk) const { HoldProtocol(*this).add_chunk(block, chunk); }
 
 bool BlockMemory::drop_hold(const HoldRef& hold, ProcessTag closer) const {

@@ -28,6 +28,9 @@ class BlockMemory {
   /// block. Returns false if all words are taken: add_chunk() and try again.
   bool try_add_hold(BlockOffset block, std::uint32_t word, HoldRef& added) const;
 
+  /// The first half of try_add_hold, by the block's visitor: see HoldProtocol::try_set_word.
+  bool try_set_word(BlockOffset block, std::uint32_t word, HoldRef& added) const;
+
   /// Links `chunk`, a block of type kHoldChunk, as further hold words of `block`.
   void add_chunk(BlockOffset block, BlockOffset chunk) const;
 

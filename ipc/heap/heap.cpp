@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/heap/block_cache.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
+#include <shoal/internal/ipc/heap/block_visit.h>
 #include <shoal/internal/ipc/heap/inherited_holds.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
@@ -87,17 +88,27 @@ void Heap::trim() {
 
 HoldRef Heap::add_hold(BlockOffset block, std::uint32_t word) {
   HoldRef added;
-  while (!memory_.try_add_hold(block, word, added)) {
-    HoldRef chunk = allocate(sizeof(HoldChunk), BlockType::kHoldChunk);
-    SHOAL_KILL_POINT("heap.chunk.made");
-    auto* holds = new (memory_.payload(chunk.block)) HoldChunk{};
-    holds->parent = block.value;
-    memory_.add_chunk(block, chunk.block);
-    SHOAL_KILL_POINT("heap.chunk.linked");
-    memory_.header(chunk.block).holds[0].store(kHeldByParent);
-  }
+  while (!memory_.try_add_hold(block, word, added)) add_chunk(block);
   added.reserved = fork_count();
   return added;
+}
+
+HoldRef Heap::add_hold(const BlockVisit& visit, std::uint32_t word) {
+  HoldRef added;
+  while (!memory_.try_set_word(visit.block(), word, added)) add_chunk(visit.block());
+  SHOAL_KILL_POINT("block.visit.word_set");
+  added.reserved = fork_count();
+  return added;
+}
+
+void Heap::add_chunk(BlockOffset block) {
+  HoldRef chunk = allocate(sizeof(HoldChunk), BlockType::kHoldChunk);
+  SHOAL_KILL_POINT("heap.chunk.made");
+  auto* holds = new (memory_.payload(chunk.block)) HoldChunk{};
+  holds->parent = block.value;
+  memory_.add_chunk(block, chunk.block);
+  SHOAL_KILL_POINT("heap.chunk.linked");
+  memory_.header(chunk.block).holds[0].store(kHeldByParent);
 }
 
 void Heap::drop(const HoldRef& hold) noexcept {
@@ -265,14 +276,25 @@ Hold Hold::from_transit(const HoldRef& ref) noexcept {
 
 Hold Hold::adopt(const HoldRef& lent, ProcessTag lender) noexcept {
   Session& session = Session::current();
-  const std::uint32_t mine = session.self().word();
-  if (!session.heap().is_hold(lent, lender.transit_word())) return {};
-  std::uint32_t expected = lender.transit_word();
-  auto* word = session.heap().memory().hold_word(lent.block, lent.word);
+  Heap& heap = session.heap();
+  if (!heap.extents().is_header(lent.block)) return {};
   // Against reclaim(lender), which may be clearing the word: one of the two gets it. A word of a later block does not
   // have this value: a dead lender does not lend again.
-  // A2: pairs with R2 by which it was lent. R2: as in from_transit.
-  if (!word->compare_exchange_strong(expected, mine, std::memory_order_acq_rel)) return {};
+  const auto take = [&](std::atomic<std::uint32_t>* word) {
+    std::uint32_t expected = lender.transit_word();
+    // A2: pairs with R2 by which it was lent. R2: as in from_transit.
+    return word && word->compare_exchange_strong(expected, session.self().word(), std::memory_order_acq_rel);
+  };
+  // A header's words are never anything else. But once the hold is given back, a chunk's may be any data: only a visit
+  // makes sure that what is written to is a hold word.
+  SHOAL_KILL_POINT("heap.adopt.begun");
+  if (lent.word < BlockHeader::kInlineHolds) {
+    if (!take(heap.memory().hold_word(lent.block, lent.word))) return {};
+  } else {
+    const BlockVisit visit(heap, lent.block);
+    SHOAL_KILL_POINT("heap.adopt.visiting");
+    if (!visit || !take(heap.memory().hold_word(lent.block, lent.word))) return {};
+  }
   return Hold(HoldRef{lent.block, lent.word, fork_count()});
 }
 

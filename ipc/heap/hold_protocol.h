@@ -84,18 +84,52 @@ class HoldProtocol {
   }
 
   bool try_add_hold(BlockOffset block, std::uint32_t word, HoldRef& added) const {
+    if (!try_set_word(block, word, added)) return false;
+    SHOAL_KILL_POINT("block.add.before_count");
+    memory_.header(block).state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);  // hold order
+    return true;
+  }
+
+  /// The first half of try_add_hold, for the block's visitor: end_visit() counts the change.
+  bool try_set_word(BlockOffset block, std::uint32_t word, HoldRef& added) const {
     bool found = false;
     for_each_hold(block, [&](std::uint32_t index, Word& hold) {
+      if (index == std::size(memory_.header(block).holds)) SHOAL_KILL_POINT("block.add.in_chunk");
       std::uint32_t expected = hold.load(std::memory_order_relaxed);  // relaxed: the CAS decides
       if (expected != 0 || !hold.compare_exchange_strong(expected, word, std::memory_order_acq_rel)) return true;
       added = HoldRef{block, index};
       found = true;
       return false;
     });
-    if (!found) return false;
-    SHOAL_KILL_POINT("block.add.before_count");
-    memory_.header(block).state.fetch_add(BlockHeader::kOneChange, std::memory_order_acq_rel);  // hold order
-    return true;
+    return found;
+  }
+
+  enum class Visited { kYes, kNotLive, kByAnother };
+  /// The block stays live from here to end_visit(), though the caller has no hold on it (I5). kByAnother: `seen` is
+  /// the state that names who visits it; if that process is dead, take_over_visit(seen).
+  Visited try_visit(BlockOffset block, ProcessTag me, std::uint64_t& seen) const {
+    auto& state = memory_.header(block).state;
+    // acquire: type and holds are of this life.
+    for (seen = state.load(std::memory_order_acquire);;) {
+      if (BlockHeader::kind(seen) != BlockHeader::kLive) return Visited::kNotLive;
+      if (BlockHeader::is_visited(seen)) return Visited::kByAnother;
+      if (take_over_visit(block, me, seen)) return Visited::kYes;
+    }
+  }
+  /// Makes the caller the visitor if the state is still what was seen. False: `seen` is what it is now.
+  bool take_over_visit(BlockOffset block, ProcessTag me, std::uint64_t& seen) const {
+    const std::uint64_t visited = BlockHeader::with(seen, BlockHeader::kLive, me.slot() + 1);
+    // acquire: the words and chunks that are read next are those of this life, with all that its holders did to them.
+    // release: as all changes; a closer that read the state before fails.
+    return memory_.header(block).state.compare_exchange_strong(seen, visited, std::memory_order_acq_rel);
+  }
+  /// Afterwards the block stays only where it is held. If the caller has set no word, or a process that did is dead,
+  /// try_close() has to follow: whoever dropped the last hold meanwhile left it to the visitor.
+  void end_visit(BlockOffset block, ProcessTag me) const {
+    // Nobody else changes the slot as long as the caller lives, so it can be taken off without a look.
+    const std::uint64_t change = BlockHeader::kOneChange - BlockHeader::Slot::make(me.slot() + 1);
+    // hold order: the words that the visitor set go before it. seq_cst: see try_close.
+    memory_.header(block).state.fetch_add(change, std::memory_order_seq_cst);
   }
 
   void add_chunk(BlockOffset block, BlockOffset chunk) const {
@@ -121,9 +155,12 @@ class HoldProtocol {
     // After the caller's own word is zero the block may be freed and reused at any moment by someone
     // else. Looking at it is still safe: header memory stays header memory, and I3 catches the rest.
     Header& head = memory_.header(block);
-    std::uint64_t before = head.state.load(std::memory_order_acquire);  // hold order
     for (;;) {
+      // hold order. seq_cst, with end_visit: either the visitor, who looks at the words when it has ended its visit,
+      // sees that the caller's is zero, or the caller sees no visitor.
+      std::uint64_t before = head.state.load(std::memory_order_seq_cst);
       if (BlockHeader::kind(before) != BlockHeader::kLive) return false;
+      if (BlockHeader::is_visited(before)) return false;  // who ends the visit closes it
       bool held = false;
       for_each_hold(block, [&](std::uint32_t, Word& word) {
         held = word.load(std::memory_order_seq_cst) != 0;  // hold order; see drop_hold

@@ -39,21 +39,24 @@ enum class BlockType : std::uint32_t {
 /// lives while any such word is not zero.
 ///
 /// Invariants, for any template argument (atomics of processes, threads or a model checker):
-///  I1 A word goes 0 -> tag by CAS, by a process that already has a hold on the block or by the one
-///     that allocates it; tag -> 0 and tag -> tag by whoever the tag names, or by the reclaimer of
-///     that process.
+///  I1 A word goes 0 -> tag by CAS, by a process that already has a hold on the block, by its visitor
+///     (I5) or by the one that allocates it; tag -> 0 and tag -> tag by whoever the tag names, or by
+///     the reclaimer of that process; a tag in transit -> tag by whoever it was sent or lent to.
 ///  I2 Adding a hold bumps the change count in `state` after the word is set, and before the adder
 ///     gives up any other hold. So a process that read `state`, then found all words zero, and then
 ///     finds `state` unchanged, knows that they were zero all at once: a hold that it missed must have
-///     been added in between, since only a holder can add.
+///     been added in between, since only a holder can add, or a visitor, who changes `state`, too.
 ///  I3 Live -> free is one CAS on `state` from the value read before the words. Exactly one process
 ///     wins it, whoever looks and however often. The count only grows, for as long as the session
 ///     lives, so a stale look at a block that was reused meanwhile fails.
 ///  I4 All-zero is stable: nobody is left who could add.
+///  I5 While a live block's state names a visitor, nobody closes it: the state that I3's CAS starts from names none. So
+///     a process without a hold may visit a live block, by one CAS, and then touch its chunks and add a hold.
 ///
 /// Who changes `state`, and so may write the other members:
 ///
-///   kLive                            any holder, by adding one change; who drops the last hold, to kClosing (I3)
+///   kLive                            any holder, by adding one change; who drops the last hold, to kClosing (I3);
+///                                    anyone, to kLive with itself as visitor where there is none (I5), and back
 ///   kClosing(slot)                   that process alone, to kFree when the block is emptied
 ///   kFree, kUnused of a small block  the owner of the extent alone, to kLive
 ///   kFree of a large block           the owner of the run, to kMaking; anyone, to kReleasing (extent_protocol.h)
@@ -72,7 +75,8 @@ struct BlockHeader {
   static_assert(Changes::kEnd == 64);
   static constexpr int kInlineHolds = 7;
 
-  /// bits 0..3 kind   bits 4..15 slot of the process that closes, makes or releases it   bits 16..63 change count
+  /// bits 0..3 kind   bits 4..15 slot of the process that closes, makes or releases it; kLive: of the visitor, plus
+  /// one, or 0   bits 16..63 change count
   std::atomic<std::uint64_t> state;
   std::uint64_t size;                   // bytes asked for
   std::uint64_t payload;                // offset of the bytes
@@ -82,6 +86,9 @@ struct BlockHeader {
 
   static Kind kind(std::uint64_t state) { return Kind(KindField::of(state)); }
   static std::uint32_t slot(std::uint64_t state) { return std::uint32_t(Slot::of(state)); }
+  /// Of a live block: whether a process of this slot visits it (I5), and whether any does.
+  static bool is_visited_by(std::uint64_t state, std::uint32_t slot) { return Slot::of(state) == slot + 1u; }
+  static bool is_visited(std::uint64_t state) { return Slot::of(state) != 0; }
   static std::uint64_t with(std::uint64_t state, Kind kind, std::uint32_t slot = 0) {
     return (state & Changes::kMask) + Changes::kOne + Slot::make(slot) + KindField::make(kind);
   }

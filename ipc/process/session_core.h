@@ -63,8 +63,10 @@ class SessionCore final : public Session {
   bool reclaim(ProcessTag dead);
 
   /// For a process made by fork(): gives this process a hold of its own for every hold that the parent had at the fork,
-  /// so that copies of handles go on working whatever the parent does. The parent must not give up any hold meanwhile.
-  /// Without this call the copies last only as long as the parent keeps the originals.
+  /// so that copies of handles go on working whatever the parent does. A handle that the parent drops meanwhile is not
+  /// counted: its copies must not be used. Throws Error if the parent died meanwhile, since some of its holds are gone
+  /// then; what this process has already it gives up as it ends. Without this call the copies last only as long as the
+  /// parent keeps the originals.
   void adopt_inherited_holds();
   /// The tag of the process that forked this one; the holds that this process inherited belong to it until
   /// adopt_inherited_holds().

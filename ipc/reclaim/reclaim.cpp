@@ -3,11 +3,13 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/descriptor/offers.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
+#include <shoal/internal/ipc/heap/block_visit.h>
 #include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/names.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/ring/ring.h>
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <shoal/ipc/log.h>
 #include <string.h>
@@ -28,7 +30,7 @@ struct HoldEqual {
 using HoldSet = std::unordered_set<HoldRef, HoldHash, HoldEqual>;
 
 /// A chunk of hold words that its dead maker had linked, but not yet marked as linked, is marked. Both blocks are sure:
-/// the dead one held the chunk, and was adding a hold to the chunk's parent, which somebody has to hold for that.
+/// the dead one held the chunk, and was adding a hold to the chunk's parent, which it had to hold or to visit for that.
 void mark_linked_chunk(const Heap& heap, BlockOffset block, ProcessTag dead) {
   const BlockMemory memory = heap.memory();
   BlockHeader& header = memory.header(block);
@@ -48,15 +50,39 @@ void mark_linked_chunk(const Heap& heap, BlockOffset block, ProcessTag dead) {
     }
 }
 
-/// Gives up the dead process's holds on a block, but for those of messages that it sent and that nobody has read yet.
-/// How many those were. Until the last of them goes, they are what makes it safe to touch the block.
-int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, const HoldSet& committed) {
+struct GivenUp {
+  int holds = 0;
+  bool left = false;   // something has to wait for the next time
+  bool freed = false;  // the block, which nobody else held
+};
+
+/// Gives up the dead process's holds on a block, but for those to be kept. The block is live to the end of it, by a
+/// visit: the holds alone are no warrant, since one that was lent may be adopted, and be dropped by who adopted it.
+GivenUp give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, const HoldSet& kept) {
   const BlockMemory memory = heap.memory();
-  auto holds = memory.find_holds(block, [&](std::uint32_t word) { return ProcessTag::from_word(word) == dead; });
-  const bool had_handle = std::ranges::any_of(holds, [&](auto& hold) { return hold.word == dead.word(); });
-  std::erase_if(holds, [&](auto& hold) { return hold.word == dead.transit_word() && committed.contains(hold.ref); });
-  if (holds.empty()) return 0;
+  const auto of_dead = [&](std::uint32_t word) { return ProcessTag::from_word(word) == dead; };
+  auto holds = memory.find_holds(block, of_dead);
+  GivenUp result;
+  const auto keep = [&](auto& hold) { return hold.word == dead.transit_word() && kept.contains(hold.ref); };
+  std::erase_if(holds, keep);
+  // It may have died as the block's visitor, before it had a hold: the visit is to be ended all the same.
+  const std::uint64_t state = memory.header(block).state.load();
+  const bool was_visitor =
+      BlockHeader::kind(state) == BlockHeader::kLive && BlockHeader::is_visited_by(state, dead.slot());
+  if (holds.empty() && !was_visitor) return result;
   SHOAL_KILL_POINT("reclaim.holds_found");
+  BlockVisit visit = BlockVisit::with_patience(heap, block);
+  if (!visit) {
+    result.left |= visit.was_kept_out();
+    return result;
+  }
+  holds = memory.find_holds(block, of_dead);  // once more: some may have been adopted
+  const bool had_handle = std::ranges::any_of(holds, [&](auto& hold) { return hold.word == dead.word(); });
+  std::erase_if(holds, keep);
+  if (holds.empty()) {
+    result.freed = visit.end();
+    return result;
+  }
   BlockHeader& header = memory.header(block);
   const BlockKind& kind = block_kind(header.type);
   if (kind.recover) kind.recover(memory.payload(block), dead);
@@ -72,7 +98,9 @@ int give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crashed, 
       hold->compare_exchange_strong(expected, 0, std::memory_order_seq_cst);
     SHOAL_KILL_POINT("reclaim.hold");
   }
-  return int(holds.size());
+  result.holds = int(holds.size());
+  result.freed = visit.end();
+  return result;
 }
 
 }  // namespace
@@ -113,23 +141,26 @@ bool SessionCore::reclaim(ProcessTag dead) {
   // 1. Chunks of hold words that it was linking: as long as all its holds are there, so is what they belong to.
   heap().for_each_block([&](BlockOffset block, BlockHeader&) { mark_linked_chunk(heap(), block, dead); });
   // 2. Cells that it was working on, and the holds that belong to messages in rings.
-  HoldSet committed;
-  bool left_in_work = false;
+  HoldSet kept;
+  bool left = false;
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
     if (header.type != BlockType::kRing) return;
     if (!heap().memory().find_holds(block, [&](std::uint32_t word) { return word == dead.word(); }).empty())
       Ring::recover(heap(), block, dead);
     Ring::Survey survey = Ring::survey(heap(), block, dead);
-    committed.insert(survey.message_holds.begin(), survey.message_holds.end());
-    left_in_work |= survey.in_work;
+    kept.insert(survey.message_holds.begin(), survey.message_holds.end());
+    left |= survey.in_work;
   });
   SHOAL_KILL_POINT("reclaim.rings_done");
   // 3. Its holds; then blocks that nobody holds any more, and those that it was closing.
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
     std::uint64_t state = header.state.load(std::memory_order_acquire);  // acquire: its holds are of this life
     if (BlockHeader::kind(state) == BlockHeader::kLive) {
-      holds += give_up_holds(heap(), block, dead, crashed, committed);
-      if (heap().memory().try_close(block, self())) {
+      const GivenUp given_up = give_up_holds(heap(), block, dead, crashed, kept);
+      holds += given_up.holds;
+      left |= given_up.left;
+      blocks += given_up.freed;
+      if (!given_up.freed && heap().memory().try_close(block, self())) {
         heap().finish_close(block);
         ++blocks;
       }
@@ -142,16 +173,16 @@ bool SessionCore::reclaim(ProcessTag dead) {
   // 4. Its extents.
   heap().reclaim_extents(dead);
   SHOAL_KILL_POINT("reclaim.extents_done");
-  if (holds > 0 || blocks > 0 || !left_in_work)
+  if (holds > 0 || blocks > 0 || !left)
     log_info("gave back what process {} (pid {}, slot {}) had, which {}: {} holds, and {} blocks that nobody else held",
              std::string(process.name, ::strnlen(process.name, sizeof process.name)), process.pid.load(), dead.slot(),
              crashed ? "died" : "left", holds, blocks);
   std::uint64_t expected = mine;
   // A cell that it was working on, in a ring that it had no hold on, is left to those that have one: see
   // Ring::recover_blocking_cell. Until then nobody else gets the slot that the cell names.
-  process.state.compare_exchange_strong(
-      expected, left_in_work ? ProcessRecord::dead_by(dead) : std::uint64_t(ProcessRecord::kFree));
-  return !left_in_work;
+  process.state.compare_exchange_strong(expected,
+                                        left ? ProcessRecord::dead_by(dead) : std::uint64_t(ProcessRecord::kFree));
+  return !left;
 }
 
 void Session::reclaim_all() {
@@ -174,23 +205,31 @@ void Session::reclaim_all() {
 void SessionCore::adopt_inherited_holds() {
   ProcessTag parent = forked_from();
   if (!parent) return;
+  const BlockMemory memory = heap().memory();
+  const auto is_parents = [&](std::uint32_t word) { return word == parent.word(); };
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
-    if (header.type == BlockType::kTrace) return;  // the parent's events: no copy of a handle refers to them
-    const auto of_parent = [&] {
-      return heap().memory().find_holds(block, [&](std::uint32_t word) { return word == parent.word(); });
-    };
-    if (of_parent().empty()) return;
-    const HoldRef own = heap().add_hold(block, self().word());
-    // The thread that forked gives nothing up meanwhile, but threads of shoal's own may (shoal-offers, shoal-pools). So
-    // it is looked at once more: where the parent still has a hold, it had one when this one was added.
-    const auto holds = of_parent();
-    std::atomic<std::uint32_t>* word = heap().memory().hold_word(own.block, own.word);
-    if (!holds.empty() && word && word->load() == self().word()) return heap().note_inherited(own, holds.size());
-    // By CAS: who made another block of it may have written over the word.
-    std::uint32_t mine = self().word();
-    if (word && word->compare_exchange_strong(mine, 0) && heap().memory().try_close(block, self()))
-      heap().finish_close(block);
+    // The parent's events, and chunks, which have its name for a moment: no copy of a handle refers to them.
+    if (header.type == BlockType::kTrace || header.type == BlockType::kHoldChunk) return;
+    if (memory.find_holds(block, is_parents).empty()) return;
+    SHOAL_KILL_POINT("reclaim.inherit.found");
+    // The thread that forked gives nothing up meanwhile, but threads of shoal's own may (shoal-offers, shoal-pools), and
+    // so does a parent's reclaimer. So the parent's hold is no warrant for the block, and this process visits it.
+    HoldRef own;
+    if (const BlockVisit visit(heap(), block); visit)
+      own = heap().add_hold(visit, self().word());
+    else
+      return;
+    std::size_t words = 0;
+    memory.for_each_hold(block, [&](std::uint32_t, std::atomic<std::uint32_t>& word) {
+      words += is_parents(word.load());
+      return true;
+    });
+    if (words > 0) return heap().note_inherited(own, words);
+    // It had been another block, or the parent's hold is gone.
+    heap().drop(own);
   });
+  // Its reclaimer, who gives up its holds one by one, may have been faster than the walk.
+  if (!is_alive(parent)) throw Error("the process that forked this one died before this one had taken over its memory");
   DescriptorOffers::let_go_of_parents();
 }
 

@@ -239,7 +239,106 @@ struct WalkWithoutHold : HoldModel<Atomic, WalkWithoutHold<Atomic, kTrusting>, 2
   }
 };
 
+/// Thread 0 has the last hold, drops it, and where the block is free then uses it again, and its chunk's memory for
+/// data. Thread 1 has none: it visits the block, which it has read of, adds a hold, uses the block and drops the hold.
+/// With kDies it stops for ever at any step, and thread 0 reclaims. With kTrusting it adds without a visit, as one that
+/// believes that somebody else's hold stays.
+template <template <class> class Atomic, bool kTrusting, bool kDies>
+struct VisitWithoutHold : HoldModel<Atomic, VisitWithoutHold<Atomic, kTrusting, kDies>, 2> {
+  using Base = HoldModel<Atomic, VisitWithoutHold, 2>;
+  using Visited = typename decltype(Base::protocol)::Visited;
+  bool reused = false, in_chunk = false;  // the model runs in one thread
+
+  void before() {
+    Base::before();
+    reused = false;
+    in_chunk = rl::rand(2) == 1;
+    if (in_chunk) {
+      // The header's words are others', who are not to go on here; what is looked at is the chunk.
+      this->headers[1].overflow.store(5);
+      this->headers[1].holds[1].store(Base::tag(0).word());
+      this->headers[1].holds[0].store(Base::tag(0).word());
+    } else {
+      this->headers[1].holds[1].store(Base::tag(0).word());
+    }
+    if (kDies) death = {1, rl::rand(30)};
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      if (in_chunk) this->drop(HoldRef{kBlock, 0}, 0);
+      this->drop(HoldRef{kBlock, 1}, 0);
+      reuse();
+      if (kDies) give_back();
+      return;
+    }
+    try {
+      visit();
+    } catch (const Died&) {
+      this->died(1);
+    }
+  }
+  void visit() {
+    HoldRef added;
+    if (kTrusting) {
+      if (BlockHeader::kind(this->headers[1].state.load()) != BlockHeader::kLive) return;
+      if (!this->protocol.try_add_hold(kBlock, Base::tag(1).word(), added)) return;
+      this->use();
+      return this->drop(added, 1);
+    }
+    std::uint64_t seen = 0;
+    if (this->protocol.try_visit(kBlock, Base::tag(1), seen) != Visited::kYes) return;
+    this->use();
+    const bool set = rl::rand(2) && this->protocol.try_set_word(kBlock, Base::tag(1).word(), added);
+    this->use();
+    this->protocol.end_visit(kBlock, Base::tag(1));
+    if (!set) {
+      if (this->protocol.try_close(kBlock, Base::tag(1))) this->free_block();
+      return;
+    }
+    this->use();
+    this->drop(added, 1);
+  }
+  /// What the block's and its chunk's memory is used for next.
+  void reuse() {
+    if (BlockHeader::kind(this->headers[1].state.load(std::memory_order_acquire)) != BlockHeader::kFree) return;
+    for (auto& word : this->chunks[5].holds) RL_ASSERT(word.load() == 0);
+    reused = true;
+  }
+  /// Session::reclaim: a visit of the dead one's is taken over, and ended.
+  void give_back() {
+    const ProcessTag victim = ProcessTag::from_word(this->dead.load(std::memory_order_acquire));
+    if (!victim) return;
+    std::uint64_t seen = this->headers[1].state.load();
+    if (BlockHeader::kind(seen) == BlockHeader::kLive && BlockHeader::is_visited_by(seen, victim.slot())) {
+      RL_ASSERT(this->protocol.take_over_visit(kBlock, Base::tag(9), seen));
+      this->protocol.end_visit(kBlock, Base::tag(9));
+    }
+    this->reclaim(9);
+  }
+  void after() {
+    death = {};
+    if (kDies) give_back();
+    RL_ASSERT(this->times_freed == 1);
+    RL_ASSERT(BlockHeader::kind(this->headers[1].state.load()) == BlockHeader::kFree);
+    for (auto& word : this->headers[1].holds) RL_ASSERT(word.load() == 0);
+    for (auto& word : this->chunks[5].holds) RL_ASSERT(word.load() == 0);
+  }
+};
+
 }  // namespace
+
+TEST_CASE("model of holds: who visits a block without a hold keeps it live, or finds that it is not") {
+  CHECK_RIGHT(at_random<VisitWithoutHold<AsWritten, false, false>>(200'000));
+  CHECK_FINDS("times_freed == 1", at_random<VisitWithoutHold<NoSeqCst, false, false>>(200'000));
+}
+
+TEST_CASE("model of holds: a visitor that stops for ever at any step leaves nothing behind") {
+  CHECK_RIGHT(at_random<VisitWithoutHold<AsWritten, false, true>>(200'000));
+}
+
+TEST_CASE("model of holds: who adds a hold where it has none, without a visit, uses a block that is freed") {
+  CHECK_FINDS("VisitWithoutHold", at_random<VisitWithoutHold<AsWritten, true, false>>(200'000));
+}
 
 TEST_CASE("model of holds: who looks without a hold takes nothing for a hold that is other data by now") {
   CHECK_RIGHT(at_random<WalkWithoutHold<AsWritten, false>>(200'000));
