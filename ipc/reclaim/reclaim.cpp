@@ -63,7 +63,11 @@ GivenUp give_up_holds(Heap& heap, BlockOffset block, ProcessTag dead, bool crash
   const auto of_dead = [&](std::uint32_t word) { return ProcessTag::from_word(word) == dead; };
   auto holds = memory.find_holds(block, of_dead);
   GivenUp result;
-  const auto keep = [&](auto& hold) { return hold.word == dead.transit_word() && kept.contains(hold.ref); };
+  const auto keep = [&](auto& hold) {
+    if (!kept.contains(hold.ref)) return false;
+    result.left |= hold.word == dead.word();  // of a cell that somebody has yet to recover, or recovers just now
+    return true;
+  };
   std::erase_if(holds, keep);
   // It may have died as the block's visitor, before it had a hold: the visit is to be ended all the same.
   const std::uint64_t state = memory.header(block).state.load();
@@ -140,12 +144,18 @@ bool SessionCore::reclaim(ProcessTag dead) {
 
   // 1. Chunks of hold words that it was linking: as long as all its holds are there, so is what they belong to.
   heap().for_each_block([&](BlockOffset block, BlockHeader&) { mark_linked_chunk(heap(), block, dead); });
-  // 2. Cells that it was working on, and the holds that belong to messages in rings.
+  // 2. Cells that it was working on, and the holds that belong to messages in rings, or to cells that it was working on
+  // and that are not for this process to recover.
   HoldSet kept;
   bool left = false;
   heap().for_each_block([&](BlockOffset block, BlockHeader& header) {
     if (header.type != BlockType::kRing) return;
-    if (!heap().memory().find_holds(block, [&](std::uint32_t word) { return word == dead.word(); }).empty())
+    // A ring that it was emptying for good is this process's to touch, too: nobody else goes on with it.
+    const std::uint64_t state = header.state.load(std::memory_order_acquire);  // acquire: the ring is of this life
+    const bool was_closing =
+        BlockHeader::kind(state) == BlockHeader::kClosing && BlockHeader::slot(state) == dead.slot();
+    if (was_closing ||
+        !heap().memory().find_holds(block, [&](std::uint32_t word) { return word == dead.word(); }).empty())
       Ring::recover(heap(), block, dead);
     Ring::Survey survey = Ring::survey(heap(), block, dead);
     kept.insert(survey.message_holds.begin(), survey.message_holds.end());

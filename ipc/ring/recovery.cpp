@@ -8,7 +8,7 @@
 #include <shoal/ipc/error.h>
 
 #include <atomic>
-#include <optional>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -16,22 +16,29 @@ namespace shoal {
 
 void discard_cell(Heap& heap, RingLayout& layout, std::uint32_t index, CellState seen) {
   // Memory first: once the cell is taken it has to go back. What is read before that is the message's if the cell's
-  // state has not changed meanwhile, which the CAS says.
-  std::optional<CellContents> contents;
+  // state has not changed meanwhile, which the CAS says. So are the holds that are in transit before it: as long as a
+  // cell is in the work of a dead process, nobody clears the words that it had made its own (SessionCore::reclaim), so
+  // nobody makes a hold of another message of them. After the CAS its reclaimer may.
+  std::vector<HoldRef> found;
   std::vector<Hold> held;
   try {
-    contents.emplace(heap, layout.cells()[index]);
-    held.reserve(contents->handles.size() + 1);
+    const CellContents contents(heap, layout.cells()[index]);
+    found.reserve(contents.handles.size() + 1);
+    for (const HoldRef& ref : contents.handles)
+      if (heap.is_hold(ref, contents.sender.transit_word())) found.push_back(ref);
+    if (contents.spilled.block) found.push_back(contents.spilled);
+    held.reserve(found.size());
   } catch (const DecodeError&) {
     // The dead reader had taken the block over: that is reclaimed with it.
+    found.clear();
   }
   std::uint64_t expected = seen.word;
   auto mine = CellState::make(CellState::kTaken, Session::current().self().slot(), seen.lap());
   if (!layout.cells()[index].state.compare_exchange_strong(expected, mine.word)) return;
-  if (contents) {
-    for (const HoldRef& ref : contents->handles)
-      if (heap.is_hold(ref, contents->sender.transit_word())) held.push_back(Hold::from_transit(ref));
-    if (contents->spilled.block) held.push_back(Hold::from_transit(contents->spilled));
+  SHOAL_KILL_POINT("ring.discard.taken");
+  for (const HoldRef& ref : found) {
+    held.push_back(Hold::from_transit(ref));
+    SHOAL_KILL_POINT("ring.discard.hold");
   }
   core_of(layout).release(RingTicket::make(seen.lap(), index));
   notify_room(layout);
@@ -114,7 +121,9 @@ std::vector<HoldRef> message_holds(const Heap& heap, const RingCell& cell, CellS
       found = std::move(contents.handles);
       if (contents.spilled.block) found.push_back(contents.spilled);
     } catch (const DecodeError&) {
-      // Read while its reader was taking it apart: the state below has changed, or it took the block over.
+      // Read while its reader was taking it apart: the state below has changed, or it took the block over. Where that
+      // reader is dead, the block is what says so to whoever comes to recover the cell: it counts, too.
+      if (cell.flags & RingCell::kInBlock) std::memcpy(&found.emplace_back(), cell.contents, sizeof(HoldRef));
     }
     finish_reads();  // the reads above come before the second look
     if (cell.state.load(std::memory_order_relaxed) == state.word) return found;  // relaxed: after the fence
@@ -150,7 +159,7 @@ Ring::Survey Ring::survey(const Heap& heap, BlockOffset block, ProcessTag proces
     if (header.state.load(std::memory_order_relaxed) != before) continue;  // relaxed: after the fence
     if (ended) return survey;
     survey.message_holds.insert(survey.message_holds.end(), found.begin(), found.end());
-    survey.in_work |= kind == BlockHeader::kLive && state.is_work_of(process.slot());
+    survey.in_work |= state.is_work_of(process.slot());
     ++i;
   }
 }

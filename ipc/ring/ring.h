@@ -81,7 +81,7 @@ class Ring {
   /// dead process's, which it alone may give up.
   static void recover(Heap& heap, BlockOffset block, ProcessTag dead);
   struct Survey {
-    std::vector<HoldRef> message_holds;  // of messages in it, or being taken out
+    std::vector<HoldRef> message_holds;  // of messages in it, or being taken out, whoever has them by now
     bool in_work = false;                // whether the process asked for has claimed or taken a cell
   };
   /// Looks through the block, if it is a ring, without a hold on it. It writes nothing, and describes one moment at

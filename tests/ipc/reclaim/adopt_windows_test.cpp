@@ -203,3 +203,92 @@ TEST_CASE("adopt windows: a lent hold in a chunk that goes while it is adopted i
   SessionCore::current().reclaim_all();
   CHECK(heap_bytes_in_use() == before);
 }
+
+TEST_CASE("adopt windows: whoever recovers a dead reader's cell takes no hold that is another message's by now") {
+  using Message = std::pair<std::string, Queue<int>>;
+  const bool in_block = GENERATE(false, true);
+  CAPTURE(in_block);
+  const std::size_t before = heap_bytes_in_use();
+  {
+    Queue<Message> queue(1), other(4);
+    const Message sent(std::string(in_block ? 500 : 5, '.'), Queue<int>(7));
+    queue.put(sent);
+    // A copy of the handles as after a plain fork(), never adopted: the dead one has no hold on the ring.
+    const pid_t reader = ::fork();
+    if (reader == 0) {
+      kill_at("ring.get.read");
+      (void)queue.get();
+      ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(reader, &status, 0) == reader);
+    REQUIRE(WIFSIGNALED(status));
+    SessionCore& session = SessionCore::current();
+    const ProcessTag dead = session.find(reader);
+    CHECK_FALSE(session.reclaim(dead));
+    other.put(sent);  // in the first hold words, and the first block, that are free
+    queue.put(sent);  // the dead one's cell is in the way
+    CHECK(other.get().second.capacity() == 7);
+    CHECK(queue.get().second.capacity() == 7);
+    CHECK(session.reclaim(dead));
+  }
+  CHECK(heap_bytes_in_use() == before);
+}
+
+TEST_CASE("adopt windows: a ring whose last holder died while it emptied it takes no other message's hold with it") {
+  const std::size_t before = heap_bytes_in_use();
+  {
+    Forked reclaimer([] {
+      stop_here();
+      stop_at("reclaim.hold");
+      SessionCore::current().reclaim_all();
+    });
+    reclaimer.wait_until_stopped();
+    // What is sent lies before the ring, where the walk over all blocks comes first.
+    std::vector<Hold> candidates;
+    std::vector<Ring> rings;
+    const auto at = [](const Hold& block) { return block.block().value; };
+    for (int i = 0; i < 20; ++i) {
+      for (std::size_t size = 64; size < 200'000; size *= 2) candidates.push_back(allocate_shared(size));
+      rings.push_back(Ring::create(4, 1));
+    }
+    Hold sent = std::move(*std::ranges::min_element(candidates, {}, at));
+    Ring emptied = std::move(*std::ranges::max_element(rings, {}, [&](const Ring& ring) { return at(ring.hold()); }));
+    REQUIRE(at(sent) < at(emptied.hold()));
+    candidates.clear();
+    rings.clear();
+    Ring way = Ring::create(1, 2), other = Ring::create(1, 1);
+    const auto put = [&](Ring& ring, const Hold& block) {
+      Encoder message;
+      message.add(block);
+      REQUIRE(ring.put(message, Deadline::after(5s)) == RingStatus::kDone);
+    };
+    put(emptied, sent);
+    put(way, emptied.hold());
+    const pid_t emptier = ::fork();
+    if (emptier == 0) {
+      Received message;
+      way.get(message, Deadline::after(5s));
+      stop_here();
+      kill_at("ring.discard.hold");
+      {
+        Received gone = std::move(message);
+      }
+      ::_exit(0);
+    }
+    wait_until_stopped(emptier);
+    {
+      const Ring gone = std::move(emptied);
+    }
+    CHECK(go_on(emptier) == -SIGKILL);
+    reclaimer.signal(SIGCONT);
+    reclaimer.wait_until_stopped();  // it has given up the dead one's hold on what was sent
+    put(other, sent);
+    reclaimer.signal(SIGCONT);
+    CHECK(reclaimer.join() == 0);
+    Received got;
+    CHECK(other.get(got, Deadline::after(5s)) == RingStatus::kDone);
+  }
+  SessionCore::current().reclaim_all();
+  CHECK(heap_bytes_in_use() == before);
+}
