@@ -106,7 +106,6 @@ class Campaign {
   void start(int seat) {
     Judge::Seat& place = judge_.seats[seat];
     place.kill_label = place.delay_label = -1;
-    place.forking = false;
     const unsigned seed = unsigned(random_());
     const pid_t pid = ::fork();
     if (pid != 0) {
@@ -142,7 +141,6 @@ class Campaign {
       if (pids_[seat] != pid) continue;
       pids_[seat] = 0;
       judge_.bury(seat);
-      judge_.mailboxes[seat].state = 0;
       if (WIFSIGNALED(status)) judge_.figures.kills_at_points += killed_ != pid;
       if (!judge_.stop) start(seat);
       return;
@@ -160,8 +158,7 @@ class Campaign {
 
   void kill_one() {
     const int seat = int(random_() % unsigned(plan_.workers));
-    if (const pid_t child = judge_.seats[child_seat(seat)].pid;
-        child != 0 && random_() % 3 == 0 && !judge_.seats[seat].forking) {
+    if (const pid_t child = judge_.seats[child_seat(seat)].pid; child != 0 && random_() % 3 == 0) {
       ::kill(child, SIGKILL);
       ++judge_.figures.kills;
       return;
@@ -170,9 +167,7 @@ class Campaign {
       judge_.seats[seat].kill_label = random_point();  // it dies there when it comes by
       return;
     }
-    // Not while its child takes over its holds: adopt_inherited_holds() asks that the parent gives up nothing
-    // meanwhile.
-    if (judge_.seats[seat].forking || pids_[seat] == 0) return;
+    if (pids_[seat] == 0) return;
     ::kill(pids_[seat], SIGKILL);
     ++judge_.figures.kills;
     killed_ = pids_[seat];

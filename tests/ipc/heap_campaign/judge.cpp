@@ -121,6 +121,13 @@ void Judge::note_dropped(int seat, const Ident& block) {
 void Judge::bury(int seat) {
   for (auto& bits : holders)
     if ((bits.load() & 1ull << seat) != 0) bits.fetch_and(~(1ull << seat));
+  // Its own mailbox is empty, unless somebody reads it at this moment: who has that may go on with what is there. And
+  // those that it was reading are.
+  for (std::uint32_t own : {1u, 2u}) mailboxes[seat].state.compare_exchange_strong(own, 0);
+  for (Mailbox& box : mailboxes) {
+    std::uint32_t read_by_it = Mailbox::kReading + std::uint32_t(seat);
+    box.state.compare_exchange_strong(read_by_it, 0);
+  }
   seats[seat].tag = 0;
   ++seats[seat].incarnation;
   seats[seat].pid = 0;

@@ -43,13 +43,13 @@ class Judge {
     std::atomic<std::uint32_t> tag;            // ProcessTag's word
     std::atomic<int> kill_label, delay_label;  // orders, indices of labels; -1 for none
     std::atomic<std::uint32_t> delay_mean, delay_one_in;
-    std::atomic<bool> forking;  // not to be killed: its child is making its holds its own
     std::atomic<std::uint64_t> operations;
   };
 
   /// A place where one process leaves a hold for any other, outside of a message.
   struct Mailbox {
-    std::atomic<std::uint32_t> state;  // 0 empty, 1 being written, 2 full, 3 being read
+    std::atomic<std::uint32_t> state;             // 0 empty, 1 being written, 2 full, kReading and more being read
+    static constexpr std::uint32_t kReading = 3;  // plus the reader's seat
     std::uint32_t word, lender;
     std::uint64_t block;
     Ident ident;

@@ -319,7 +319,7 @@ void Worker::lend() {
 void Worker::borrow() {
   Judge::Mailbox& box = judge_.mailboxes[random_() % Judge::kSeats];
   std::uint32_t full = 2;
-  if (!box.state.compare_exchange_strong(full, 3)) return;
+  if (!box.state.compare_exchange_strong(full, Judge::Mailbox::kReading + std::uint32_t(seat_))) return;
   const Ident ident = box.ident;
   const HoldRef lent{BlockOffset{box.block}, box.word};
   Hold hold = Hold::adopt(lent, ProcessTag::from_word(box.lender));
@@ -367,13 +367,11 @@ void Worker::use_rings() {
 
 void Worker::fork_child() {
   wait_for_child(true);
-  Judge::Seat& own = judge_.seats[seat_];
   const int seat = child_seat(seat_);
   if (!plan_.forks || is_child_ || child_ != 0 || judge_.seats[seat].pid != 0 || random_() % 16 != 0) return;
   const unsigned seed = unsigned(random_());
   int ready[2];
   if (::pipe(ready) != 0) throw std::runtime_error("pipe");
-  own.forking = true;
   const pid_t parent = ::getpid();
   child_ = ::fork();
   if (child_ != 0) {
@@ -382,18 +380,29 @@ void Worker::fork_child() {
     while (::read(ready[0], &byte, 1) < 0 && errno == EINTR) {
     }
     ::close(ready[0]);
-    own.forking = false;
     ++judge_.figures.forks;
     return;
   }
   int code = 1;
   try {
     ::close(ready[0]);
-    if (::getppid() != parent) ::_exit(0);
+    // Its parent may die at any moment, and another one in its seat have another child.
+    std::int32_t nobody = 0;
+    if (!judge_.seats[seat].pid.compare_exchange_strong(nobody, ::getpid())) ::_exit(0);
+    if (::getppid() != parent) {
+      judge_.seats[seat].pid = 0;
+      ::_exit(0);
+    }
     SessionCore& session = SessionCore::current();
     session.self();
-    judge_.seats[seat].pid = ::getpid();
-    session.adopt_inherited_holds();
+    try {
+      session.adopt_inherited_holds();
+    } catch (const OutOfSharedMemory&) {
+      throw;
+    } catch (const Error&) {
+      if (::getppid() == parent) throw;
+      ::_exit(0);  // it died, and some of what it had is not there any more
+    }
     Worker child(judge_, plan_, ground_, seat, seed, labels_);
     child.is_child_ = true;
     for (const auto& [serial, count] : handles_) child.handles_[serial] = count;
