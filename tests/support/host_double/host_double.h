@@ -22,7 +22,8 @@ namespace shoal::host_double {
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 constexpr int kPhysicalDevices = 4;
-constexpr int kPoolStreams = 32;  // of a device, beside its default stream
+constexpr int kPoolStreams = 32;    // of a device, beside its default stream
+constexpr int kHardwareQueues = 8;  // of a device: so many streams may wait for words while others work on
 
 /// Which physical devices this process sees, in which order: its CUDA_VISIBLE_DEVICES. All unless said.
 void set_visible(std::vector<int> devices);

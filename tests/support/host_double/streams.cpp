@@ -57,6 +57,12 @@ void Streams::enqueue(Key stream, std::function<void()> work, std::function<bool
   changed_.notify_all();
 }
 
+void Streams::await_from_outside(Key stream, std::function<bool()> so) {
+  std::lock_guard lock(mutex_);
+  streams_[stream].jobs.push_back({[] {}, std::move(so), true});
+  changed_.notify_all();
+}
+
 void Streams::record(Key stream, Event& event) {
   const std::uint64_t version = ++event.words->recorded;
   enqueue(stream, [words = event.words, version] {
@@ -108,6 +114,15 @@ void Streams::settle(Key key) {
   changed_.wait(lock, [&] { return streams_[key].jobs.empty() || streams_[key].blocked; });
 }
 
+/// Under the lock.
+bool Streams::has_queue(int device) {
+  int taken = 0;
+  for (auto& [key, stream] : streams_)
+    taken +=
+        key.first == device && !stream.jobs.empty() && stream.jobs.front().takes_queue && !stream.jobs.front().ready();
+  return taken < kHardwareQueues;
+}
+
 void Streams::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -115,7 +130,8 @@ void Streams::run() {
     for (auto& [key, stream] : streams_) {
       if (stream.jobs.empty()) continue;
       const Job& job = stream.jobs.front();  // stays in front while it runs: the stream is not idle
-      if (job.ready && !job.ready()) {
+      const bool ready = !job.ready || job.ready();
+      if (!ready || (!job.takes_queue && !has_queue(key.first))) {
         waiting = true;
         if (!std::exchange(stream.blocked, true)) changed_.notify_all();
         continue;

@@ -44,6 +44,9 @@ class Streams {
   static Key key(c10::Stream stream) { return {stream.device_index(), stream.id()}; }
 
   void enqueue(Key stream, std::function<void()> work, std::function<bool()> ready = nullptr);
+  /// As if it were work: lets the stream wait until it is so. A wait for what may come from outside stands in one of the
+  /// device's few hardware queues: when it does in all of them, work of other streams has to wait as well.
+  void await_from_outside(Key stream, std::function<bool()> so);
   void record(Key stream, Event& event);
   void wait(Key stream, Event& event);
   void synchronize(const Event& event);
@@ -58,12 +61,14 @@ class Streams {
   struct Job {
     std::function<void()> work;
     std::function<bool()> ready;
+    bool takes_queue = false;
   };
   struct Stream {
     std::deque<Job> jobs;
     bool blocked = false;
   };
   void run();
+  bool has_queue(int device);
 
   std::mutex mutex_;
   std::condition_variable changed_;

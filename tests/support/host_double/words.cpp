@@ -39,11 +39,9 @@ void Memory::wait_word(void* stream, const std::uint64_t* word, std::uint64_t va
   const Streams::Key key = key_of(stream);
   check(*this, word, key);
   ++word_waits;
-  Streams::current().enqueue(
-      key, [] {},
-      [word = const_cast<std::uint64_t*>(word), value] {
-        return std::atomic_ref(*word).load(std::memory_order_acquire) >= value;
-      });
+  Streams::current().await_from_outside(key, [word = const_cast<std::uint64_t*>(word), value] {
+    return std::atomic_ref(*word).load(std::memory_order_acquire) >= value;
+  });
 }
 
 std::uint64_t Memory::stream_number(void* stream, int) { return std::uint64_t(key_of(stream).second); }

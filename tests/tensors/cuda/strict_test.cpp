@@ -266,3 +266,32 @@ TEST_CASE("host double: an event that is recorded or destroyed makes a context o
   process.start();
   CHECK(process.result() == std::vector<int>{1, 1, 2});
 }
+
+TEST_CASE("host double: when as many streams wait for words as a device has queues, its other streams stand still") {
+  {
+    DeviceMemory& memory = device_memory(On::kType);
+    const c10::impl::VirtualGuardImpl guard(On::kType);
+    alignas(4096) static std::uint64_t words[512];
+    memory.register_host(reinterpret_cast<std::byte*>(words), sizeof words, 0);
+    const at::Tensor tensor = at::zeros({4}, on<On>());
+    (void)tensor.cpu();
+    std::vector<c10::Stream> waiting;
+    const auto wait_on_one_more = [&] {
+      waiting.push_back(new_stream<On>());
+      memory.wait_word(guard.getStreamNativeHandle(waiting.back()), words, 1, 0);
+    };
+    for (int i = 1; i < host_double::kHardwareQueues; ++i) wait_on_one_more();
+    tensor.fill_(1);
+    CHECK(tensor.cpu().equal(at::ones({4})));
+    wait_on_one_more();
+    tensor.fill_(2);
+    const c10::Stream stream = guard.getStream(tensor.device());
+    On::settle(stream);
+    CHECK_FALSE(stream.query());
+    std::atomic_ref(words[0]).store(1);  // by the host: the waits end
+    CHECK(tensor.cpu().equal(at::full({4}, 2.0f)));
+    for (const c10::Stream& each : waiting) each.synchronize();
+    memory.unregister_host(reinterpret_cast<std::byte*>(words), 0);
+  }
+  CHECK(nothing_left<On>());
+}
