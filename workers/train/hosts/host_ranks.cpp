@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/listener.h>
 #include <shoal/ipc/session.h>
@@ -79,7 +80,7 @@ void check_session(const RankPlace& self) {
 /// Tells the ranks of one spawn() from those of another process's.
 std::string starter_text(const RankPlace& self) {
   if (!self.spawned) return text_of("SHOAL_ROUND");
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   return fmt::format("of {:x}", session.record(session.self().slot()).parent.load());
 }
 
