@@ -88,6 +88,7 @@
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/hogwild.h>
 #include <shoal/workers/train/launched_ranks.h>
+#include <shoal/workers/train/monitored_barrier.h>
 #include <shoal/workers/train/object_collectives.h>
 #include <shoal/workers/train/point_to_point.h>
 #include <shoal/workers/train/process_group.h>

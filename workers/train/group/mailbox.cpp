@@ -502,15 +502,9 @@ int Mailbox::next_monitored_barrier() {
   return monitored_barriers_++ & 0x7fffffff;
 }
 
-void Mailbox::set_timeout(std::chrono::nanoseconds timeout) {
-  std::lock_guard lock(mutex_);
-  timeout_ = timeout;
-}
-
-std::chrono::nanoseconds Mailbox::timeout() const {
-  std::lock_guard lock(mutex_);
-  return timeout_;
-}
+// relaxed, both: a number by itself. No lock: collectives set it, and would wait for a copy of megabytes.
+void Mailbox::set_timeout(std::chrono::nanoseconds timeout) { timeout_.store(timeout, std::memory_order_relaxed); }
+std::chrono::nanoseconds Mailbox::timeout() const { return timeout_.load(std::memory_order_relaxed); }
 
 void Mailbox::leave() noexcept {
   if (fork_count() != fork_count_) return;

@@ -7,6 +7,7 @@
 #include <shoal/internal/workers/train/group/transfer_layout.h>
 #include <shoal/workers/train/communicator.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -151,7 +152,7 @@ class Mailbox {
   int me_, world_;
   std::uint32_t fork_count_;
   mutable std::mutex mutex_;
-  std::chrono::nanoseconds timeout_ = std::chrono::minutes(30);
+  std::atomic<std::chrono::nanoseconds> timeout_{std::chrono::minutes(30)};
   std::deque<Message> arrived_;     // nobody has asked for them yet
   std::vector<Handle> operations_;  // not done, in the order in which they were begun
   int monitored_barriers_ = 0;
