@@ -55,6 +55,8 @@ class Communicator {
 
   int rank() const;        ///< this process's
   int world_size() const;  ///< ranks in the group
+  /// CPUs for each of the ranks that share this rank's CPUs. To be asked when all have joined: after a collective.
+  double cpu_share() const;
   /// Sets how long a collective, a send or a receive waits for the other ranks; 30 minutes at first.
   void set_timeout(std::chrono::nanoseconds timeout);
 
@@ -76,13 +78,17 @@ class Communicator {
   void scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type = Type::Undefined);
   /// Every rank sends a part to every rank. `input` is the parts for rank 0, 1, ... one after the other, of
   /// input_bytes[r] each; `output` gets those from rank 0, 1, ..., of output_bytes[r] each. Parts may be empty. If a rank
-  /// expects another size from a rank than that one sends, all get std::invalid_argument, which names the two.
+  /// expects another size from a rank than that one sends, all get std::invalid_argument, which names the two. So do they
+  /// if what one rank gives makes no sense by itself.
   void all_to_all(Region input, std::span<const std::size_t> input_bytes, std::byte* output,
                   std::span<const std::size_t> output_bytes, Type type = Type::Undefined);
   /// Returns when all ranks have called it.
   void barrier();
   /// Exchanges values of any type: object_collectives.h calls it.
   void exchange(const ObjectExchange& exchange);
+  /// Takes part in a collective that this rank cannot do, for what it was given: nobody is left waiting, and the group
+  /// goes on. Throws std::invalid_argument with `why`; the others get one that says so, too.
+  [[noreturn]] void refuse(Collective what, const std::string& why);
   /// This rank's messages to and from others: point_to_point.h calls it.
   Mailbox& mailbox() const;
   /// The same, for who may have it longer than this object lives.

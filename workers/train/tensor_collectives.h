@@ -12,12 +12,14 @@ namespace shoal {
 
 /// Communicator's collectives for CPU tensors of any strides; they need none of c10d's headers. All ranks give tensors
 /// of one size and element type. Tensors in the shared heap are worked on in place. They throw what Communicator
-/// throws, and std::invalid_argument for tensors that are undefined, sparse or on a device.
+/// throws, and std::invalid_argument for tensors that are undefined or on a device, and for sparse ones in any
+/// other collective than all_reduce().
 ///
 ///   at::Tensor right = (output.argmax(1) == labels).sum();
 ///   shoal::all_reduce(ranks, right);
 
-/// tensor = the reduction of all ranks' tensors.
+/// tensor = the reduction of all ranks' tensors. Sparse (COO) tensors are summed, or averaged, in the order of ranks; they
+/// may have different elements on the ranks, and the result has all of them, once each.
 void all_reduce(Communicator& ranks, const at::Tensor& tensor, ReduceOp op = ReduceOp::sum);
 /// Root's tensor = the reduction of all ranks' tensors; the others' tensors stay as they are.
 void reduce(Communicator& ranks, const at::Tensor& tensor, int root, ReduceOp op = ReduceOp::sum);

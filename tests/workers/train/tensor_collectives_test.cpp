@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/ipc/codec.h>
+#include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/share.h>
@@ -144,4 +146,30 @@ TEST_CASE("tensor collectives: all_to_all_single names what does not fit, to all
 TEST_CASE("tensor collectives: element types that differ are told to all ranks") {
   for (auto& said : spawn({.nprocs = 2}, differ_in_type, ShmGroup(2)))
     CHECK_THAT(said, ContainsSubstring("of Int") && ContainsSubstring("of Float"));
+}
+
+namespace {
+
+/// Each rank's data stay with it. It would be killed in a second round.
+bool keep_all(int rank, ShmGroup group) {
+  Communicator ranks = group.join(rank);
+  const at::Tensor own = at::full({400'000}, float(rank));
+  at::Tensor got = at::zeros({400'000});
+  std::vector<std::int64_t> splits(2, 0);
+  splits[std::size_t(rank)] = 400'000;
+  kill_at("group.signal.before", 1);
+  all_to_all_single(ranks, got, own, splits, splits);
+  kill_at("nowhere");
+  return at::equal(got, own);
+}
+
+}  // namespace
+
+TEST_CASE("tensor collectives: an all-to-all in which nobody sends to another is one round, whatever a rank keeps") {
+  ShmGroup group(2);
+  Process<bool> first({}, keep_all, 0, group), second({}, keep_all, 1, group);
+  first.start();
+  second.start();
+  CHECK(first.result());
+  CHECK(second.result());
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace shoal {
@@ -33,10 +34,12 @@ class Sizes {
     for (std::size_t rank = 0; rank < world_; ++rank) most = std::max(most, input(rank));
     return most;
   }
+  /// Of those that go to another rank.
   std::uint64_t longest_part() const {
     std::uint64_t most = 0;
     for (std::size_t from = 0; from < world_; ++from)
-      for (std::size_t to = 0; to < world_; ++to) most = std::max(most, sent(from, to));
+      for (std::size_t to = 0; to < world_; ++to)
+        if (from != to) most = std::max(most, sent(from, to));
     return most;
   }
   /// All ranks come to the same, since all have the same sizes.
@@ -57,6 +60,21 @@ std::size_t sum(std::span<const std::size_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::size_t(0));
 }
 
+/// What makes no sense whatever the other ranks give; empty if nothing does.
+std::string fault_in(const Region& input, std::span<const std::size_t> input_bytes, const std::byte* output,
+                     std::span<const std::size_t> output_bytes, std::size_t world) {
+  for (auto sizes : {input_bytes, output_bytes})
+    if (sizes.size() != world) return fmt::format("all_to_all: {} sizes in a group of {} ranks", sizes.size(), world);
+  if (sum(input_bytes) != input.bytes)
+    return fmt::format("all_to_all: an input of {} bytes, with parts of {} in all", input.bytes, sum(input_bytes));
+  const std::size_t result = sum(output_bytes);
+  const std::less<> before;
+  if (result != 0 && input.bytes != 0 && before(output, input.data + input.bytes) &&
+      before(input.data, output + result))
+    return "all_to_all: the output overlaps the input: give it memory of its own";
+  return {};
+}
+
 }  // namespace
 
 void Communicator::all_to_all(Region input, std::span<const std::size_t> input_bytes, std::byte* output,
@@ -67,17 +85,8 @@ void Communicator::all_to_all(Region input, std::span<const std::size_t> input_b
   const Flight flight(state_->recorder);
   State& s = *state_;
   const std::size_t world = std::size_t(s.world), me = std::size_t(s.me);
-  for (auto sizes : {input_bytes, output_bytes})
-    if (sizes.size() != world)
-      throw std::invalid_argument(fmt::format("all_to_all: {} sizes in a group of {} ranks", sizes.size(), world));
-  if (sum(input_bytes) != input.bytes)
-    throw std::invalid_argument(
-        fmt::format("all_to_all: an input of {} bytes, with parts of {} in all", input.bytes, sum(input_bytes)));
-  const std::size_t result = sum(output_bytes);
-  const std::less<> before;
-  if (result != 0 && input.bytes != 0 && before(output, input.data + input.bytes) &&
-      before(input.data, output + result))
-    throw std::invalid_argument("all_to_all: the output overlaps the input: give it memory of its own");
+  if (const std::string why = fault_in(input, input_bytes, output, output_bytes, world); !why.empty())
+    refuse(Collective::all_to_all, why);
 
   Sizes sizes(world);
   std::ranges::copy(input_bytes, sizes.row(me));
@@ -89,15 +98,14 @@ void Communicator::all_to_all(Region input, std::span<const std::size_t> input_b
       State::copy_bytes(reinterpret_cast<std::byte*>(sizes.row(rank)), s.layout.stage(int(rank), s.rounds.last_stage()),
                         sizes.row_bytes());
   sizes.check();
-  const std::uint64_t longest = sizes.longest_part();
-  if (longest == 0) return;
-
   std::vector<std::byte*> to(world);
   for (std::size_t rank = 0, at = 0; rank < world; at += output_bytes[rank++]) to[rank] = output + at;
+  const std::byte* own = input.data + sizes.begin(me, me);
+  const std::uint64_t longest = sizes.longest_part();
+  if (longest == 0) return State::copy_bytes(to[me], own, output_bytes[me]);  // nobody sends to another
   const auto transfer =
       s.begin({Collective::all_to_all_parts, std::uint32_t(type), State::kNone, -1, input.bytes, 0, 0, 0, 0, 0, {}},
               input, sizes.most_input());
-  const std::byte* own = input.data + sizes.begin(me, me);
   if (transfer == State::Transfer::staged) {
     // A stage holds a piece of every part, as in reduce_scatter. This rank's own part needs none.
     const std::size_t step = s.layout.chunk_bytes / world / State::kLine * State::kLine;

@@ -19,6 +19,8 @@
 #include <vector>
 
 namespace shoal {
+/// Notes the CPUs of this process as the rank's.
+void say_cpus(RankLayout& own);
 /// "all_reduce" and so on: what errors and traces call a collective.
 const char* name_of(Collective what);
 /// Of any number; "?" for one that is none.
@@ -35,7 +37,9 @@ struct Communicator::State {
         me(rank),
         world(rounds.world_size()),
         sources(std::size_t(world)),
-        destinations(std::size_t(world)) {}
+        destinations(std::size_t(world)) {
+    say_cpus(shared.rank(rank));
+  }
   ~State() { mailbox->leave(); }
 
   /// In an Announcement: no type, no operation.

@@ -24,7 +24,8 @@ enum class Collective : std::uint32_t {
   all_gather_object,
   gather_object,
   broadcast_object,
-  scatter_object
+  scatter_object,
+  refused  // of `op`: this rank cannot take part, and its stage says why
 };
 
 /// What a rank says about the collective that it starts: the others compare it with their own, and
@@ -65,6 +66,8 @@ struct RankLayout {
   std::atomic<std::uint32_t> state;
   std::atomic<std::int32_t> culprit;  // the rank whose death made this one leave, or that it gave up waiting for
   std::atomic<std::int32_t> pid;
+  std::atomic<std::uint32_t> cpus;     // that the rank can keep busy when it joins
+  std::atomic<std::uint32_t> cpu_set;  // a hash of those that it may run on: ranks with the same one share them
   /// By parity of the round: an announcement made before round k is read during round k+1 at the latest.
   alignas(64) Announcement announcements[2];
 };

@@ -37,6 +37,7 @@ const ReduceKernel::Loops* integer_loops(ReduceOp op, bool is_signed) {
     case ReduceOp::bit_xor:
       return best<Unsigned, Xor>();
     case ReduceOp::avg:
+    case ReduceOp::premul_sum:
       break;
   }
   return nullptr;
@@ -47,6 +48,7 @@ const ReduceKernel::Loops* real_loops(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:
+    case ReduceOp::premul_sum:
       return best<T, Sum>();
     case ReduceOp::product:
       return best<T, Product>();
@@ -72,6 +74,7 @@ const ReduceKernel::Loops* bool_loops(ReduceOp op) {
     case ReduceOp::bit_xor:
       return best<std::uint8_t, Xor>();
     case ReduceOp::avg:
+    case ReduceOp::premul_sum:
       break;
   }
   return nullptr;
@@ -118,7 +121,8 @@ const ReduceKernel::Loops* loops_for(c10::ScalarType type, ReduceOp op) {
 }  // namespace
 
 const char* name_of(ReduceOp op) {
-  static constexpr const char* kNames[] = {"sum", "avg", "product", "min", "max", "bit_and", "bit_or", "bit_xor"};
+  static constexpr const char* kNames[] = {"sum",     "avg",    "product", "min",       "max",
+                                           "bit_and", "bit_or", "bit_xor", "premul_sum"};
   return kNames[int(op)];
 }
 

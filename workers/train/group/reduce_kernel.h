@@ -8,8 +8,9 @@
 
 namespace shoal {
 
-/// The operation by which elements of several ranks become one; as in c10d::ReduceOp.
-enum class ReduceOp { sum, avg, product, min, max, bit_and, bit_or, bit_xor };
+/// The operation by which elements of several ranks become one; as in c10d::ReduceOp. premul_sum is the sum of what each
+/// rank has multiplied by a factor of its own: whoever has the factor does that first.
+enum class ReduceOp { sum, avg, product, min, max, bit_and, bit_or, bit_xor, premul_sum };
 
 /// The operation's name as people write it: "sum". Static text.
 const char* name_of(ReduceOp op);
@@ -22,7 +23,7 @@ const char* name_of(ReduceOp op);
 /// - Complex numbers are pairs of reals: only sum and avg.
 /// - For bool, sum and max are "or", product and min are "and".
 /// - min and max hand NaN on.
-/// - avg is refused for integers: it would truncate.
+/// - avg is refused for integers: it would truncate. premul_sum is for real numbers.
 class ReduceKernel {
  public:
   /// Throws std::invalid_argument if the operation is not defined for the type.

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace shoal {
 
@@ -12,12 +13,25 @@ namespace {
 /// Data in the heap is faster where it is, in two rounds, unless it is next to nothing.
 constexpr std::size_t kTinyBytes = 512;
 
-constexpr const char* kNames[] = {"all_reduce",       "broadcast",     "all_gather",        "reduce_scatter",
-                                  "reduce",           "gather",        "scatter",           "barrier",
-                                  "all_to_all",       "all_to_all",    "all_gather_object", "gather_object",
-                                  "broadcast_object", "scatter_object"};
+constexpr const char* kNames[] = {"all_reduce",
+                                  "broadcast",
+                                  "all_gather",
+                                  "reduce_scatter",
+                                  "reduce",
+                                  "gather",
+                                  "scatter",
+                                  "barrier",
+                                  "all_to_all",
+                                  "all_to_all",
+                                  "all_gather_object",
+                                  "gather_object",
+                                  "broadcast_object",
+                                  "scatter_object",
+                                  "refused"};
 
-bool is_of_values(Collective what) { return what >= Collective::all_gather_object; }
+bool is_of_values(Collective what) {
+  return what >= Collective::all_gather_object && what <= Collective::scatter_object;
+}
 
 std::string describe(const Announcement& announced) {
   std::string text = name_of_any(std::uint32_t(announced.what));
@@ -25,7 +39,7 @@ std::string describe(const Announcement& announced) {
     return text + (announced.root >= 0 ? fmt::format("(root {})", announced.root) : "()");
   text += fmt::format("({} bytes", announced.bytes);
   const auto type = c10::ScalarType(announced.type);
-  if (announced.op <= std::uint32_t(ReduceOp::bit_xor))
+  if (announced.op <= std::uint32_t(ReduceOp::premul_sum))
     text += fmt::format(", {} of {}", name_of(ReduceOp(announced.op)), c10::toString(type));
   else if (announced.type < std::uint32_t(c10::ScalarType::Undefined))
     text += fmt::format(" of {}", c10::toString(type));
@@ -73,10 +87,11 @@ Communicator::State::Transfer Communicator::State::begin(Announcement announceme
   meet(what);
 
   bool some_private = false, some_in_heap = false;
-  int other_mind = -1;
+  int other_mind = -1, refusing = -1;
   for (int rank = 0; rank < world; ++rank) {
     const Announcement& theirs = rounds.announcement(rank);
     if (rank != me) buffers.read_letters(rank, theirs.letters);
+    if (theirs.what == Collective::refused) refusing = rank;
     if (theirs.once != 0) shown_once.emplace_back(rank, theirs.buffer);
     if (!same(theirs, announcement)) other_mind = rank;
     // One that gives nothing to all_to_all has nothing in the heap, nor anywhere else.
@@ -91,11 +106,29 @@ Communicator::State::Transfer Communicator::State::begin(Announcement announceme
   else if (!some_private || world == 1)
     transfer = Transfer::in_place;
   if (transfer != Transfer::in_place || other_mind >= 0) drop_buffers_of_once();
+  if (refusing >= 0) {
+    const Announcement& theirs = rounds.announcement(refusing);
+    throw std::invalid_argument(fmt::format(
+        "{}: rank {} cannot take part: {}", name_of(Collective(theirs.op)), refusing,
+        std::string_view(reinterpret_cast<const char*>(layout.stage(refusing, rounds.last_stage())), theirs.bytes)));
+  }
   if (other_mind >= 0)
     throw std::invalid_argument(fmt::format(
         "rank {} called {} where rank {} called {}: all ranks have to call the same collectives in the same order", me,
         describe(announcement), other_mind, describe(rounds.announcement(other_mind))));
   return transfer;
+}
+
+void Communicator::refuse(Collective what, const std::string& why) {
+  State& s = *state_;
+  std::string text = why.substr(0, 1000);
+  static_assert(State::kSmallBytes >= 1000);  // goes with the announcement
+  try {
+    s.begin({Collective::refused, State::kNone, std::uint32_t(what), -1, text.size(), 0, 0, 0, 0, 0, {}},
+            {reinterpret_cast<std::byte*>(text.data()), text.size(), nullptr});
+  } catch (const std::invalid_argument&) {  // what the others say
+  }
+  throw std::invalid_argument(why);
 }
 
 /// Whether what two ranks are to change overlaps, but is not the same: the same is changed by all alike.

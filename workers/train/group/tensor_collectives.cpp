@@ -2,8 +2,11 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <shoal/internal/workers/train/group/group_layout.h>
+#include <shoal/internal/workers/train/group/sparse_reduce.h>
 #include <shoal/internal/workers/train/group/tensor_bytes.h>
 
+#include <optional>
 #include <stdexcept>
 
 namespace shoal {
@@ -55,17 +58,25 @@ std::vector<std::size_t> part_bytes(const at::Tensor& tensor, std::span<const st
 
 void all_to_all_single(Communicator& ranks, const at::Tensor& output, const at::Tensor& input,
                        std::span<const std::int64_t> output_splits, std::span<const std::int64_t> input_splits) {
-  const TensorBytes source(input, "all_to_all_single");
-  TensorBytes target(output, "all_to_all_single");
-  if (output.scalar_type() != input.scalar_type())
-    throw std::invalid_argument(fmt::format("all_to_all_single: an output of {} for an input of {}",
-                                            c10::toString(output.scalar_type()), c10::toString(input.scalar_type())));
-  ranks.all_to_all(source.region(), part_bytes(input, input_splits, ranks.world_size(), "input"), target.data(),
-                   part_bytes(output, output_splits, ranks.world_size(), "output"), input.scalar_type());
-  target.write_back();
+  std::optional<TensorBytes> source, target;
+  std::vector<std::size_t> input_bytes, output_bytes;
+  try {
+    source.emplace(input, "all_to_all_single");
+    target.emplace(output, "all_to_all_single");
+    if (output.scalar_type() != input.scalar_type())
+      throw std::invalid_argument(fmt::format("all_to_all_single: an output of {} for an input of {}",
+                                              c10::toString(output.scalar_type()), c10::toString(input.scalar_type())));
+    input_bytes = part_bytes(input, input_splits, ranks.world_size(), "input");
+    output_bytes = part_bytes(output, output_splits, ranks.world_size(), "output");
+  } catch (const std::invalid_argument& error) {
+    ranks.refuse(Collective::all_to_all, error.what());
+  }
+  ranks.all_to_all(source->region(), input_bytes, target->data(), output_bytes, input.scalar_type());
+  target->write_back();
 }
 
 void all_reduce(Communicator& ranks, const at::Tensor& tensor, ReduceOp op) {
+  if (tensor.defined() && tensor.layout() == c10::kSparse) return all_reduce_sparse(ranks, tensor, op);
   TensorBytes bytes(tensor, "all_reduce");
   ranks.all_reduce(bytes.region(), tensor.scalar_type(), op);
   bytes.write_back();
