@@ -127,12 +127,12 @@ std::vector<std::string> refusals(int rank, ShmGroup group) {
     }
   };
   Tensors sparse{torch::eye(3).to_sparse()}, two{torch::ones(1), torch::ones(1)}, one{torch::ones(4)},
-      none{at::Tensor()};
-  refuse([&] { backend->allreduce(sparse); });
-  refuse([&] { backend->allreduce_sparse(sparse); });
+      none{at::Tensor()}, whole{torch::ones(4, at::kInt)};
+  refuse([&] { backend->broadcast(sparse); });
+  refuse([&] { backend->allreduce_sparse(one); });
   refuse([&] { backend->allreduce(two); });
   refuse([&] { backend->allreduce(none); });
-  refuse([&] { backend->allreduce(one, {.reduceOp = c10d::makePreMulSum(2.0)}); });
+  refuse([&] { backend->allreduce(whole, {.reduceOp = c10d::makePreMulSum(2.0)}); });
   refuse([&] { backend->send(one, 0, 0); });
   at::Tensor short_output = torch::zeros({3});
   refuse([&] { backend->_allgather_base(short_output, one[0]); });
@@ -158,11 +158,11 @@ TEST_CASE("backend shm: every operation does through c10d what it says, for tens
 TEST_CASE("backend shm: what it cannot do is refused by name, and it can be used on") {
   auto said = spawn({.nprocs = 1}, refusals, ShmGroup(1))[0];
   REQUIRE(said.size() == 12);
-  CHECK_THAT(said[0], ContainsSubstring("allreduce of a Sparse tensor") && ContainsSubstring("to_dense()"));
-  CHECK_THAT(said[1], ContainsSubstring("no allreduce of sparse tensors"));
+  CHECK_THAT(said[0], ContainsSubstring("broadcast of a Sparse tensor") && ContainsSubstring("to_dense()"));
+  CHECK_THAT(said[1], ContainsSubstring("allreduce_sparse of a Strided tensor: give a sparse (COO) tensor"));
   CHECK_THAT(said[2], ContainsSubstring("allreduce of 2 tensors at once"));
   CHECK_THAT(said[3], ContainsSubstring("allreduce of an undefined tensor"));
-  CHECK_THAT(said[4], ContainsSubstring("PREMUL_SUM"));
+  CHECK_THAT(said[4], ContainsSubstring("premul_sum of Int elements: the operation is not defined for this type"));
   CHECK_THAT(said[5], ContainsSubstring("send: rank 0 is this rank itself"));
   CHECK_THAT(said[6], ContainsSubstring("1 times 4 Float, this one has 3"));
   CHECK_THAT(said[7], ContainsSubstring("an output of 4 Long for an input of 4 Float"));

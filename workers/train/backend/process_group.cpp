@@ -5,12 +5,15 @@
 
 namespace shoal {
 
-c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(Communicator communicator) {
-  return c10::make_intrusive<ShmProcessGroup>(c10::make_intrusive<ShmBackend>(std::move(communicator)));
+c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(Communicator communicator,
+                                                          const ProcessGroupOptions& options) {
+  return c10::make_intrusive<ShmProcessGroup>(
+      c10::make_intrusive<ShmBackend>(std::move(communicator), options.progress));
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ShmGroup& group, int rank) {
-  return make_process_group(group.join(rank));
+c10::intrusive_ptr<c10d::ProcessGroup> init_process_group(const ShmGroup& group, int rank,
+                                                          const ProcessGroupOptions& options) {
+  return make_process_group(group.join(rank), options);
 }
 
 }  // namespace shoal

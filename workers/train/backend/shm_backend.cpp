@@ -4,41 +4,22 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <shoal/internal/workers/train/backend/finished_work.h>
+#include <shoal/internal/workers/train/backend/joined_work.h>
 #include <shoal/internal/workers/train/backend/transfer_work.h>
+#include <shoal/internal/workers/train/group/group_layout.h>
 #include <shoal/internal/workers/train/group/tensor_bytes.h>
+#include <shoal/ipc/error.h>
+#include <shoal/tensors/share.h>
+#include <shoal/workers/train/monitored_barrier.h>
 #include <shoal/workers/train/split.h>
 #include <shoal/workers/train/tensor_collectives.h>
 
 #include <numeric>
 #include <stdexcept>
+#include <string>
 
 namespace shoal {
 namespace {
-
-ReduceOp reduce_op(const c10d::ReduceOp& op) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM:
-      return ReduceOp::sum;
-    case c10d::ReduceOp::AVG:
-      return ReduceOp::avg;
-    case c10d::ReduceOp::PRODUCT:
-      return ReduceOp::product;
-    case c10d::ReduceOp::MIN:
-      return ReduceOp::min;
-    case c10d::ReduceOp::MAX:
-      return ReduceOp::max;
-    case c10d::ReduceOp::BAND:
-      return ReduceOp::bit_and;
-    case c10d::ReduceOp::BOR:
-      return ReduceOp::bit_or;
-    case c10d::ReduceOp::BXOR:
-      return ReduceOp::bit_xor;
-    default:
-      throw std::invalid_argument("backend shm has no PREMUL_SUM: multiply first, then sum");
-  }
-}
 
 template <class T>
 T& only(std::vector<T>& list, const char* what) {
@@ -61,6 +42,29 @@ void check_root_tensor(std::int64_t root_tensor, const char* what) {
     throw std::invalid_argument(fmt::format("{}: root tensor {}: a rank has one, number 0", what, root_tensor));
 }
 
+/// All elements of these tensors, one after the other.
+at::Tensor one_row(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& tensor : tensors) rows.push_back(tensor.detach().reshape({-1}));
+  return at::cat(rows);
+}
+
+/// What makes no sense in alltoall's lists, whatever other ranks give; empty if nothing does.
+std::string fault_in_lists(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs, int world) {
+  if (int(inputs.size()) != world || int(outputs.size()) != world)
+    return fmt::format("alltoall: {} outputs and {} inputs in a group of {} ranks", outputs.size(), inputs.size(),
+                       world);
+  const auto name_of_type = [](const at::Tensor& tensor) {
+    return tensor.defined() ? c10::toString(tensor.scalar_type()) : "an undefined tensor";
+  };
+  for (const auto* list : {&inputs, &outputs})
+    for (const at::Tensor& tensor : *list)
+      if (!tensor.defined() || !inputs[0].defined() || tensor.scalar_type() != inputs[0].scalar_type())
+        return fmt::format("alltoall of {} and {}: all tensors have to have one type", name_of_type(inputs[0]),
+                           name_of_type(tensor));
+  return {};
+}
+
 /// What only root gives: silently ignored elsewhere, a wrong root would look like success.
 template <class T>
 void check_only_on_root(const std::vector<T>& list, const char* what, const char* name, std::int64_t root) {
@@ -69,8 +73,30 @@ void check_only_on_root(const std::vector<T>& list, const char* what, const char
         "{}: {} on a rank that is not root {}, which alone has them: give an empty list", what, name, root));
 }
 
-c10::intrusive_ptr<c10d::Work> done(c10d::OpType type, const std::vector<at::Tensor>& outputs) {
-  return c10::make_intrusive<FinishedWork>(type, outputs);
+void check_counts(std::size_t outputs, std::size_t inputs, const char* what) {
+  if (outputs != inputs)
+    throw std::invalid_argument(fmt::format("{}: {} outputs for {} inputs", what, outputs, inputs));
+}
+
+/// A message of its own for each tensor would tell ranks that differ in it about sizes only.
+void check_one_type(const std::vector<at::Tensor>& tensors, const char* what) {
+  for (const at::Tensor& tensor : tensors)
+    if (tensor.defined() && tensors[0].defined() && tensor.scalar_type() != tensors[0].scalar_type())
+      throw std::invalid_argument(fmt::format("{} of {} and {}: all tensors have to have one type", what,
+                                              c10::toString(tensors[0].scalar_type()),
+                                              c10::toString(tensor.scalar_type())));
+}
+
+c10d::ErrorType error_type(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const TimeoutError&) {
+    return c10d::ErrorType::TIMEOUT;
+  } catch (const std::logic_error&) {
+    return c10d::ErrorType::SUCCESS;
+  } catch (...) {
+    return c10d::ErrorType::COMM_ERROR;
+  }
 }
 
 std::vector<at::Tensor> flatten(const std::vector<std::vector<at::Tensor>>& lists) {
@@ -81,75 +107,154 @@ std::vector<at::Tensor> flatten(const std::vector<std::vector<at::Tensor>>& list
 
 }  // namespace
 
-ShmBackend::ShmBackend(Communicator communicator)
-    : Backend(communicator.rank(), communicator.world_size()), communicator_(std::move(communicator)) {}
+ShmBackend::ShmBackend(Communicator communicator, Progress progress)
+    : Backend(communicator.rank(), communicator.world_size()),
+      communicator_(std::move(communicator)),
+      progress_(progress) {
+  if (progress_ == Progress::thread) thread_.emplace();
+}
 
 void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
   timeout_.store(timeout, std::memory_order_relaxed);  // relaxed: a number by itself
 }
 
+c10::intrusive_ptr<c10d::Backend::Options> ShmBackend::getBackendOptions() {
+  return c10::make_intrusive<Options>(getBackendName(), timeout());
+}
+
+template <class Collective>
+void ShmBackend::perform(CollectiveWork& work, std::chrono::milliseconds timeout, const Collective& collective) {
+  std::exception_ptr failure;
+  const auto since = std::chrono::steady_clock::now();
+  try {
+    // Its own timeout overrides the backend's.
+    communicator_.set_timeout(timeout.count() > 0 ? timeout : this->timeout());
+    collective();
+  } catch (...) {
+    failure = std::current_exception();
+    error_.store(error_type(failure), std::memory_order_relaxed);  // relaxed: a word by itself
+  }
+  work.end(failure, std::chrono::steady_clock::now() - since);
+}
+
+/// Begins a collective: does it, or gives it to the thread.
+template <class Collective>
+ShmBackend::Work ShmBackend::submit(c10d::OpType type, std::chrono::milliseconds timeout, Tensors outputs,
+                                    Collective collective) {
+  std::unique_lock turn(mutex_);
+  auto work = c10::make_intrusive<CollectiveWork>(type, std::move(outputs), ++sequence_);
+  const auto since = std::chrono::steady_clock::now();
+  if (thread_) {
+    thread_->push([this, work, timeout, since, collective = std::move(collective)] {
+      perform(*work, timeout, collective);
+      report(*work, since);
+    });
+    return begun(std::move(work));
+  }
+  perform(*work, timeout, collective);
+  if (progress_ == Progress::automatic && work->isSuccess()) choose_progress();
+  turn.unlock();
+  report(*work, since);
+  if (auto failure = work->exception()) std::rethrow_exception(failure);
+  return begun(std::move(work));
+}
+
+/// Calls the hook, without a lock: it is others' code.
+void ShmBackend::report(const CollectiveWork& work, std::chrono::steady_clock::time_point since) {
+  if (!onCompletionHook_) return;
+  onCompletionHook_(std::make_shared<c10d::WorkInfo>(
+      work.retrieveOpType(), work.getSequencenumber(), since, std::chrono::steady_clock::now(),
+      std::chrono::duration_cast<std::chrono::duration<float>>(
+          std::chrono::duration<float, std::milli>(work.getDuration()))));
+}
+
+ShmBackend::Work ShmBackend::begun(Work work) {
+  if (coalesced_) coalesced_->push_back(work);
+  return work;
+}
+
+/// After a collective, when all ranks have said what CPUs they have. Each rank chooses for itself.
+void ShmBackend::choose_progress() {
+  constexpr double kEnough = 2;  // one for the backward pass, one for the collectives
+  const bool thread = getSize() > 1 && communicator_.cpu_share() >= kEnough;
+  progress_ = thread ? Progress::thread : Progress::in_call;
+  if (progress_ == Progress::thread) thread_.emplace();
+}
+
 c10::intrusive_ptr<ShmBackend> ShmBackend::split_off(const std::vector<int>& ranks,
                                                      std::optional<std::chrono::milliseconds> timeout) {
-  auto turn = start(std::chrono::milliseconds(0));
-  auto part = shoal::split(communicator_, ranks);
+  std::optional<Communicator> part;
+  submit(c10d::OpType::UNKNOWN, std::chrono::milliseconds(0), {}, [&] {
+    part = shoal::split(communicator_, ranks);
+  })->wait();
   if (!part) return {};
-  auto backend = c10::make_intrusive<ShmBackend>(std::move(*part));
+  auto backend = c10::make_intrusive<ShmBackend>(std::move(*part), progress_);
   backend->setTimeout(timeout.value_or(this->timeout()));
   return backend;
 }
 
-std::unique_lock<std::mutex> ShmBackend::start(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  communicator_.set_timeout(timeout.count() > 0 ? timeout : this->timeout());
-  return lock;
+c10::intrusive_ptr<c10d::Backend> ShmBackend::split(const c10::intrusive_ptr<c10d::Store>&,
+                                                    const std::vector<int>& ranks,
+                                                    const c10::intrusive_ptr<Options>& options) {
+  return split_off(ranks, options ? std::optional(options->timeout) : std::nullopt);
 }
 
-void ShmBackend::all_reduce_one(at::Tensor& tensor, const c10d::ReduceOp& op) {
-  TensorBytes bytes(tensor, "allreduce");
-  communicator_.all_reduce(bytes.region(), tensor.scalar_type(), reduce_op(op));
+void ShmBackend::all_reduce_one(const at::Tensor& tensor, const Reduction& reduction) {
+  if (tensor.defined() && tensor.layout() == c10::kSparse) return all_reduce(communicator_, tensor, reduction.op());
+  const at::Tensor share = reduction.own_share(tensor);
+  TensorBytes bytes(share, "allreduce");
+  communicator_.all_reduce(bytes.region(), tensor.scalar_type(), reduction.op());
   bytes.write_back();
+  if (!share.is_same(tensor)) tensor.detach().copy_(share);
 }
 
 ShmBackend::Work ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  auto turn = start(options.timeout);
-  all_reduce_one(only(tensors, "allreduce"), options.reduceOp);
-  return done(c10d::OpType::ALLREDUCE, tensors);
+  return submit(c10d::OpType::ALLREDUCE, options.timeout, tensors,
+                [this, tensor = only(tensors, "allreduce"), reduction = Reduction(options.reduceOp)] {
+                  all_reduce_one(tensor, reduction);
+                });
 }
 
 ShmBackend::Work ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  auto turn = start(options.timeout);
-  for (const at::Tensor& tensor : tensors)
-    if (tensor.defined() && tensors[0].defined() && tensor.scalar_type() != tensors[0].scalar_type())
-      throw std::invalid_argument(fmt::format("allreduce_coalesced of {} and {}: all tensors have to have one type",
-                                              c10::toString(tensors[0].scalar_type()),
-                                              c10::toString(tensor.scalar_type())));
-  for (at::Tensor& tensor : tensors) all_reduce_one(tensor, options.reduceOp);
-  return done(c10d::OpType::ALLREDUCE_COALESCED, tensors);
+  check_one_type(tensors, "allreduce_coalesced");
+  return submit(c10d::OpType::ALLREDUCE_COALESCED, options.timeout, tensors,
+                [this, tensors, reduction = Reduction(options.reduceOp)] {
+                  for (const at::Tensor& tensor : tensors) all_reduce_one(tensor, reduction);
+                });
 }
 
-ShmBackend::Work ShmBackend::allreduce_sparse(Tensors&, const c10d::AllreduceOptions&) {
-  throw std::invalid_argument(
-      "backend shm has no allreduce of sparse tensors: make the gradients dense, for example by "
-      "EmbeddingOptions().sparse(false)");
+ShmBackend::Work ShmBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const at::Tensor tensor = only(tensors, "allreduce_sparse");
+  if (!tensor.defined() || tensor.layout() != c10::kSparse)
+    throw std::invalid_argument(fmt::format(
+        "allreduce_sparse of {}: give a sparse (COO) tensor",
+        tensor.defined() ? c10::str("a ", tensor.layout(), " tensor") : std::string("an undefined tensor")));
+  return submit(c10d::OpType::_ALLREDUCE_SPARSE, options.timeout, tensors,
+                [this, tensor, reduction = Reduction(options.reduceOp)] { all_reduce_one(tensor, reduction); });
 }
 
 ShmBackend::Work ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  auto turn = start(options.timeout);
-  at::Tensor& tensor = only(tensors, "reduce");
   check_root_tensor(options.rootTensor, "reduce");
-  TensorBytes bytes(tensor, "reduce");
-  communicator_.reduce(bytes.region(), tensor.scalar_type(), reduce_op(options.reduceOp), int(options.rootRank));
-  if (options.rootRank == getRank()) bytes.write_back();
-  return done(c10d::OpType::REDUCE, tensors);
+  return submit(
+      c10d::OpType::REDUCE, options.timeout, tensors,
+      [this, tensor = only(tensors, "reduce"), root = options.rootRank, reduction = Reduction(options.reduceOp)] {
+        const at::Tensor share = reduction.own_share(tensor);
+        TensorBytes bytes(share, "reduce");
+        communicator_.reduce(bytes.region(), tensor.scalar_type(), reduction.op(), int(root));
+        if (root != getRank()) return;
+        bytes.write_back();
+        if (!share.is_same(tensor)) tensor.detach().copy_(share);
+      });
 }
 
 ShmBackend::Work ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  auto turn = start(options.timeout);
-  TensorBytes bytes(only(tensors, "broadcast"), "broadcast");
   check_root_tensor(options.rootTensor, "broadcast");
-  communicator_.broadcast(bytes.region(), int(options.rootRank), tensors[0].scalar_type());
-  if (options.rootRank != getRank()) bytes.write_back();
-  return done(c10d::OpType::BROADCAST, tensors);
+  return submit(c10d::OpType::BROADCAST, options.timeout, tensors,
+                [this, tensor = only(tensors, "broadcast"), root = options.rootRank] {
+                  TensorBytes bytes(tensor, "broadcast");
+                  communicator_.broadcast(bytes.region(), int(root), tensor.scalar_type());
+                  if (root != getRank()) bytes.write_back();
+                });
 }
 
 void ShmBackend::all_gather_one(const Tensors& outputs, const at::Tensor& input) {
@@ -165,7 +270,8 @@ void ShmBackend::all_gather_one(const Tensors& outputs, const at::Tensor& input)
 }
 
 /// The parts of `whole` for the ranks, each as large as `part`.
-ShmBackend::Tensors ShmBackend::parts_of(at::Tensor& whole, const at::Tensor& part, const char* what) const {
+ShmBackend::Tensors ShmBackend::parts_of(const at::Tensor& whole, const at::Tensor& part, const char* what) const {
+  if (!whole.defined() || !part.defined()) throw std::invalid_argument(fmt::format("{} of an undefined tensor", what));
   if (whole.numel() != part.numel() * getSize() || whole.scalar_type() != part.scalar_type() || !whole.is_contiguous())
     throw std::invalid_argument(fmt::format("{}: needs a contiguous buffer of {} times {} {}, this one has {} {}", what,
                                             getSize(), part.numel(), c10::toString(part.scalar_type()), whole.numel(),
@@ -175,180 +281,210 @@ ShmBackend::Tensors ShmBackend::parts_of(at::Tensor& whole, const at::Tensor& pa
 
 ShmBackend::Work ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                        const c10d::AllgatherOptions& options) {
-  auto turn = start(options.timeout);
-  all_gather_one(only(outputs, "allgather"), only(inputs, "allgather"));
-  return done(c10d::OpType::ALLGATHER, outputs[0]);
+  const Tensors& places = only(outputs, "allgather");
+  return submit(c10d::OpType::ALLGATHER, options.timeout, places,
+                [this, places, input = only(inputs, "allgather")] { all_gather_one(places, input); });
 }
 
 ShmBackend::Work ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                              const c10d::AllgatherOptions& options) {
-  auto turn = start(options.timeout);
-  all_gather_one(parts_of(output, input, "allgather"), input);
-  return done(c10d::OpType::_ALLGATHER_BASE, {output});
+  return submit(
+      c10d::OpType::_ALLGATHER_BASE, options.timeout, {output},
+      [this, places = parts_of(output, input, "allgather"), input = input] { all_gather_one(places, input); });
 }
 
 ShmBackend::Work ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                  const c10d::AllgatherOptions& options) {
-  auto turn = start(options.timeout);
   // Here the outer list goes over the ranks, and each has a tensor for every input.
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Tensors of_ranks;
-    for (Tensors& of_rank : outputs) of_ranks.push_back(of_rank.at(i));
-    all_gather_one(of_ranks, inputs[i]);
-  }
-  return done(c10d::OpType::ALLGATHER_COALESCED, flatten(outputs));
+  for (const Tensors& of_rank : outputs) check_counts(of_rank.size(), inputs.size(), "allgather_coalesced");
+  return submit(c10d::OpType::ALLGATHER_COALESCED, options.timeout, flatten(outputs), [this, outputs, inputs] {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      Tensors of_ranks;
+      for (const Tensors& of_rank : outputs) of_ranks.push_back(of_rank[i]);
+      all_gather_one(of_ranks, inputs[i]);
+    }
+  });
 }
 
 ShmBackend::Work ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                              const c10d::AllgatherOptions& options) {
-  auto turn = start(options.timeout);
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    all_gather_one(parts_of(outputs.at(i), inputs[i], "allgather"), inputs[i]);
-  return done(c10d::OpType::COALESCED, outputs);
+  check_counts(outputs.size(), inputs.size(), "allgather_into_tensor_coalesced");
+  std::vector<Tensors> places;
+  for (std::size_t i = 0; i < inputs.size(); ++i) places.push_back(parts_of(outputs[i], inputs[i], "allgather"));
+  return submit(c10d::OpType::COALESCED, options.timeout, outputs, [this, places, inputs] {
+    for (std::size_t i = 0; i < inputs.size(); ++i) all_gather_one(places[i], inputs[i]);
+  });
 }
 
 ShmBackend::Work ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                     const c10d::GatherOptions& options) {
-  auto turn = start(options.timeout);
-  const at::Tensor& input = only(inputs, "gather");
-  TensorBytes source(input, "gather");
-  std::vector<TensorBytes> targets;
-  std::vector<std::byte*> data;
-  if (options.rootRank == getRank())
-    for (const at::Tensor& output : only(outputs, "gather")) {
-      check_like(output, input, "gather");
-      data.push_back(targets.emplace_back(output, "gather").data());
-    }
-  else
-    check_only_on_root(outputs, "gather", "outputs", options.rootRank);
-  communicator_.gather(source.region(), data, int(options.rootRank), input.scalar_type());
-  for (TensorBytes& target : targets) target.write_back();
-  return done(c10d::OpType::GATHER, flatten(outputs));
+  const bool is_root = options.rootRank == getRank();
+  if (!is_root) check_only_on_root(outputs, "gather", "outputs", options.rootRank);
+  return submit(c10d::OpType::GATHER, options.timeout, flatten(outputs),
+                [this, input = only(inputs, "gather"), root = options.rootRank,
+                 places = is_root ? only(outputs, "gather") : Tensors()] {
+                  TensorBytes source(input, "gather");
+                  std::vector<TensorBytes> targets;
+                  std::vector<std::byte*> data;
+                  for (const at::Tensor& output : places) {
+                    check_like(output, input, "gather");
+                    data.push_back(targets.emplace_back(output, "gather").data());
+                  }
+                  communicator_.gather(source.region(), data, int(root), input.scalar_type());
+                  for (TensorBytes& target : targets) target.write_back();
+                });
 }
 
-void ShmBackend::reduce_scatter_one(at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) {
-  TensorBytes source(input, "reduce_scatter");
+void ShmBackend::reduce_scatter_one(const at::Tensor& output, const at::Tensor& input, const Reduction& reduction) {
+  TensorBytes source(reduction.own_share(input), "reduce_scatter");
   TensorBytes target(output, "reduce_scatter");
-  communicator_.reduce_scatter(source.region(), target.data(), output.scalar_type(), reduce_op(op));
+  communicator_.reduce_scatter(source.region(), target.data(), output.scalar_type(), reduction.op());
   target.write_back();
 }
 
 ShmBackend::Work ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                             const c10d::ReduceScatterOptions& options) {
-  auto turn = start(options.timeout);
-  at::Tensor& output = only(outputs, "reduce_scatter");
-  Tensors rows;
-  for (const at::Tensor& input : only(inputs, "reduce_scatter")) {
-    check_like(output, input, "reduce_scatter");
-    rows.push_back(input.detach().reshape({-1}));
-  }
-  if (int(rows.size()) != getSize())
+  const at::Tensor output = only(outputs, "reduce_scatter");
+  const Tensors& parts = only(inputs, "reduce_scatter");
+  for (const at::Tensor& input : parts) check_like(output, input, "reduce_scatter");
+  if (int(parts.size()) != getSize())
     throw std::invalid_argument(
-        fmt::format("reduce_scatter: {} inputs in a group of {} ranks", rows.size(), getSize()));
-  reduce_scatter_one(output, at::cat(rows), options.reduceOp);
-  return done(c10d::OpType::REDUCE_SCATTER, outputs);
+        fmt::format("reduce_scatter: {} inputs in a group of {} ranks", parts.size(), getSize()));
+  return submit(c10d::OpType::REDUCE_SCATTER, options.timeout, outputs,
+                [this, output, parts, reduction = Reduction(options.reduceOp)] {
+                  reduce_scatter_one(output, one_row(parts), reduction);
+                });
 }
 
 ShmBackend::Work ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                   const c10d::ReduceScatterOptions& options) {
-  auto turn = start(options.timeout);
   parts_of(input, output, "reduce_scatter");
-  reduce_scatter_one(output, input, options.reduceOp);
-  return done(c10d::OpType::_REDUCE_SCATTER_BASE, {output});
+  return submit(c10d::OpType::_REDUCE_SCATTER_BASE, options.timeout, {output},
+                [this, output = output, input = input, reduction = Reduction(options.reduceOp)] {
+                  reduce_scatter_one(output, input, reduction);
+                });
 }
 
 ShmBackend::Work ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                              const c10d::ReduceScatterOptions& options) {
-  auto turn = start(options.timeout);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    parts_of(inputs[i], outputs.at(i), "reduce_scatter");
-    reduce_scatter_one(outputs[i], inputs[i], options.reduceOp);
-  }
-  return done(c10d::OpType::COALESCED, outputs);
+  check_counts(outputs.size(), inputs.size(), "reduce_scatter_tensor_coalesced");
+  for (std::size_t i = 0; i < inputs.size(); ++i) parts_of(inputs[i], outputs[i], "reduce_scatter");
+  return submit(c10d::OpType::COALESCED, options.timeout, outputs,
+                [this, outputs, inputs, reduction = Reduction(options.reduceOp)] {
+                  for (std::size_t i = 0; i < inputs.size(); ++i) reduce_scatter_one(outputs[i], inputs[i], reduction);
+                });
 }
 
 ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                      const c10d::ScatterOptions& options) {
-  auto turn = start(options.timeout);
-  at::Tensor& output = only(outputs, "scatter");
-  TensorBytes target(output, "scatter");
-  at::Tensor whole = at::empty_like(output);  // stays as it is if this rank is not root
+  const at::Tensor output = only(outputs, "scatter");
+  Tensors parts;
   if (options.rootRank == getRank()) {
-    Tensors rows;
-    for (const at::Tensor& input : only(inputs, "scatter")) {
-      check_like(output, input, "scatter");
-      rows.push_back(input.detach().reshape({-1}));
-    }
-    if (int(rows.size()) != getSize())
-      throw std::invalid_argument(fmt::format("scatter: {} inputs in a group of {} ranks", rows.size(), getSize()));
-    whole = at::cat(rows);
+    parts = only(inputs, "scatter");
+    for (const at::Tensor& input : parts) check_like(output, input, "scatter");
+    if (int(parts.size()) != getSize())
+      throw std::invalid_argument(fmt::format("scatter: {} inputs in a group of {} ranks", parts.size(), getSize()));
   } else {
     check_only_on_root(inputs, "scatter", "inputs", options.rootRank);
   }
-  TensorBytes source(whole, "scatter");
-  communicator_.scatter(source.region(), target.data(), output.nbytes(), int(options.rootRank), output.scalar_type());
-  target.write_back();
-  return done(c10d::OpType::SCATTER, outputs);
+  return submit(c10d::OpType::SCATTER, options.timeout, outputs, [this, output, parts, root = options.rootRank] {
+    TensorBytes target(output, "scatter");
+    const at::Tensor whole = parts.empty() ? at::empty_like(output) : one_row(parts);
+    TensorBytes source(whole, "scatter");
+    communicator_.scatter(source.region(), target.data(), output.nbytes(), int(root), output.scalar_type());
+    target.write_back();
+  });
 }
 
 ShmBackend::Work ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
                                            std::vector<std::int64_t>& output_splits,
                                            std::vector<std::int64_t>& input_splits,
                                            const c10d::AllToAllOptions& options) {
-  auto turn = start(options.timeout);
-  all_to_all_single(communicator_, output, input, output_splits, input_splits);
-  return done(c10d::OpType::ALLTOALL_BASE, {output});
+  return submit(c10d::OpType::ALLTOALL_BASE, options.timeout, {output},
+                [this, output = output, input = input, output_splits, input_splits] {
+                  all_to_all_single(communicator_, output, input, output_splits, input_splits);
+                });
 }
 
 ShmBackend::Work ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
-  auto turn = start(options.timeout);
-  const auto world = std::size_t(getSize());
-  if (inputs.size() != world || outputs.size() != world)
-    throw std::invalid_argument(
-        fmt::format("alltoall: {} outputs and {} inputs in a group of {} ranks", outputs.size(), inputs.size(), world));
-  // One buffer each: rows of single elements, as many as each tensor has.
-  Tensors rows;
-  std::vector<std::int64_t> output_splits, input_splits;
-  for (const Tensors* list : {&inputs, &outputs})
-    for (const at::Tensor& tensor : *list) {
-      if (!tensor.defined() || tensor.scalar_type() != inputs[0].scalar_type())
-        throw std::invalid_argument(
-            fmt::format("alltoall of {} and {}: all tensors have to have one type",
-                        inputs[0].defined() ? c10::toString(inputs[0].scalar_type()) : "an undefined tensor",
-                        tensor.defined() ? c10::toString(tensor.scalar_type()) : "an undefined tensor"));
-      (list == &inputs ? input_splits : output_splits).push_back(tensor.numel());
-      if (list == &inputs) rows.push_back(tensor.detach().reshape({-1}));
+  return submit(c10d::OpType::ALLTOALL, options.timeout, outputs, [this, outputs, inputs] {
+    // What one rank gives alone may be wrong: the others have to learn of it.
+    if (const std::string why = fault_in_lists(outputs, inputs, getSize()); !why.empty())
+      communicator_.refuse(Collective::all_to_all, why);
+    // One buffer each: rows of single elements, as many as each tensor has.
+    std::vector<std::int64_t> output_splits, input_splits;
+    for (const at::Tensor& input : inputs) input_splits.push_back(input.numel());
+    for (const at::Tensor& output : outputs) output_splits.push_back(output.numel());
+    const at::Tensor received =
+        at::empty({std::accumulate(output_splits.begin(), output_splits.end(), std::int64_t(0))}, inputs[0].options());
+    all_to_all_single(communicator_, received, one_row(inputs), output_splits, input_splits);
+    std::int64_t at = 0;
+    for (const at::Tensor& output : outputs) {
+      output.detach().copy_(received.narrow(0, at, output.numel()).view(output.sizes()));
+      at += output.numel();
     }
-  const at::Tensor received =
-      at::empty({std::accumulate(output_splits.begin(), output_splits.end(), std::int64_t(0))}, inputs[0].options());
-  all_to_all_single(communicator_, received, at::cat(rows), output_splits, input_splits);
-  std::int64_t at = 0;
-  for (at::Tensor& output : outputs) {
-    output.detach().copy_(received.narrow(0, at, output.numel()).view(output.sizes()));
-    at += output.numel();
-  }
-  return done(c10d::OpType::ALLTOALL, outputs);
+  });
 }
 
 ShmBackend::Work ShmBackend::barrier(const c10d::BarrierOptions& options) {
-  auto turn = start(options.timeout);
-  communicator_.barrier();
-  return done(c10d::OpType::BARRIER, {});
+  return submit(c10d::OpType::BARRIER, options.timeout, {}, [this] { communicator_.barrier(); });
+}
+
+/// Beside the collectives, which may be what the ranks that are missing are in.
+void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  monitored_barrier(communicator_, options.timeout.count() > 0 ? options.timeout : timeout(),
+                    wait_all_ranks ? MissingRanks::all : MissingRanks::first);
 }
 
 ShmBackend::Work ShmBackend::send(Tensors& tensors, int to, int tag) {
-  return c10::make_intrusive<TransferWork>(c10d::OpType::SEND, tensors,
-                                           isend(communicator_, only(tensors, "send"), to, tag), timeout());
+  return begun(c10::make_intrusive<TransferWork>(c10d::OpType::SEND, tensors,
+                                                 isend(communicator_, only(tensors, "send"), to, tag), timeout()));
 }
 
 ShmBackend::Work ShmBackend::recv(Tensors& tensors, int from, int tag) {
-  return c10::make_intrusive<TransferWork>(c10d::OpType::RECV, tensors,
-                                           irecv(communicator_, only(tensors, "recv"), from, tag), timeout());
+  return begun(c10::make_intrusive<TransferWork>(c10d::OpType::RECV, tensors,
+                                                 irecv(communicator_, only(tensors, "recv"), from, tag), timeout()));
 }
 
 ShmBackend::Work ShmBackend::recvAnysource(Tensors& tensors, int tag) {
-  return c10::make_intrusive<TransferWork>(c10d::OpType::RECVANYSOURCE, tensors,
-                                           irecv_anysource(communicator_, only(tensors, "recv"), tag), timeout());
+  return begun(c10::make_intrusive<TransferWork>(
+      c10d::OpType::RECVANYSOURCE, tensors, irecv_anysource(communicator_, only(tensors, "recv"), tag), timeout()));
 }
+
+void ShmBackend::startCoalescing() {
+  if (coalesced_) throw std::invalid_argument("startCoalescing() twice without an endCoalescing()");
+  coalesced_.emplace();
+}
+
+ShmBackend::Work ShmBackend::endCoalescing() {
+  if (!coalesced_) throw std::invalid_argument("endCoalescing() without a startCoalescing()");
+  auto work = c10::make_intrusive<JoinedWork>(std::move(*coalesced_));
+  coalesced_.reset();
+  return work;
+}
+
+std::uint64_t ShmBackend::getSequenceNumberForGroup() {
+  std::lock_guard turn(mutex_);
+  return sequence_;
+}
+
+void ShmBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+  waitForPendingWorks();  // the thread reads it
+  onCompletionHook_ = std::move(hook);
+}
+
+/// The thread does all in order: what it does last is over when all is.
+void ShmBackend::waitForPendingWorks() {
+  std::unique_lock turn(mutex_);
+  if (!thread_) return;
+  auto last = c10::make_intrusive<CollectiveWork>(c10d::OpType::UNKNOWN, Tensors(), sequence_);
+  thread_->push([last] { last->end(nullptr, {}); });
+  turn.unlock();
+  last->wait(kNoTimeout);
+}
+
+c10d::ErrorType ShmBackend::getError() { return error_.load(std::memory_order_relaxed); }  // relaxed: a word by itself
+
+at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) { return empty_shared({size}, options); }
 
 }  // namespace shoal

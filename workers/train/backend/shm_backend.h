@@ -1,10 +1,16 @@
 // The c10d backend "shm".
 #pragma once
 
+#include <shoal/internal/workers/train/backend/collective_work.h>
+#include <shoal/internal/workers/train/backend/progress_thread.h>
+#include <shoal/internal/workers/train/backend/reduction.h>
 #include <shoal/workers/train/communicator.h>
+#include <shoal/workers/train/process_group.h>
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,20 +20,24 @@
 namespace shoal {
 
 /// A Communicator in libtorch's form; init_process_group makes it and says what it does. Owned by its ProcessGroup.
-/// Threads: any, one call at a time.
+/// Threads: any; collectives take turns, and are begun in the order in which they got theirs.
 class ShmBackend final : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
   using Work = c10::intrusive_ptr<c10d::Work>;
 
-  explicit ShmBackend(Communicator communicator);
+  explicit ShmBackend(Communicator communicator, Progress progress = Progress::automatic);
 
   const std::string getBackendName() const override { return "shm"; }
   void setTimeout(std::chrono::milliseconds timeout) override;
+  c10::intrusive_ptr<Options> getBackendOptions() override;
   /// This rank's part of a new group of these ranks (split.h), null if it is no member. Its timeout is this one's
   /// unless another is given.
   c10::intrusive_ptr<ShmBackend> split_off(const std::vector<int>& ranks,
                                            std::optional<std::chrono::milliseconds> timeout);
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override;
 
   Work allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   Work allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
@@ -51,25 +61,53 @@ class ShmBackend final : public c10d::Backend {
   Work alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
                      std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
   Work barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
   // They take no turns: a rank may send in one thread while another one is in a collective.
   Work send(Tensors& tensors, int to, int tag) override;
   Work recv(Tensors& tensors, int from, int tag) override;
   Work recvAnysource(Tensors& tensors, int tag) override;
 
- private:
-  void all_reduce_one(at::Tensor& tensor, const c10d::ReduceOp& op);
-  void all_gather_one(const Tensors& outputs, const at::Tensor& input);
-  void reduce_scatter_one(at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op);
-  Tensors parts_of(at::Tensor& whole, const at::Tensor& part, const char* what) const;
+  /// What is begun between the two is over when the second one's Work is. One thread calls both, and what lies between.
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  Work endCoalescing() override;
 
-  /// Begins a call. Its own timeout overrides the backend's.
-  std::unique_lock<std::mutex> start(std::chrono::milliseconds timeout);
+  /// Ranks begin to count together: there is nothing to agree on.
+  void setSequenceNumberForGroup() override {}
+  std::uint64_t getSequenceNumberForGroup() override;
+  void registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
+  void waitForPendingWorks() override;
+  void enableCollectivesTiming() override {}  // it costs next to nothing, and is always on
+  /// What the last collective that went wrong did so by; SUCCESS where only arguments did not fit.
+  c10d::ErrorType getError() override;
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  /// In the heap, where collectives find it in place.
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+
+ private:
+  template <class Collective>
+  Work submit(c10d::OpType type, std::chrono::milliseconds timeout, Tensors outputs, Collective collective);
+  template <class Collective>
+  void perform(CollectiveWork& work, std::chrono::milliseconds timeout, const Collective& collective);
+  void report(const CollectiveWork& work, std::chrono::steady_clock::time_point since);
+  Work begun(Work work);
+  void choose_progress();
+
+  void all_reduce_one(const at::Tensor& tensor, const Reduction& reduction);
+  void all_gather_one(const Tensors& outputs, const at::Tensor& input);
+  void reduce_scatter_one(const at::Tensor& output, const at::Tensor& input, const Reduction& reduction);
+  Tensors parts_of(const at::Tensor& whole, const at::Tensor& part, const char* what) const;
   std::chrono::milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }  // relaxed: a number
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // the turns: of collectives that are done in the call, or of those that are given to the thread
   Communicator communicator_;
   std::atomic<std::chrono::milliseconds> timeout_ = kBackendDefaultTimeout;
+  std::atomic<c10d::ErrorType> error_ = c10d::ErrorType::SUCCESS;
+  std::uint64_t sequence_ = 0;
+  std::optional<std::vector<Work>> coalesced_;
+  Progress progress_;
+  std::optional<ProgressThread> thread_;  // last, so that it ends first
 };
 
 }  // namespace shoal

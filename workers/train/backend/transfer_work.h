@@ -23,6 +23,8 @@ class TransferWork final : public c10d::Work {
   std::vector<at::Tensor> result() override { return tensors_; }
   void synchronize() override {}
   bool wait(std::chrono::milliseconds timeout) override;
+  /// Waits: nobody moves a message while nobody waits for it.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
   std::vector<at::Tensor> tensors_;

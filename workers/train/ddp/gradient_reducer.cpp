@@ -9,6 +9,7 @@
 #include <shoal/internal/workers/train/ddp/module_check.h>
 #include <shoal/internal/workers/train/ddp/reducer_factory.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/trace_span.h>
 #include <shoal/tensors/shared_memory_scope.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
@@ -172,8 +173,15 @@ void GradientReducer::State::gradient_came(std::size_t parameter, const at::Tens
   if (!syncs) return;
   if (!in_backward) {
     in_backward = true;
+    const std::uint64_t since = trace::is_on() ? trace::now() : 0;
     // Callbacks of a backward pass run at its end, and only if it has no error.
-    torch::autograd::Engine::get_default_engine().queue_callback([this] { in_backward = false; });
+    torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
+      in_backward = false;
+      // The Reducer's callback was queued later, and waits for all buckets: one queued now comes behind it.
+      if (since != 0)
+        torch::autograd::Engine::get_default_engine().queue_callback(
+            [since] { trace::write(TraceKind::kSpan, since, trace::now(), "backward"); });
+    });
   }
   if (gradient.defined() && gradient.layout() != c10::kStrided)
     throw std::invalid_argument(

@@ -1,0 +1,40 @@
+// A thread that does a group's collectives beside the rank's own work.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace shoal {
+
+/// Does what it is given, one after the other, in the order of push(). Owned by a ShmBackend. The destructor waits until
+/// all is done: what others wait for is not broken off because nobody here does. Threads: any. A forked child has no
+/// such thread; its copy of the object does nothing.
+class ProgressThread {
+ public:
+  ProgressThread();
+  ProgressThread(const ProgressThread&) = delete;
+  ~ProgressThread();
+
+  /// `task` throws nothing.
+  void push(std::function<void()> task);
+
+ private:
+  /// Apart, so that a forked child can leave it alone, whatever its locks are.
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::function<void()>> tasks;
+    bool closing = false;
+    std::thread thread;
+    void run();
+  };
+  std::uint32_t fork_count_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal
