@@ -21,7 +21,7 @@ namespace shoal {
 ///   |          |                          | the holds| inherited handles is kept for whoever adopts                   |
 ///   | kRooms   | offers of descriptors    | its lock | duplicates and socket closed; its own at the next use          |
 ///   |          | readiness of connections | its lock | no connection is held by its thread; its own at the next use   |
-///   |          | listeners                | its lock | sockets and claims closed; the handles do nothing              |
+///   |          | listeners; death watch   | its lock | sockets, claims, pidfds closed; the listeners do nothing       |
 ///   |          | trace buffer             |          | its own at the next event                                      |
 ///   |          | read-only view           | its lock | inherited                                                      |
 ///   |          | fork server's client     |          | lock anew; the socket is inherited, the server is no child     |

@@ -3,6 +3,7 @@
 #include <shoal/internal/ipc/base/event_word.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/death_watch.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/process/thread_number.h>
 
@@ -76,6 +77,7 @@ void LivenessWatch::woke() {
     look(session);
   else
     find_watch(session, now_in_ms());
+  DeathWatch::tend(session);
   const std::uint64_t now = now_in_ms();
   nap_ = std::chrono::milliseconds(until_ > now ? until_ - now : 0);
 }

@@ -7,6 +7,7 @@
 #include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/names.h>
+#include <shoal/internal/ipc/process/death_watch.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/ipc/error.h>
@@ -141,6 +142,8 @@ bool SessionCore::reclaim(ProcessTag dead) {
   const bool crashed = process.left.load() == 0;
   int holds = 0, blocks = 0;
   layout().deaths.fetch_add(1);
+  // Ranks of groups wait for nothing that is given back below: they look at the state.
+  if (crashed) wake_all_sleepers(*this);
 
   // 1. Chunks of hold words that it was linking: as long as all its holds are there, so is what they belong to.
   heap().for_each_block([&](BlockOffset block, BlockHeader&) { mark_linked_chunk(heap(), block, dead); });
@@ -183,6 +186,7 @@ bool SessionCore::reclaim(ProcessTag dead) {
   // 4. Its extents.
   heap().reclaim_extents(dead);
   SHOAL_KILL_POINT("reclaim.extents_done");
+  if (crashed) wake_all_sleepers(*this);  // those that were about to sleep when the others were woken
   if (holds > 0 || blocks > 0 || !left)
     log_info("gave back what process {} (pid {}, slot {}) had, which {}: {} holds, and {} blocks that nobody else held",
              std::string(process.name, ::strnlen(process.name, sizeof process.name)), process.pid.load(), dead.slot(),

@@ -78,7 +78,7 @@ void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline
     if (has_arrived(peer)) return spinner.ended(true);
   if (!deadline) deadline = Deadline::after(timeout_);
   SleepNote note;
-  LivenessWatch watch(kLivenessSlice);  // reclaim knows nothing of groups, and wakes nobody in one
+  LivenessWatch watch(kLivenessSlice);  // a reclaimer's wake-up may be missed: see wake_all_sleepers
   for (;;) {
     std::uint32_t prepared = peer.event.prepare();
     if (has_arrived(peer)) break;

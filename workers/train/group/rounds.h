@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/process/death_watch.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
 
 #include <chrono>
@@ -67,6 +68,7 @@ class Rounds {
   std::uint32_t stage_ = 0;
   std::chrono::nanoseconds timeout_ = std::chrono::minutes(30);
   std::exception_ptr broken_;
+  DeathWatch death_watch_;  // who waits here is to learn of a death at once
 };
 
 }  // namespace shoal
