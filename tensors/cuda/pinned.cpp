@@ -1,5 +1,6 @@
 #include <shoal/internal/tensors/cuda/pinned.h>
 
+#include <ATen/Context.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/cuda/device_ipc.h>
@@ -9,6 +10,21 @@
 #include <stdexcept>
 
 namespace shoal {
+namespace {
+
+/// A device's context keeps the registration, for all of them. The thread's current device may be one that this process
+/// does not use, and a context takes memory there.
+c10::Device device_in_use(c10::DeviceType type) {
+  const c10::impl::VirtualGuardImpl guard(type);
+  const c10::Device current = guard.getDevice();
+  const auto& hooks = at::globalContext().getAcceleratorHooksInterface(type);
+  if (hooks.hasPrimaryContext(current.index())) return current;
+  for (c10::DeviceIndex index = 0; index < guard.deviceCount(); ++index)
+    if (hooks.hasPrimaryContext(index)) return {type, index};
+  return current;
+}
+
+}  // namespace
 
 at::Tensor& pin_memory_(at::Tensor& tensor, c10::DeviceType type) {
   const Hold* hold = shared_hold(tensor);
@@ -18,10 +34,8 @@ at::Tensor& pin_memory_(at::Tensor& tensor, c10::DeviceType type) {
         "first",
         tensor.defined() ? "the tensor is on " + tensor.device().str() : "the tensor is undefined"));
   (void)device_memory(type);  // throws if there is no such thing here
-  // The current device's context keeps the registration: one on another would take memory there.
-  const c10::Device device = c10::impl::VirtualGuardImpl(type).getDevice();
   DeviceIpc& ipc = DeviceIpc::current();
-  ipc.pinned().pin(*hold, device);
+  ipc.pinned().pin(*hold, device_in_use(type));
   ipc.wake();
   return tensor;
 }

@@ -18,6 +18,7 @@
 #include <signal.h>
 
 #include <thread>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/tensors/cuda/devices.h"
@@ -237,6 +238,17 @@ TEST_CASE("device ipc: while one thread unregisters memory, which waits for the 
     CHECK(unpin_memory_(two));
   }
   CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: pinning makes no context on a device that the process does not use") {
+  Process<std::vector<int>> process(
+      {.name = "pinner"}, +[] {
+        const at::Tensor used = at::ones({10}).to(on<OnHostDouble>(1).device());
+        const at::Tensor pinned = pin_memory_(empty_shared({10}), host_double::kType);
+        return host_double::contexts();
+      });
+  process.start();
+  CHECK(process.result() == std::vector<int>{1});
 }
 
 TEST_CASE("device ipc: where the driver refuses, nothing is pinned and nothing is kept") {
