@@ -25,7 +25,7 @@ struct DeviceIpcStatistics {
 DeviceIpcStatistics device_ipc_statistics();
 
 /// Gives up at once what nobody needs any more, like torch.cuda.ipc_collect(): storages that others no longer have,
-/// bases that no tensor lies in, pages of words that nobody waits for, pinned memory that nobody has. Without this call it
+/// bases that no tensor lies in, pages of words that were not used since the last call, pinned memory that nobody has. Without this call it
 /// happens a few tenths of a second later, for pinned memory some seconds later.
 void ipc_collect();
 

@@ -141,7 +141,7 @@ void DeviceIpc::collect() {
   holders.reclaim_dead();
   if (HolderCheck again; exports_.collect(again)) wake();  // what the dead had
   exports_.want_back();
-  received_.collect(ReceivedWords::Which::kAll);
+  received_.collect(ReceivedWords::Which::kUnused);
   sent_.collect();
 }
 

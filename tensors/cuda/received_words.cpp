@@ -89,7 +89,8 @@ void ReceivedWords::collect(Which which) {
     for (auto at = pages_.begin(); at != pages_.end();) {
       std::shared_ptr<Page>& page = at->second;
       const bool in_use = page.use_count() != 1;  // somebody waits, or is about to
-      if (!in_use && (which == Which::kAll || !Session::current().is_alive(page->producer))) {
+      if (!in_use && ((which == Which::kUnused && page->used_last <= uses_seen_) ||
+                      !Session::current().is_alive(page->producer))) {
         gone.push_back(std::move(page));
         at = pages_.erase(at);
         continue;
@@ -97,6 +98,7 @@ void ReceivedWords::collect(Which which) {
       if (!in_use) unused.emplace_back(page->used_last, at->first);
       ++at;
     }
+    if (which == Which::kUnused) uses_seen_ = uses_;
     if (pages_.size() > kMostPages) {
       const std::size_t more = std::min(unused.size(), pages_.size() - kMostPages);
       std::ranges::nth_element(unused, unused.begin() + std::ptrdiff_t(more));

@@ -30,8 +30,9 @@ class ReceivedWords {
   /// value, std::invalid_argument if the stream is being captured into a graph.
   void wait(const Hold& page, const SentWord& sent, c10::Device device);
 
-  enum class Which { kDead, kAll };
-  /// Gives up pages for which nobody waits, those of dead processes or all.
+  enum class Which { kDead, kUnused };
+  /// Gives up pages for which nobody waits: those of dead processes, or also those not used since the last but this call
+  /// with kUnused. Waits for the device if it gives up any.
   void collect(Which which);
 
   std::size_t pages() const;
@@ -50,7 +51,7 @@ class ReceivedWords {
   WordWatch watch_;
   mutable std::mutex mutex_;                                        // held around no call of a driver
   std::unordered_map<std::uint64_t, std::shared_ptr<Page>> pages_;  // by their blocks
-  std::uint64_t uses_ = 0;
+  std::uint64_t uses_ = 0, uses_seen_ = 0;
 };
 
 }  // namespace shoal

@@ -17,6 +17,7 @@ struct SentWords::Page {
   Hold block;
   c10::DeviceType type;
   std::uint32_t used = 0;  // slots that some stream has or had
+  bool is_fresh = true;    // used since collect() looked last
   std::array<Slot, DeviceWordsLayout::kWords> slots{};
 
   Word word(std::uint32_t index) const { return {reinterpret_cast<DeviceWordsLayout*>(block.data()), index}; }
@@ -49,6 +50,7 @@ SentWords::Claim SentWords::claim_there(StreamName stream) {
     known = by_stream_.emplace(stream, Claim{*page, index}).first;
   }
   if (known == by_stream_.end()) return {};
+  known->second.page->is_fresh = true;
   ++known->second.page->slots[known->second.index].senders;
   return known->second;
 }
@@ -117,6 +119,7 @@ void SentWords::collect() {
     std::lock_guard lock(mutex_);
     refused_ = false;
     std::erase_if(pages_, [&](const std::shared_ptr<Page>& page) {
+      if (std::exchange(page->is_fresh, false)) return false;
       for (std::uint32_t index = 0; index < page->used; ++index)
         if (!page->is_done(index)) return false;
       gone.push_back(page);

@@ -43,8 +43,8 @@ class SentWords {
   /// Throws std::invalid_argument if the stream is being captured into a graph.
   SentWord write(Encoder& message, c10::Device device);
 
-  /// Gives up the pages whose streams have written all they are going to. Receivers that still have one see what they
-  /// wait for.
+  /// Gives up the pages that were not used since the last call and whose streams have written all they are going to.
+  /// Receivers that still have one see what they wait for. Waits for the device if it gives up any.
   void collect();
 
   struct Counts {

@@ -98,6 +98,8 @@ DEVICE_TEST_CASE("a stream has one word, in one page, however many messages it s
     for (int i = 0; i < kMessages; ++i) CHECK(queue.get().cpu().template item<float>() == float(i));
     CHECK(device_ipc_statistics().words == 0);
     ipc_collect();
+    CHECK(device_ipc_statistics().word_pages == 1);  // used since the last time
+    ipc_collect();
     CHECK(device_ipc_statistics().word_pages == 0);
   }
   CHECK(nothing_left<On>());
@@ -218,6 +220,7 @@ DEVICE_TEST_CASE("a page that its maker has given up is still there for a messag
     const at::Tensor tensor = at::full({10}, 2.0f).to(on<On>().device());
     queue.put(tensor);
     CHECK(eventually([] { return device_ipc_statistics().words == 0; }));
+    ipc_collect();
     ipc_collect();
     CHECK(device_ipc_statistics().word_pages == 0);
     const OnStream other(new_stream<On>());
