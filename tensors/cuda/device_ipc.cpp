@@ -43,7 +43,9 @@ DeviceExportLayout read_export(const Hold& block) {
     throw DecodeError("this block of shared memory is no tensor's on a device, or of another version");
   if (layout.device_type >= std::uint8_t(c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES))
     throw DecodeError(fmt::format("a tensor on an unknown kind of device ({})", layout.device_type));
-  if (layout.pieces > kMostPieces || block.size() != sizeof layout + layout.pieces * sizeof(std::uint64_t))
+  if (layout.by > std::uint8_t(DeviceMemory::By::kFabric) || (layout.pieces != 0) != (layout.by != 0))
+    throw DecodeError(fmt::format("a device's export that is shared in an unknown way ({})", layout.by));
+  if (layout.pieces > kMostPieces || block.size() != layout.block_bytes())
     throw DecodeError("a device's export whose pieces are not all there");
   if (layout.offset > layout.base_bytes || layout.bytes > layout.base_bytes - layout.offset ||
       layout.base_bytes > std::uint64_t(INT64_MAX))

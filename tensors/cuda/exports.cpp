@@ -31,7 +31,7 @@ Exports::BasePtr Exports::base_of(const std::byte* address, c10::Device device) 
   // One that is known is the same allocation still: an export keeps a storage in it.
   if (BasePtr base = known.lock()) return base;
   auto base = std::make_shared<Base>(Base{found, next_base_++, {}, {}});
-  if (found.by_descriptor)
+  if (found.by == DeviceMemory::By::kDescriptor)
     base->offer = lasting_offer(memory.descriptor_of(found, device.index()));
   else
     base->handle = memory.handle_of(found, device.index());
@@ -47,26 +47,32 @@ Exports::Export Exports::make(const c10::Storage& storage) {
   auto end_of = [](const BasePtr& base) { return base->memory.start + base->memory.bytes; };
   while (end_of(made.bases.back()) < end) {
     const BasePtr last = made.bases.back();
-    if (!last->memory.by_descriptor || made.bases.size() >= kMostPieces)
+    if (!last->memory.is_piece() || made.bases.size() >= kMostPieces)
       throw DeviceError(
           fmt::format("a storage of {} bytes on {} reaches out of its allocation", storage.nbytes(), device.str()));
     made.bases.push_back(base_of(end_of(last), device));
-    if (!made.bases.back()->memory.by_descriptor || made.bases.back()->memory.start != end_of(last))
+    if (made.bases.back()->memory.by != last->memory.by || made.bases.back()->memory.start != end_of(last))
       throw DeviceError(fmt::format("the pieces of a segment on {} are not neighbours", device.str()));
   }
   const Base& first = *made.bases.front();
-  const std::size_t pieces = first.memory.by_descriptor ? made.bases.size() : 0;
-  made.block = allocate_shared(sizeof(DeviceExportLayout) + pieces * sizeof(std::uint64_t));
+  DeviceExportLayout size{};
+  size.by = std::uint8_t(first.memory.by);
+  size.pieces = first.memory.is_piece() ? std::uint32_t(made.bases.size()) : 0;
+  made.block = allocate_shared(size.block_bytes());
   auto* layout = make_layout<DeviceExportLayout>(made.block.data(), device);
   layout->base = first.number;
   layout->base_bytes = std::size_t(end_of(made.bases.back()) - first.memory.start);
   layout->offset = std::size_t(start - first.memory.start);
   layout->bytes = storage.nbytes();
-  layout->pieces = std::uint32_t(pieces);
+  layout->by = size.by;
+  layout->pieces = size.pieces;
   std::memcpy(layout->handle, first.handle.bytes.data(), sizeof layout->handle);
-  for (std::size_t i = 0; i < pieces; ++i) {
+  for (std::size_t i = 0; i < size.pieces; ++i) {
     const std::uint64_t bytes = made.bases[i]->memory.bytes;
     std::memcpy(made.block.data() + sizeof *layout + i * sizeof bytes, &bytes, sizeof bytes);
+    if (layout->is_by_fabric())
+      std::memcpy(made.block.data() + layout->handles_at() + i * sizeof(MemoryHandle), &made.bases[i]->handle,
+                  sizeof(MemoryHandle));
   }
   return made;
 }

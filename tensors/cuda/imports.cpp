@@ -70,12 +70,18 @@ void Imports::Base::open(const DeviceExportLayout& layout, const DeviceHolds& ho
     std::vector<Fd> descriptors;
     std::vector<DeviceMemory::Piece> pieces;
     std::uint64_t total = 0;
-    for (const Hold& offer : holds.offers) {
-      std::uint64_t length;
-      std::memcpy(&length, holds.block.data() + sizeof layout + pieces.size() * sizeof length, sizeof length);
-      if (__builtin_add_overflow(total, length, &total)) total = 0;
-      descriptors.push_back(DescriptorOffers::fetch(offer));
-      pieces.push_back({descriptors.back().get(), length});
+    for (std::size_t i = 0; i < layout.pieces; ++i) {
+      DeviceMemory::Piece piece{-1, 0};
+      std::memcpy(&piece.bytes, holds.block.data() + sizeof layout + i * sizeof piece.bytes, sizeof piece.bytes);
+      if (__builtin_add_overflow(total, piece.bytes, &total)) total = 0;
+      if (layout.is_by_fabric()) {
+        std::memcpy(&piece.handle, holds.block.data() + layout.handles_at() + i * sizeof piece.handle,
+                    sizeof piece.handle);
+      } else {
+        descriptors.push_back(DescriptorOffers::fetch(holds.offers[i]));
+        piece.descriptor = descriptors.back().get();
+      }
+      pieces.push_back(piece);
     }
     if (total != bytes) throw DecodeError("pieces of a device's segment that are not as long as the whole");
     start = memory->map(pieces, device);
@@ -158,7 +164,8 @@ void Imports::close(Lock& lock, const std::vector<Bases::iterator>& closing, std
 
 c10::Storage Imports::open(DeviceHolds holds) {
   const DeviceExportLayout layout = read_export(holds.block);
-  if (layout.pieces != holds.offers.size()) throw DecodeError("a device's export without its descriptors");
+  if ((layout.is_by_fabric() ? 0 : layout.pieces) != holds.offers.size())
+    throw DecodeError("a device's export without its descriptors");
   DeviceMemory& memory = device_memory(c10::DeviceType(layout.device_type));
   DeviceUuid uuid;
   std::memcpy(uuid.bytes.data(), layout.uuid, sizeof layout.uuid);

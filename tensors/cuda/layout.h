@@ -11,7 +11,8 @@ namespace shoal {
 
 /// An exported storage: what a message has of a tensor on a device. It lies in a block of its own, whose holds say who
 /// has the tensor; the exporting process holds it as long as it keeps the storage. Written once, before anyone else
-/// sees the block, but for `wanted_back`. If it is shared by descriptors, the bytes of each piece (uint64) follow it.
+/// sees the block, but for `wanted_back`. If it is shared by pieces, the bytes of each (uint64) follow it, and then, if
+/// they are shared by fabric handles, these (64 bytes each).
 struct DeviceExportLayout {
   static constexpr std::uint32_t kMagic = 0x78766564;  // "devx"
   static constexpr std::uint32_t kVersion = 2;
@@ -20,7 +21,8 @@ struct DeviceExportLayout {
   std::uint32_t version;
   std::uint32_t producer;    // ProcessTag
   std::uint8_t device_type;  // c10::DeviceType
-  std::uint8_t reserved[3];
+  std::uint8_t by;           // DeviceMemory::By
+  std::uint8_t reserved[2];
   std::uint8_t uuid[16];      // of the device
   std::uint64_t base;         // the producer's number of the allocation, never used twice
   std::uint64_t base_bytes;   // of the allocation, or of all pieces
@@ -29,6 +31,10 @@ struct DeviceExportLayout {
   std::uint32_t pieces;       // 0: shared by the handle below
   std::uint32_t wanted_back;  // 1: the producer waits for its memory. Whoever keeps it in stock gives it up
   std::byte handle[64];       // MemoryHandle
+
+  bool is_by_fabric() const { return by == std::uint8_t(DeviceMemory::By::kFabric); }
+  std::size_t handles_at() const { return sizeof *this + pieces * sizeof(std::uint64_t); }
+  std::size_t block_bytes() const { return handles_at() + (is_by_fabric() ? pieces * sizeof(MemoryHandle) : 0); }
 };
 
 static_assert(sizeof(DeviceExportLayout) == 136);

@@ -15,6 +15,7 @@ namespace shoal {
 namespace {
 
 static_assert(sizeof(CUipcMemHandle) == sizeof(MemoryHandle));
+static_assert(sizeof(CUmemFabricHandle) == sizeof(MemoryHandle));
 
 CUdeviceptr device_address(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
 std::byte* address_of(CUdeviceptr address) { return reinterpret_cast<std::byte*>(address); }
@@ -45,19 +46,32 @@ class CudaMemory final : public DeviceMemory {
     int shareable = 0;
     driver_.check(driver_.cuPointerGetAttribute(&shareable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, start),
                   "asking whether a CUDA tensor's memory can be shared");
-    if (shareable) return {address_of(start), bytes, false};
+    if (shareable) return {address_of(start), bytes, By::kHandle};
     CUmemGenericAllocationHandle piece{};
     if (!is_mapped_piece(address, piece))
       throw DeviceError(
           "a CUDA tensor's memory comes from an allocator whose memory cannot be shared between processes "
           "(cudaMallocAsync, managed memory): use libtorch's own allocator (PYTORCH_CUDA_ALLOC_CONF without "
           "backend:cudaMallocAsync), or send tensor.cpu()");
+    CUmemAllocationProp made{};
+    const CUresult known = driver_.cuMemGetAllocationPropertiesFromHandle(&made, piece);
     driver_.cuMemRelease(piece);
-    return {address_of(start), bytes, true};
+    driver_.check(known, "asking how a piece of an expandable CUDA segment was made");
+    if (made.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+      return {address_of(start), bytes, By::kDescriptor};
+    if (made.requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) return {address_of(start), bytes, By::kFabric};
+    throw DeviceError(
+        "sharing a piece of an expandable CUDA segment: it was made without a handle that could cross: turn expandable "
+        "segments off (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False), or send tensor.cpu()");
   }
 
   MemoryHandle handle_of(const Base& base, int device) override {
     InContext context(*this, device);
+    if (base.by == By::kFabric) {
+      MemoryHandle handle;
+      export_piece(base, &handle, CU_MEM_HANDLE_TYPE_FABRIC);
+      return handle;
+    }
     CUipcMemHandle found{};
     driver_.check(driver_.cuIpcGetMemHandle(&found, device_address(base.start)), "sharing a CUDA allocation");
     MemoryHandle handle;
@@ -67,17 +81,8 @@ class CudaMemory final : public DeviceMemory {
 
   Fd descriptor_of(const Base& base, int device) override {
     InContext context(*this, device);
-    CUmemGenericAllocationHandle piece{};
-    if (!is_mapped_piece(base.start, piece)) throw DeviceError("a piece of an expandable CUDA segment is gone");
     int descriptor = -1;
-    CUresult result =
-        driver_.cuMemExportToShareableHandle(&descriptor, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    driver_.cuMemRelease(piece);
-    if (result != CUDA_SUCCESS)
-      throw DeviceError(fmt::format(
-          "sharing a piece of an expandable CUDA segment: {}. It was made without a descriptor that could cross: turn "
-          "expandable segments off (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False), or send tensor.cpu()",
-          driver_.describe(result)));
+    export_piece(base, &descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     return Fd(descriptor);
   }
 
@@ -117,9 +122,12 @@ class CudaMemory final : public DeviceMemory {
     mapping.reserved = total;
     for (const Piece& piece : pieces) {
       CUmemGenericAllocationHandle handle{};
-      auto* descriptor = reinterpret_cast<void*>(std::intptr_t(piece.descriptor));
+      const bool by_fabric = piece.descriptor < 0;
+      MemoryHandle fabric = piece.handle;
+      void* given = by_fabric ? static_cast<void*>(&fabric) : reinterpret_cast<void*>(std::intptr_t(piece.descriptor));
       driver_.check(
-          driver_.cuMemImportFromShareableHandle(&handle, descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+          driver_.cuMemImportFromShareableHandle(
+              &handle, given, by_fabric ? CU_MEM_HANDLE_TYPE_FABRIC : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
           "opening a piece of an expandable CUDA segment of another process");
       CUresult mapped = driver_.cuMemMap(mapping.start + mapping.mapped, piece.bytes, 0, handle, 0);
       driver_.cuMemRelease(handle);  // the mapping keeps it
@@ -277,6 +285,14 @@ class CudaMemory final : public DeviceMemory {
   /// retained.
   bool is_mapped_piece(const void* address, CUmemGenericAllocationHandle& piece) {
     return driver_.cuMemRetainAllocationHandle(&piece, const_cast<void*>(address)) == CUDA_SUCCESS;
+  }
+
+  void export_piece(const Base& base, void* shareable, CUmemAllocationHandleType type) {
+    CUmemGenericAllocationHandle piece{};
+    if (!is_mapped_piece(base.start, piece)) throw DeviceError("a piece of an expandable CUDA segment is gone");
+    const CUresult result = driver_.cuMemExportToShareableHandle(shareable, piece, type, 0);
+    driver_.cuMemRelease(piece);
+    driver_.check(result, "sharing a piece of an expandable CUDA segment");
   }
 
   const CudaDriver& driver_;

@@ -44,14 +44,20 @@ class DeviceMemory {
   virtual int device_count() = 0;
   virtual DeviceUuid uuid(int device) = 0;
 
+  /// How another process gets at memory: a whole allocation by a handle; a piece of a segment, which tensors may reach
+  /// out of into the next piece, as a file descriptor, or by a handle that holds beyond this machine (fabric).
+  enum class By : std::uint8_t { kHandle, kDescriptor, kFabric };
   /// A piece of memory as the driver knows it. Tensors lie anywhere inside.
   struct Base {
     std::byte* start = nullptr;
     std::size_t bytes = 0;
-    bool by_descriptor = false;  ///< shared as a file descriptor; only then may a tensor reach into the next one
+    By by = By::kHandle;
+
+    bool is_piece() const { return by != By::kHandle; }
   };
   /// The piece that `address` lies in. Throws if it cannot be shared, and says why.
   virtual Base base_of(const void* address, int device) = 0;
+  /// For what is shared by a handle, fabric or not.
   virtual MemoryHandle handle_of(const Base& base, int device) = 0;
   virtual Fd descriptor_of(const Base& base, int device) = 0;
 
@@ -60,10 +66,11 @@ class DeviceMemory {
   virtual std::byte* open(const MemoryHandle& handle, std::size_t bytes, int device) = 0;
   virtual void close(std::byte* opened, int device) noexcept = 0;
   struct Piece {
-    int descriptor;
+    int descriptor;  // -1: by the handle, a fabric one
     std::size_t bytes;
+    MemoryHandle handle{};
   };
-  /// Like the above, for pieces that are shared as descriptors: maps them side by side.
+  /// Like the above, for pieces: maps them side by side.
   virtual std::byte* map(std::span<const Piece> pieces, int device) = 0;
   virtual void unmap(std::byte* mapped, std::size_t bytes, int device) noexcept = 0;
 

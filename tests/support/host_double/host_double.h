@@ -31,6 +31,9 @@ void set_visible(std::vector<int> devices);
 /// Allocations from now on are made of pieces that are shared by descriptors, or not again.
 void use_expandable_segments(bool on);
 
+/// Pieces are shared by fabric handles from now on, or by descriptors again.
+void use_fabric_handles(bool on);
+
 /// Whether each storage is an allocation of its own, which begins inside of what the driver takes from the system
 /// (PYTORCH_NO_CUDA_MEMORY_CACHING=1).
 void use_suballocations(bool on);

@@ -66,6 +66,17 @@ void wait_for_device(int device) noexcept {
   std::abort();
 }
 
+Fd open_file(const MemoryHandle& handle) {
+  OpaqueMemory opaque;
+  std::memcpy(&opaque, handle.bytes.data(), sizeof opaque);
+  if (opaque.magic != kMemoryMagic) throw DeviceError("the double: an invalid memory handle");
+  const std::string path = "/proc/" + std::to_string(opaque.process) + "/fd/" + std::to_string(opaque.file);
+  Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file || inode_of(file.get()) != opaque.inode)
+    throw DeviceError("the double: the memory's process or the memory is gone");
+  return file;
+}
+
 }  // namespace
 
 Memory& Memory::current() {
@@ -245,18 +256,19 @@ Memory::Base Memory::base_of(const void* address, int) {
   if (allocation.control && suballocations_) {
     const auto& [start, block] =
         *std::prev(allocation.live.upper_bound(const_cast<std::byte*>(static_cast<const std::byte*>(address))));
-    return {start, round_up(block.bytes, kAlignment), false};
+    return {start, round_up(block.bytes, kAlignment)};
   }
-  if (allocation.control) return {allocation.start, allocation.bytes, false};
+  if (allocation.control) return {allocation.start, allocation.bytes};
   const std::size_t piece = std::size_t(static_cast<const std::byte*>(address) - allocation.start) / kPiece;
-  return {allocation.start + piece * kPiece, kPiece, true};
+  return {allocation.start + piece * kPiece, kPiece, fabric_ ? By::kFabric : By::kDescriptor};
 }
 
 MemoryHandle Memory::handle_of(const Base& base, int) {
   std::lock_guard lock(mutex_);
   require_working();
   const Allocation& allocation = find(base.start);
-  const int file = allocation.files.front().get();
+  const std::size_t piece = base.is_piece() ? std::size_t(base.start - allocation.start) / kPiece : 0;
+  const int file = allocation.files.at(piece).get();
   OpaqueMemory opaque{kMemoryMagic, ::getpid(),      file, inode_of(file), std::uint64_t(base.start - allocation.start),
                       base.bytes,   allocation.bytes};
   MemoryHandle handle;
@@ -284,10 +296,7 @@ std::byte* Memory::open(const MemoryHandle& handle, std::size_t bytes, int devic
     ++found->second.times;
     return found->second.start + opaque.offset;
   }
-  const std::string path = "/proc/" + std::to_string(opaque.process) + "/fd/" + std::to_string(opaque.file);
-  Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file || inode_of(file.get()) != opaque.inode)
-    throw DeviceError("the double: the memory's process or the memory is gone");
+  const Fd file = open_file(handle);
   std::byte* mapped = map_file(nullptr, kPage + opaque.allocated, file.get());
   for (auto& opener : reinterpret_cast<Control*>(mapped)->openers) {
     pid_t known = opener;
@@ -326,7 +335,8 @@ std::byte* Memory::map(std::span<const Piece> pieces, int device) {
   std::byte* start = reserve(total);
   std::byte* at = start;
   for (const Piece& piece : pieces) {
-    map_file(at, piece.bytes, piece.descriptor);
+    const Fd opened = piece.descriptor < 0 ? open_file(piece.handle) : Fd();
+    map_file(at, piece.bytes, opened ? opened.get() : piece.descriptor);
     at += piece.bytes;
   }
   std::lock_guard lock(mutex_);
@@ -382,6 +392,7 @@ Memory::Counts Memory::counts() {
 
 void set_visible(std::vector<int> devices) { Memory::current().set_visible(std::move(devices)); }
 void use_expandable_segments(bool on) { Memory::current().use_expandable_segments(on); }
+void use_fabric_handles(bool on) { Memory::current().use_fabric_handles(on); }
 void use_suballocations(bool on) { Memory::current().use_suballocations(on); }
 std::size_t bytes_in_storages() { return Memory::current().bytes_in_storages(); }
 std::size_t bytes_of_allocations() { return Memory::current().bytes_of_allocations(); }

@@ -33,6 +33,7 @@ class Memory final : public DeviceMemory {
   std::size_t bytes_of_allocations();
   void set_visible(std::vector<int> devices);
   void use_expandable_segments(bool on) { expandable_ = on; }
+  void use_fabric_handles(bool on) { fabric_ = on; }
   void use_suballocations(bool on) { suballocations_ = on; }
 
   const char* name() const override { return "double"; }
@@ -92,7 +93,7 @@ class Memory final : public DeviceMemory {
   std::mutex mutex_;
   std::list<Allocation> allocations_;
   std::vector<int> visible_;
-  bool expandable_ = false, suballocations_ = false;
+  bool expandable_ = false, fabric_ = false, suballocations_ = false;
   struct Opened {
     std::byte* start;
     std::size_t bytes;

@@ -66,8 +66,23 @@ TEST_CASE("device ipc: an export whose fields cannot be is a DecodeError") {
     layout.offset = 0;
   });
   bad([](auto& layout) { layout.pieces = 1; });
-  bad([](auto& layout) { layout.pieces = 2; }, 8);
-  bad([](auto& layout) { layout.pieces = kMostPieces + 1; }, 8 * (kMostPieces + 1));
+  bad([](auto& layout) { layout.by = 3; });
+  bad([](auto& layout) { layout.by = std::uint8_t(DeviceMemory::By::kDescriptor); });
+  bad([](auto& layout) { layout.pieces = 1; }, 8);
+  bad(
+      [](auto& layout) {
+        layout.pieces = 1;
+        layout.by = std::uint8_t(DeviceMemory::By::kFabric);
+      },
+      8);
+  auto in_pieces = [](std::uint32_t pieces) {
+    return [pieces](auto& layout) {
+      layout.pieces = pieces;
+      layout.by = std::uint8_t(DeviceMemory::By::kDescriptor);
+    };
+  };
+  bad(in_pieces(2), 8);
+  bad(in_pieces(kMostPieces + 1), 8 * (kMostPieces + 1));
   bad([](auto&) {}, 8);
   CHECK_THROWS_AS(read_export(allocate_shared(10)), DecodeError);
 }

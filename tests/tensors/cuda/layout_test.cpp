@@ -17,8 +17,9 @@ TEST_CASE("device ipc: docs/cuda.md shows the layouts in shared memory as they a
   CHECK(documented("cuda.md", fmt::format("DeviceExportLayout (version {})", DeviceExportLayout::kVersion)) ==
         Fields{FIELD(DeviceExportLayout, magic), FIELD(DeviceExportLayout, version),
                FIELD(DeviceExportLayout, producer), FIELD(DeviceExportLayout, device_type),
-               FIELD(DeviceExportLayout, uuid), FIELD(DeviceExportLayout, base), FIELD(DeviceExportLayout, base_bytes),
-               FIELD(DeviceExportLayout, offset), FIELD(DeviceExportLayout, bytes), FIELD(DeviceExportLayout, pieces),
+               FIELD(DeviceExportLayout, by), FIELD(DeviceExportLayout, uuid), FIELD(DeviceExportLayout, base),
+               FIELD(DeviceExportLayout, base_bytes), FIELD(DeviceExportLayout, offset),
+               FIELD(DeviceExportLayout, bytes), FIELD(DeviceExportLayout, pieces),
                FIELD(DeviceExportLayout, wanted_back), FIELD(DeviceExportLayout, handle)});
   CHECK(documented("cuda.md", fmt::format("DeviceWordsLayout (version {})", DeviceWordsLayout::kVersion)) ==
         Fields{FIELD(DeviceWordsLayout, magic), FIELD(DeviceWordsLayout, version), FIELD(DeviceWordsLayout, producer),

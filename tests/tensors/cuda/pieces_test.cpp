@@ -71,6 +71,31 @@ DEVICE_TEST_CASE("a storage in several pieces of a segment is one memory in both
   CHECK(nothing_left<On>());
 }
 
+TEST_CASE("device ipc: pieces with fabric handles cross without descriptors") {
+  using On = OnHostDouble;
+  {
+    InPieces in_pieces;
+    host_double::use_fabric_handles(true);
+    const at::Tensor values = at::arange(kMany, at::kFloat);
+    at::Tensor tensor = values.to(on<On>().device());
+    const std::size_t descriptors = open_descriptors();
+    Queue<at::Tensor> first(4), second(4);
+    Event done;
+    first.put(tensor);
+    CHECK(open_descriptors() == descriptors);
+    Process<void> forwarder({.name = "forwarder"}, forward, first, second, done);
+    Process<at::Tensor> third({.name = "third"}, read_and_add, second);
+    forwarder.start();
+    third.start();
+    CHECK(third.result().equal(values));
+    CHECK(tensor.cpu().equal(values + 1));
+    done.set();
+    forwarder.result();
+    host_double::use_fabric_handles(false);
+  }
+  CHECK(nothing_left<On>());
+}
+
 DEVICE_TEST_CASE(
     "pieces are opened once for all storages in them, and one descriptor is offered for any number of messages") {
   using On = TestType;
