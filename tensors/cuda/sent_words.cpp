@@ -56,16 +56,20 @@ SentWords::Claim SentWords::claim_there(StreamName stream) {
 }
 
 SentWords::Claim SentWords::claim(StreamName stream) {
-  {
+  auto claim_now = [&](std::shared_ptr<Page> with) {
     std::lock_guard lock(mutex_);
-    if (Claim claimed = claim_there(stream)) return claimed;
-    const auto pages = std::ranges::count(pages_, stream.device.type(), [](auto& page) { return page->type; });
-    if (std::size_t(pages) >= kMostPages) return {};
-  }
-  auto made = make_page(stream.device);
+    if (with) pages_.push_back(std::move(with));
+    return claim_there(stream);
+  };
+  if (Claim claimed = claim_now(nullptr)) return claimed;
+  std::lock_guard one_at_a_time(making_);  // another thread may just be making one
+  if (Claim claimed = claim_now(nullptr)) return claimed;
+  return pages_of(stream.device.type()) < kMostPages ? claim_now(make_page(stream.device)) : Claim{};
+}
+
+std::size_t SentWords::pages_of(c10::DeviceType type) const {
   std::lock_guard lock(mutex_);
-  pages_.push_back(std::move(made));  // where another thread has made one at the same time there is one more
-  return claim_there(stream);
+  return std::size_t(std::ranges::count(pages_, type, [](const auto& page) { return page->type; }));
 }
 
 SentWord SentWords::write(Encoder& message, c10::Device device) {

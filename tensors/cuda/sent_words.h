@@ -68,9 +68,11 @@ class SentWords {
   Claim claim(StreamName stream);
   Claim claim_there(StreamName stream);
   std::shared_ptr<Page> make_page(c10::Device device);
+  std::size_t pages_of(c10::DeviceType type) const;
 
   PinnedRanges& pinned_;
   std::atomic<bool> refused_{false};
+  std::mutex making_;         // a page; before mutex_
   mutable std::mutex mutex_;  // held around no call of a driver
   std::vector<std::shared_ptr<Page>> pages_;
   std::map<StreamName, Claim> by_stream_;
