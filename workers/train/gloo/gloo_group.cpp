@@ -54,8 +54,8 @@ struct GlooGroup::Engine {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
 };
 
-GlooGroup::GlooGroup(c10d::Store& store, int index, const std::vector<std::string>& addresses, Deadline deadline,
-                     std::chrono::milliseconds link_timeout)
+GlooGroup::GlooGroup(c10d::Store& store, int store_port, int index, const std::vector<std::string>& addresses,
+                     Deadline deadline, std::chrono::milliseconds link_timeout)
     : size_(int(addresses.size())), engine_(std::make_unique<Engine>()) {
   try {
     engine_->group = connect(c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store), index, size_,
@@ -63,7 +63,7 @@ GlooGroup::GlooGroup(c10d::Store& store, int index, const std::vector<std::strin
   } catch (const std::exception& error) {
     throw failure_of(-1, error);
   }
-  sockets_.find(std::set<std::string>(addresses.begin(), addresses.end()));
+  sockets_.find(std::set<std::string>(addresses.begin(), addresses.end()), store_port);
   sockets_.keep_alive(link_timeout);
 }
 

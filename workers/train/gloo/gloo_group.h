@@ -56,7 +56,8 @@ class GlooGroup {
 
   /// Connects with all others; they meet in the store. `address`: of this host, as the others reach it. `addresses`: of
   /// all, by number. A connection ends where the other side has not answered for `link_timeout`. Throws GlooFailure.
-  GlooGroup(c10d::Store& store, int index, const std::vector<std::string>& addresses, Deadline deadline,
+  /// `store_port`: of the store, whose connections are not this group's.
+  GlooGroup(c10d::Store& store, int store_port, int index, const std::vector<std::string>& addresses, Deadline deadline,
             std::chrono::milliseconds link_timeout);
   GlooGroup(const GlooGroup&) = delete;
   ~GlooGroup();

@@ -58,19 +58,21 @@ void OpenedSockets::find_if(Accept accept) {
   for (const int number : open_descriptors()) {
     if (before_.contains(number)) continue;
     SocketAddress other = other_side(number);
-    if (other.address.empty() || !accept(other)) continue;
+    if (other.address.empty() || !accept(other, own_side(number))) continue;
     if (Fd duplicate = Fd(::fcntl(number, F_DUPFD_CLOEXEC, 3)))
       sockets_.push_back({std::move(duplicate), std::move(other.address)});
   }
   before_ = open_descriptors();  // the duplicates are no news for a second look
 }
 
-void OpenedSockets::find(const std::set<std::string>& addresses) {
-  find_if([&](const SocketAddress& other) { return addresses.contains(other.address); });
+void OpenedSockets::find(const std::set<std::string>& addresses, int not_of_port) {
+  find_if([&](const SocketAddress& other, const SocketAddress& own) {
+    return addresses.contains(other.address) && other.port != not_of_port && own.port != not_of_port;
+  });
 }
 
 void OpenedSockets::find(int port) {
-  find_if([&](const SocketAddress& other) { return other.port == port; });
+  find_if([&](const SocketAddress& other, const SocketAddress&) { return other.port == port; });
 }
 
 void OpenedSockets::keep_alive(std::chrono::milliseconds at_most) const {

@@ -26,9 +26,11 @@ class OpenedSockets {
 
   /// Notes what is open now.
   OpenedSockets();
-  /// Finds what has come since, with another side of one of these addresses, or of this port.
-  void find(const std::set<std::string>& addresses);
+  /// Finds what has come since with another side of this port.
   void find(int port);
+  /// Finds what has come since with another side of one of these addresses, but nothing of this port on either side: rank
+  /// 0's store takes connections from the same hosts at the same time.
+  void find(const std::set<std::string>& addresses, int not_of_port);
 
   const std::vector<Socket>& sockets() const { return sockets_; }
   /// Lets the kernel ask whether the other side still answers, so that a connection whose link is lost ends with an

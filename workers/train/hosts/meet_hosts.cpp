@@ -112,8 +112,9 @@ TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadlin
     std::vector<std::string> addresses;
     for (const HostMap::Host& each : parts.map.hosts) addresses.push_back(each.address);
     try {
-      parts.column = std::make_unique<GlooGroup>(parts.store->part(fmt::format("column/{}", column)),
-                                                 parts.map.my_host(), addresses, deadline, link_timeout);
+      parts.column =
+          std::make_unique<GlooGroup>(parts.store->part(fmt::format("column/{}", column)), parts.store->port(),
+                                      parts.map.my_host(), addresses, deadline, link_timeout);
     } catch (const GlooFailure& failure) {
       throw Error(fmt::format("{} could not connect with the other hosts from {}: {}", parts.map.describe(parts.map.me),
                               addresses[std::size_t(parts.map.my_host())], failure.what()));

@@ -173,7 +173,8 @@ struct StoreConnection::Stores {
   std::vector<c10::intrusive_ptr<c10d::Store>> parts;
 };
 
-StoreConnection::StoreConnection(const MeetingPlace& place, Deadline deadline) : stores_(std::make_unique<Stores>()) {
+StoreConnection::StoreConnection(const MeetingPlace& place, Deadline deadline)
+    : port_(place.port), stores_(std::make_unique<Stores>()) {
   c10d::TCPStoreOptions options;
   options.port = std::uint16_t(place.port);
   options.waitWorkers = false;

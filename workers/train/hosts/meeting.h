@@ -58,12 +58,14 @@ class StoreConnection {
   /// The store with this in front of all keys. Lives as long as this.
   c10d::Store& part(const std::string& prefix);
   const OpenedSockets& sockets() const { return sockets_; }
+  int port() const { return port_; }
 
  private:
   void find_outward_addresses(std::vector<HostMap::Host>& hosts, int own_first_rank, Deadline deadline);
 
   struct Stores;
   OpenedSockets sockets_;
+  int port_;
   std::unique_ptr<Stores> stores_;
 };
 
