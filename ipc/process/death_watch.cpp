@@ -11,7 +11,7 @@
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/liveness.h>
 #include <shoal/internal/ipc/process/liveness_watch.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/ipc/log.h>
 #include <sys/epoll.h>
@@ -58,7 +58,7 @@ bool passed(std::uint64_t word, std::uint32_t now) {
 }
 
 /// Whether the place is anybody's: nobody has it, or nobody does what whoever has it should.
-bool is_free(Session& session, std::uint64_t word, std::uint32_t now) {
+bool is_free(SessionCore& session, std::uint64_t word, std::uint32_t now) {
   return passed(word, now) || !counts_as_alive(session, ProcessTag::from_word(std::uint32_t(Owner::of(word))));
 }
 
@@ -73,7 +73,7 @@ class Sentry {
   bool is_settled() const noexcept { return runs_.load(kOrder) || unable_.load(kOrder); }
 
   /// Takes the place from whoever had it as `seen`, and starts the thread. With the mutex.
-  void start(Session& session, std::size_t place, std::uint64_t seen) {
+  void start(SessionCore& session, std::size_t place, std::uint64_t seen) {
     if (is_settled()) return;
     if (thread_.joinable()) thread_.join();  // it has ended
     events_ = lift(Fd(::epoll_create1(EPOLL_CLOEXEC)));
@@ -125,7 +125,7 @@ class Sentry {
     end_.reset();
   }
 
-  void run(Session& session) {
+  void run(SessionCore& session) {
     number_.store(::gettid(), kOrder);  // relaxed: read when the thread has been waited for
     bool goes_on = true;
     while (goes_on && renew(session)) {
@@ -141,7 +141,7 @@ class Sentry {
   }
 
   /// False if another process has taken the place meanwhile.
-  bool renew(Session& session) {
+  bool renew(SessionCore& session) {
     auto& sentries = session.layout().sentries;
     const std::uint64_t next = claim_of(session.self());
     std::uint64_t first = sentries[0].load(kOrder);
@@ -160,7 +160,7 @@ class Sentry {
   }
 
   /// Sees to it that it sleeps on those that it should.
-  void refresh(Session& session) {
+  void refresh(SessionCore& session) {
     std::lock_guard lock(mutex);
     std::erase_if(watched_, [&](auto& entry) { return !is_wanted(session, ProcessTag::from_word(entry.second.tag)); });
     const std::size_t most = most_descriptors();
@@ -173,7 +173,7 @@ class Sentry {
     }
   }
 
-  bool is_wanted(Session& session, ProcessTag tag) const {
+  bool is_wanted(SessionCore& session, ProcessTag tag) const {
     if (tag == session.self()) return false;
     if (place_ != 0 && Owner::of(session.layout().sentries[0].load(kOrder)) != tag.word()) return false;
     return counts_as_alive(session, tag);
@@ -187,7 +187,7 @@ class Sentry {
   }
 
   /// False if there are no more descriptors, or none at all.
-  bool watch(Session& session, ProcessTag tag) {
+  bool watch(SessionCore& session, ProcessTag tag) {
     const ProcessRecord& record = session.record(tag.slot());
     const std::int32_t pid = record.pid.load();
     Fd process = lift(Fd(int(::syscall(SYS_pidfd_open, pid, 0))));  // CLOEXEC by itself
@@ -214,7 +214,7 @@ class Sentry {
   }
 
   /// Sleeps until it is time to renew, or one has ended. False if this process takes part no longer.
-  bool wait(Session& session) {
+  bool wait(SessionCore& session) {
     epoll_event events[16];
     const int count = ::epoll_wait(events_.get(), events, std::size(events), kRenew);
     for (int i = 0; i < count; ++i) {
@@ -231,7 +231,7 @@ class Sentry {
     return true;
   }
 
-  static void reclaim(Session& session, ProcessTag tag) {
+  static void reclaim(SessionCore& session, ProcessTag tag) {
     try {
       session.reclaim(tag);  // does nothing if it lives after all
     } catch (const std::exception& error) {
@@ -269,7 +269,7 @@ constinit std::atomic<int> parts{0};
 
 DeathWatch::DeathWatch() : fork_count_(fork_count()) {
   parts.fetch_add(1, kOrder);  // relaxed: a count
-  tend(Session::current());
+  tend(SessionCore::current());
 }
 
 DeathWatch::~DeathWatch() {
@@ -289,7 +289,7 @@ DeathWatch::~DeathWatch() {
   for (int i = 0; i < kMostLooks && ::syscall(SYS_tgkill, ::getpid(), sentry->number(), 0) == 0; ++i) ::sched_yield();
 }
 
-void DeathWatch::tend(Session& session) noexcept {
+void DeathWatch::tend(SessionCore& session) noexcept {
   if (parts.load(kOrder) == 0) return;  // relaxed: a count
   Sentry* there = the_sentry.if_there();
   if (there && there->is_settled()) return;
@@ -309,7 +309,7 @@ void DeathWatch::tend(Session& session) noexcept {
   }
 }
 
-void wake_all_sleepers(Session& session) noexcept {
+void wake_all_sleepers(SessionCore& session) noexcept {
   const std::uint64_t begin = session.layout().data, end = session.layout().bytes;
   for (std::uint32_t slot = 0, slots = session.layout().slots_touched.load(); slot < slots; ++slot) {
     if (ProcessRecord::state_of(session.record(slot).state.load()) != ProcessRecord::kAlive) continue;

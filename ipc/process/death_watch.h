@@ -5,7 +5,7 @@
 
 namespace shoal {
 
-class Session;
+class SessionCore;
 
 /// Of all processes that take part, two have a thread each, a sentry: the first sleeps on the pidfds of all processes of
 /// the session, the second on that of the first one's process. When one ends, its sentry gives back what it had, which
@@ -34,7 +34,7 @@ class DeathWatch {
   ~DeathWatch();
 
   /// Called now and then by threads that wait: takes a sentry's place that is free, if this process takes part.
-  static void tend(Session& session) noexcept;
+  static void tend(SessionCore& session) noexcept;
 
  private:
   std::uint32_t fork_count_;  // a forked copy counts for nothing
@@ -42,6 +42,6 @@ class DeathWatch {
 
 /// Wakes the threads that sleep on words of the session's memory, as they have noted it: they look at what they wait
 /// for. One that is just about to sleep may miss it.
-void wake_all_sleepers(Session& session) noexcept;
+void wake_all_sleepers(SessionCore& session) noexcept;
 
 }  // namespace shoal

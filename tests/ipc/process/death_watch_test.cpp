@@ -4,7 +4,7 @@
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
-#include <shoal/ipc/session.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/simple_queue.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -27,7 +27,7 @@ class NoLooks {
  public:
   NoLooks()
       : process_([&] {
-          auto& watches = Session::current().layout().watches;
+          auto& watches = SessionCore::current().layout().watches;
           for (;;) {
             timespec now{};
             ::clock_gettime(CLOCK_MONOTONIC, &now);
@@ -36,7 +36,7 @@ class NoLooks {
             ::usleep(1000);
           }
         }) {
-    until([&] { return Session::current().layout().watches[0] != 0; });
+    until([&] { return SessionCore::current().layout().watches[0] != 0; });
   }
 
  private:
@@ -44,7 +44,7 @@ class NoLooks {
 };
 
 pid_t sentry(std::size_t place) {
-  Session& session = Session::current();
+  SessionCore& session = SessionCore::current();
   const auto tag = ProcessTag::from_word(std::uint32_t(session.layout().sentries[place].load()));
   return tag && session.is_alive(tag) ? session.record(tag.slot()).pid.load() : 0;
 }

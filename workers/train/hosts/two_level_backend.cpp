@@ -4,7 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
-#include <shoal/internal/workers/train/backend/finished_work.h>
+#include <shoal/internal/workers/train/backend/collective_work.h>
 #include <shoal/internal/workers/train/group/tensor_bytes.h>
 
 #include <numeric>
@@ -71,7 +71,9 @@ std::vector<at::Tensor> flatten(const std::vector<std::vector<at::Tensor>>& list
 }
 
 c10::intrusive_ptr<c10d::Work> done(c10d::OpType type, const std::vector<at::Tensor>& outputs) {
-  return c10::make_intrusive<FinishedWork>(type, outputs);
+  auto work = c10::make_intrusive<CollectiveWork>(type, outputs, 0);
+  work->end(nullptr, {});
+  return work;
 }
 
 /// The tensors one after the other, as one row. All have to be like `like`, as many as there are ranks.
@@ -286,7 +288,7 @@ TwoLevelBackend::Work TwoLevelBackend::reduce_scatter_tensor_coalesced(Tensors& 
     parts_of(inputs[i], outputs.at(i), "reduce_scatter");
     reduce_scatter_one(outputs[i], inputs[i], options.reduceOp);
   }
-  return done(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, outputs);
+  return done(c10d::OpType::COALESCED, outputs);
 }
 
 TwoLevelBackend::Work TwoLevelBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
