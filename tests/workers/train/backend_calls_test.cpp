@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/workers/train/premul_sum.h"
 
 using namespace shoal;
 
@@ -87,7 +88,7 @@ at::Tensor reduced(std::int64_t count, at::ScalarType type, Op op) {
 c10d::ReduceOp operation(Op op, int rank) {
   if (op != Op::PREMUL_SUM) return op;
   // By number and by tensor.
-  return rank == 0 ? c10d::makePreMulSum(factor_of(rank)) : c10d::makePreMulSum(at::full({1}, factor_of(rank)));
+  return rank == 0 ? test::premul_sum(factor_of(rank)) : test::premul_sum(at::full({1}, factor_of(rank)));
 }
 
 struct Checks {

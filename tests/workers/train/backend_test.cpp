@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/workers/train/premul_sum.h"
 
 using namespace shoal;
 
@@ -132,7 +133,7 @@ std::vector<std::string> refusals(int rank, ShmGroup group) {
   refuse([&] { backend->allreduce_sparse(one); });
   refuse([&] { backend->allreduce(two); });
   refuse([&] { backend->allreduce(none); });
-  refuse([&] { backend->allreduce(whole, {.reduceOp = c10d::makePreMulSum(2.0)}); });
+  refuse([&] { backend->allreduce(whole, {.reduceOp = test::premul_sum(2.0)}); });
   refuse([&] { backend->send(one, 0, 0); });
   at::Tensor short_output = torch::zeros({3});
   refuse([&] { backend->_allgather_base(short_output, one[0]); });

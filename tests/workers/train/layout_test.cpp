@@ -16,7 +16,7 @@ TEST_CASE("group layout: docs/collectives.md shows the structures as they are, o
   CHECK(documented("collectives.md", "RankLayout") ==
         Fields{FIELD(RankLayout, round), FIELD(RankLayout, event), FIELD(RankLayout, tag), FIELD(RankLayout, state),
                FIELD(RankLayout, culprit), FIELD(RankLayout, pid), FIELD(RankLayout, cpus), FIELD(RankLayout, cpu_set),
-                FIELD(RankLayout, announcements)});
+               FIELD(RankLayout, announcements)});
   CHECK(documented("collectives.md", "FlightLog") ==
         Fields{FIELD(FlightLog, calls), FIELD(FlightLog, tag), FIELD(FlightLog, pid), FIELD(FlightLog, thread),
                FIELD(FlightLog, left), FIELD(FlightLog, told), FIELD(FlightLog, records)});

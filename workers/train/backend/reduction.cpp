@@ -8,6 +8,12 @@
 namespace shoal {
 namespace {
 
+#if __has_include(<c10/core/StorageMaterializer.h>)
+using PreMulSum = c10d::PreMulSumSupplement;
+#else
+using PreMulSum = c10d::NCCLPreMulSumSupplement;  // its name before libtorch 2.13
+#endif
+
 ReduceOp reduce_op(const c10d::ReduceOp& op) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
@@ -38,7 +44,7 @@ ReduceOp reduce_op(const c10d::ReduceOp& op) {
 
 Reduction::Reduction(const c10d::ReduceOp& op) : op_(reduce_op(op)) {
   if (op_ != ReduceOp::premul_sum) return;
-  const auto* supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  const auto* supplement = dynamic_cast<const PreMulSum*>(op.supplement_.get());
   if (!supplement)
     throw std::invalid_argument("PREMUL_SUM without a factor: make the operation by c10d::makePreMulSum(factor)");
   factor_ = supplement->double_factor;
