@@ -34,9 +34,10 @@ at::Tensor loss_of(const at::Tensor& output, int rank) { return output.pow(2).me
 
 /// Trains until five steps were done. On the ranks that `failing` says, the third backward pass throws when the last
 /// gradient of all comes, that is when some buckets were reduced already. What was said instead of going on.
-std::vector<std::string> fail_once(int rank, ShmGroup group, std::vector<bool> failing, bool broadcast_buffers) {
+std::vector<std::string> fail_once(int rank, ShmGroup group, std::vector<bool> failing, bool broadcast_buffers,
+                                   Progress progress) {
   at::set_num_threads(1);
-  auto process_group = init_process_group(group, rank);
+  auto process_group = init_process_group(group, rank, {.progress = progress});
   torch::manual_seed(0);
   Net net;
   DistributedDataParallel<Net> ddp(
@@ -93,16 +94,20 @@ std::string sparse_gradient(int rank, ShmGroup group) {
 }  // namespace
 
 TEST_CASE("DDP: after an exception in backward() on all ranks the next step is right") {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
   for (bool broadcast_buffers : {true, false})
-    for (auto& said : spawn({.nprocs = 2}, fail_once, ShmGroup(2), std::vector<bool>{true, true}, broadcast_buffers)) {
+    for (auto& said :
+         spawn({.nprocs = 2}, fail_once, ShmGroup(2), std::vector<bool>{true, true}, broadcast_buffers, progress)) {
       REQUIRE(said.size() == 1);
       CHECK_THAT(said[0], ContainsSubstring("this rank's own fault"));
     }
 }
 
 TEST_CASE("DDP: after an exception in one rank's backward() all ranks are told, and meet again") {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
   for (bool broadcast_buffers : {true, false}) {
-    auto said = spawn({.nprocs = 2}, fail_once, ShmGroup(2), std::vector<bool>{false, true}, broadcast_buffers);
+    auto said =
+        spawn({.nprocs = 2}, fail_once, ShmGroup(2), std::vector<bool>{false, true}, broadcast_buffers, progress);
     REQUIRE(!said[0].empty());
     CHECK_THAT(said[0][0], ContainsSubstring("where rank 1 called barrier"));
     CHECK_THAT(said[1][0], ContainsSubstring("this rank's own fault"));

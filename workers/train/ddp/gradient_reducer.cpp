@@ -174,13 +174,13 @@ void GradientReducer::State::gradient_came(std::size_t parameter, const at::Tens
   if (!in_backward) {
     in_backward = true;
     const std::uint64_t since = trace::is_on() ? trace::now() : 0;
-    // Callbacks of a backward pass run at its end, and only if it has no error.
+    // Callbacks of a backward pass run at its end, and only if it has no error. The Reducer's was queued later, waits for
+    // all buckets and throws what went wrong with one that a thread reduced: what is queued now comes behind it.
     torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
-      in_backward = false;
-      // The Reducer's callback was queued later, and waits for all buckets: one queued now comes behind it.
-      if (since != 0)
-        torch::autograd::Engine::get_default_engine().queue_callback(
-            [since] { trace::write(TraceKind::kSpan, since, trace::now(), "backward"); });
+      torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
+        in_backward = false;
+        if (since != 0) trace::write(TraceKind::kSpan, since, trace::now(), "backward");
+      });
     });
   }
   if (gradient.defined() && gradient.layout() != c10::kStrided)
