@@ -194,10 +194,11 @@ TEST_CASE("init_process_group: ranks that do not come are named") {
   for (int rank : {2, 3}) ranks.set(rank, "BACKEND", "none");
   ranks.start();
   const auto all = thrown(ranks);
-  for (int rank : {0, 1})
-    CHECK_THAT(all[std::size_t(rank)],
-               Catch::Matchers::StartsWith("TimeoutError: 2 of 4 ranks have not come within ") &&
-                   Catch::Matchers::EndsWith(" s: 2, 3"));
+  const auto names_them = Catch::Matchers::StartsWith("TimeoutError: 2 of 4 ranks have not come within ") &&
+                          Catch::Matchers::EndsWith(" s: 2, 3");
+  CHECK_THAT(all[0], names_them);
+  // If rank 0's time is over first, its store goes with it.
+  CHECK_THAT(all[1], names_them || ContainsSubstring("rank 0's store is gone while the ranks meet"));
 }
 
 TEST_CASE("init_process_group: a port that is in use is named on every rank") {

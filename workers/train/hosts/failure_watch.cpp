@@ -94,6 +94,12 @@ void FailureWatch::watch() {
       look_at_connections(kSliceMs);
       if (ends_) return;
       if (!board_.has_failed()) look_at_next_rank();
+      // Nobody is done with a collective that this rank has not told the others of.
+      if (cut_off_ >= 0 && enters_ && !board_.has_failed())
+        report({Failure::unreachable, map_.describe(cut_off_) +
+                                          " cannot be reached any more: its connection has ended, and so has that to "
+                                          "rank 0's store"},
+               false);
       if (board_.has_failed()) {
         (void)board_.read();  // its text is in the store by now
         if (column_) column_->abort();
@@ -130,8 +136,12 @@ void FailureWatch::look_at_connections(int timeout_ms) {
       }
       const bool alone = std::ranges::count(map_.hosts, socket.address, &HostMap::Host::address) == 1;
       bool has_left = true;
+      cut_off_ = rank;
       try {
-        if (!store_.sockets().has_ended()) has_left = store_.has(left_key(rank));
+        if (!store_.sockets().has_ended()) {
+          has_left = store_.has(left_key(rank));
+          cut_off_ = -1;
+        }
       } catch (const std::exception&) {
         // No store: rank 0 is dead or has left, and so may this one. Who waits for it learns it at once.
       }

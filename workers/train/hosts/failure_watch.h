@@ -45,6 +45,9 @@ class FailureWatch {
   /// host has been told.
   void keep_store() const;
   std::optional<Failure> failure() const { return board_.read(); }
+  /// Says that this rank has begun a collective and not told the other hosts of it yet: it may wait for a rank of its own
+  /// host, and would not learn from Gloo that a connection has ended.
+  void enter(bool enters) noexcept { enters_ = enters; }
   /// The failure that a rank of this host is dead, one of the next `ranks`; nothing if they are alive.
   std::optional<Failure> look_at_host(int ranks) const;
 
@@ -62,6 +65,8 @@ class FailureWatch {
   std::function<void()> leave_host_;
   Fd wakes_;                  // an eventfd: the thread is to end
   std::vector<int> watched_;  // by connection: its descriptor, or -1 when no more is to be learned
+  int cut_off_ = -1;          // of the thread: whose connection has ended, without a store to ask why
+  std::atomic<bool> enters_{false};
   std::atomic<bool> ends_{false};
   std::thread teller_;  // talks to the store about a failure
   std::thread thread_;

@@ -143,13 +143,17 @@ void TwoLevelGroup::State::call(const CallNote& note, Body body) {
   own_note = HostNote{++number, map.rank_at(map.my_host(), 0), -1, note, {}};
   memory_used = 0;
   try {
+    watch->enter(true);
     compare_on_host(note);
+    watch->enter(false);
     body();
   } catch (const std::invalid_argument&) {
+    watch->enter(false);
     posted_notes.clear();
     posted.clear();
     throw;  // on all ranks, each of which is done with this collective
   } catch (const std::exception&) {
+    watch->enter(false);
     fail(what, std::current_exception());
   }
 }
