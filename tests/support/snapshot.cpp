@@ -89,8 +89,8 @@ std::string describe_blocks() {
 
 /// Whether the CUDA driver may have opened or mapped this: its devices and files, and what it wakes its threads by.
 bool may_be_the_drivers(const std::string& target) {
-  for (const char* start : {"/dev/nvidia", "pipe:[", "anon_inode:[eventfd]", "/dev/zero",
-                            "/dev/shm/cuda.shm.", "anonymous shared memory"})
+  for (const char* start :
+       {"/dev/nvidia", "pipe:[", "anon_inode:[eventfd]", "/dev/zero", "/dev/shm/cuda.shm.", "anonymous shared memory"})
     if (target.starts_with(start)) return true;
   return target.find("nvidia") != std::string::npos || target.find("/.nv/") != std::string::npos;
 }

@@ -26,7 +26,7 @@ struct ProcessGroupOptions {
 
 /// Joins the group as this rank and returns it as a c10d::ProcessGroup with the backend "shm" for CPU tensors, for
 /// everything in libtorch that takes one. Tensors in the shared heap are reduced in place, others through staging
-/// memory. docs/collectives.md lists what each call does: all that c10d::Backend has but shrink, merge and memory offload.
+/// memory. docs/backend.md lists what each call does: all that c10d::Backend has but shrink, merge and memory offload.
 ///
 /// Lists that do not fit are refused at the call. All else that goes wrong (PeerDied, TimeoutError, std::invalid_argument
 /// for tensors of a wrong kind or where ranks disagree; see Communicator) comes out of the call, too, if collectives are

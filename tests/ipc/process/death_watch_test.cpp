@@ -2,9 +2,9 @@
 #include <shoal/internal/ipc/process/death_watch.h>
 
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
-#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/simple_queue.h>
 #include <sys/resource.h>
 #include <time.h>

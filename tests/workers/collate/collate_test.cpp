@@ -243,7 +243,8 @@ TEST_CASE("pad_sequence: what can't be padded is named") {
   auto pad = [](std::vector<at::Tensor> sequences, shoal::PadOptions options = {}) {
     return shoal::pad_sequence(sequences, options);
   };
-  CHECK_THROWS_WITH(pad({filled(0, {3, 2}), filled(0, {3, 4})}), ContainsSubstring("[3, 2], sequence 1 is Float [3, 4]"));
+  CHECK_THROWS_WITH(pad({filled(0, {3, 2}), filled(0, {3, 4})}),
+                    ContainsSubstring("[3, 2], sequence 1 is Float [3, 4]"));
   CHECK_THROWS_WITH(pad({sequence({1}), filled(0, {3})}),
                     ContainsSubstring("sequence 0 is Long [1], sequence 1 is Float"));
   CHECK_THROWS_WITH(pad({at::Tensor()}), ContainsSubstring("sequence 0 has no length"));

@@ -211,9 +211,9 @@ TEST_CASE("decode: a picture of too many pixels is refused by its header, before
   put(16, 30000);
   put(20, 30000);
   put(29, crc32_of(std::span(bomb).subspan(12, 17)));
-  CHECK_THROWS_WITH(
-      decode_image(bomb, "bomb.png"),
-      ContainsSubstring("bomb.png: this picture has 30000 x 30000 pixels") && ContainsSubstring("max_pixels = 178956970"));
+  CHECK_THROWS_WITH(decode_image(bomb, "bomb.png"),
+                    ContainsSubstring("bomb.png: this picture has 30000 x 30000 pixels") &&
+                        ContainsSubstring("max_pixels = 178956970"));
   CHECK_THROWS_AS(shoal::decoded_size(bomb, "bomb.png"), DatasetError);
   CHECK(shoal::decoded_size(bomb, "bomb.png", {.max_pixels = 0}) == ImageSize{30000, 30000});
   const at::Tensor image = smooth_image(10, 20);

@@ -71,7 +71,8 @@ TEST_CASE("encode: a JPEG is libjpeg's of this quality, byte for byte, 75 by def
 }
 
 TEST_CASE("encode: what is no such picture is refused with what it is, and so are quality and level") {
-  CHECK_THROWS_WITH(encode_jpeg(random_image(4, 5, 5)), ContainsSubstring("encode_jpeg") && ContainsSubstring("[4, 5, 5]"));
+  CHECK_THROWS_WITH(encode_jpeg(random_image(4, 5, 5)),
+                    ContainsSubstring("encode_jpeg") && ContainsSubstring("[4, 5, 5]"));
   CHECK_THROWS_WITH(encode_png(random_image(3, 5, 5).to(at::kFloat)), ContainsSubstring("Float"));
   CHECK_THROWS_WITH(encode_png(random_image(3, 0, 5)), ContainsSubstring("[3, 0, 5]"));
   CHECK_THROWS_WITH(encode_jpeg(random_image(1, 1, 65536)), ContainsSubstring("1 to 65"));
@@ -163,8 +164,10 @@ TEST_CASE("decode mask: a palette's numbers and levels of grey as they are; what
   const TemporaryFolder folder;
   write_png(grey, folder.file("mask.png"));
   CHECK(read_mask(folder.file("mask.png")).equal(grey[0]));
-  CHECK_THROWS_WITH(decode_mask(png_of(colours), "m.png"), ContainsSubstring("m.png") && ContainsSubstring("a palette"));
+  CHECK_THROWS_WITH(decode_mask(png_of(colours), "m.png"),
+                    ContainsSubstring("m.png") && ContainsSubstring("a palette"));
   CHECK_THROWS_AS(decode_mask(png_of(colours, PngKind::rgb16), "x"), DatasetError);
   CHECK_THROWS_WITH(decode_mask(jpeg_of(colours), "m.jpg"), ContainsSubstring("m.jpg: a JPEG has no class numbers"));
-  CHECK_THROWS_WITH(decode_mask(png_of(grey, PngKind::grey), "x", {.max_pixels = 34}), ContainsSubstring("7 x 5 pixels"));
+  CHECK_THROWS_WITH(decode_mask(png_of(grey, PngKind::grey), "x", {.max_pixels = 34}),
+                    ContainsSubstring("7 x 5 pixels"));
 }

@@ -117,7 +117,8 @@ TEST_CASE("transform list: what does not fit into the memory there is, or has no
                     std::invalid_argument);
   }
   const TransformList thin = TransformList::from("Resize(size=4, max_size=5), RandomCrop(size=4, padding=4)");
-  CHECK_THROWS_WITH(transform_batch(thin, random_images({1, 3, 1, 1000}), keys(1)), ContainsSubstring("one of 0 and 5"));
+  CHECK_THROWS_WITH(transform_batch(thin, random_images({1, 3, 1, 1000}), keys(1)),
+                    ContainsSubstring("one of 0 and 5"));
 }
 
 TEST_CASE("transform scratch: where there was no memory, the next one to ask gets some") {
