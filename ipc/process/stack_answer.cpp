@@ -23,7 +23,7 @@ struct sigaction action_before;
 /// library that was loaded late are allocated at their first use.
 struct WayOut {
   std::atomic<pid_t> thread{0};  // that is walking; 0: none
-  sigjmp_buf at;
+  sigjmp_buf at{};
 };
 constinit WayOut ways_out[StackRecords::kCount];
 

@@ -50,6 +50,8 @@ std::size_t bytes_in_storages();
 std::size_t bytes_of_allocations();
 /// Waits for all streams and frees allocations without storages.
 void empty_cache();
+/// Threads of this process that wait for a device at the moment, since they close, unmap, unregister or free.
+int waiting_for_device();
 
 struct Counts {
   int openings = 0;                  // ever

@@ -56,9 +56,13 @@ ino_t inode_of(int file) {
 
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
+std::atomic<int> waiting{0};
+
 /// As the driver does before it takes memory away from a device.
 void wait_for_device(int device) noexcept {
+  ++waiting;
   if (is_working() && Streams::exist()) Streams::current().synchronize_device(device);
+  --waiting;
 }
 
 [[noreturn]] void violation(const char* what) {
@@ -397,6 +401,7 @@ void use_suballocations(bool on) { Memory::current().use_suballocations(on); }
 std::size_t bytes_in_storages() { return Memory::current().bytes_in_storages(); }
 std::size_t bytes_of_allocations() { return Memory::current().bytes_of_allocations(); }
 void empty_cache() { Memory::current().empty_cache(); }
+int waiting_for_device() { return waiting; }
 
 Counts counts() {
   const Memory::Counts memory = Memory::current().counts();

@@ -354,6 +354,7 @@ TEST_CASE("device ipc: while one thread closes an opening, which waits for the d
       const OnStream here(new_stream<On>());
       auto gate = On::close_gate();
       std::thread closer([&] { imports.collect(Imports::Clock::now() + Imports::kIdle); });
+      CHECK(eventually([] { return host_double::waiting_for_device() == 1; }));
       std::thread again;
       {
         const OnStream another(new_stream<On>());
