@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -186,8 +187,8 @@ void add_names(const std::vector<ElfFile>& files, const std::string& image, std:
   offsets.erase(repeated.begin(), repeated.end());
   std::vector<std::string> names(offsets.size());
   // The best file comes last: see files_of.
-  for (auto file = files.rbegin(); file != files.rend(); ++file) {
-    std::vector<std::string> own_names = file->names_of(offsets);
+  for (const ElfFile& file : std::views::reverse(files)) {
+    std::vector<std::string> own_names = file.names_of(offsets);
     for (std::size_t i = 0; i < names.size(); ++i)
       if (names[i].empty() && !own_names[i].empty()) names[i] = demangle(own_names[i]);
   }

@@ -12,6 +12,7 @@ namespace c10 {
 class FreeMemoryCallback {
  public:
   virtual ~FreeMemoryCallback() = default;
+  // NOLINTNEXTLINE(readability-identifier-naming): its own name.
   virtual bool Execute() = 0;
 };
 }  // namespace c10

@@ -48,7 +48,7 @@ struct Imports::Base {
   enum class State { kOpening, kOpen, kClosing };
   State state = State::kOpening;
   DeviceMemory* memory = nullptr;
-  int device = 0;
+  c10::DeviceIndex device = 0;
   std::size_t bytes = 0;
   bool mapped = false;
   std::byte* start = nullptr;
@@ -328,6 +328,7 @@ bool Imports::collect(Clock::time_point now) {
     return true;
   });
   lock.lock();
+  given_up.reserve(given_up.size() + done.size());
   for (LetGo& each : done) given_up.push_back(finish(*each.import));
   let_go_.insert(let_go_.begin(), std::move_iterator(looked_at.begin()), std::move_iterator(looked_at.end()));
   close(lock, to_close(now), given_up);

@@ -33,6 +33,7 @@ void PinnedRanges::end(Lock& lock, const std::vector<Ranges::iterator>& ending) 
     if (range.is_marked) unmark_pinned(range.extents);
   }
   std::vector<Ranges::node_type> gone;  // their holds go outside the lock
+  gone.reserve(ending.size());
   lock.lock();
   for (auto at : ending) gone.push_back(ranges_.extract(at));
   count_.store(ranges_.size(), std::memory_order_relaxed);  // relaxed: see make_way

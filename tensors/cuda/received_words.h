@@ -28,7 +28,7 @@ class ReceivedWords {
   /// where the device or its driver does not do that, or too many streams wait (WordWatch). Does nothing if the page's
   /// process is dead: what it had queued is over. Throws DecodeError if the block is no page of words or never had the
   /// value, std::invalid_argument if the stream is being captured into a graph.
-  void wait(const Hold& page, const SentWord& sent, c10::Device device);
+  void wait(const Hold& block, const SentWord& sent, c10::Device device);
 
   enum class Which { kDead, kUnused };
   /// Gives up pages for which nobody waits: those of dead processes, or also those not used since the last but this call

@@ -13,7 +13,7 @@ ProgressThread::ProgressThread() : fork_count_(fork_count()), state_(std::make_u
 
 ProgressThread::~ProgressThread() {
   if (fork_count() != fork_count_) {
-    static_cast<void>(state_.release());  // the parent's thread may hold its lock
+    [[maybe_unused]] auto* left = state_.release();  // the parent's thread may hold its lock
     return;
   }
   {
@@ -23,7 +23,7 @@ ProgressThread::~ProgressThread() {
   if (state_->thread.get_id() == std::this_thread::get_id()) {
     // What was chained to a result had the last share of the group: the thread ends when it has done the rest.
     state_->thread.detach();
-    static_cast<void>(state_.release());
+    [[maybe_unused]] auto* left = state_.release();
     return;
   }
   state_->changed.notify_one();

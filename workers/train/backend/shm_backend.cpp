@@ -45,6 +45,7 @@ void check_root_tensor(std::int64_t root_tensor, const char* what) {
 /// All elements of these tensors, one after the other.
 at::Tensor one_row(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> rows;
+  rows.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) rows.push_back(tensor.detach().reshape({-1}));
   return at::cat(rows);
 }
@@ -310,6 +311,7 @@ ShmBackend::Work ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, T
                                                              const c10d::AllgatherOptions& options) {
   check_counts(outputs.size(), inputs.size(), "allgather_into_tensor_coalesced");
   std::vector<Tensors> places;
+  places.reserve(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) places.push_back(parts_of(outputs[i], inputs[i], "allgather"));
   return submit(c10d::OpType::COALESCED, options.timeout, outputs, [this, places, inputs] {
     for (std::size_t i = 0; i < inputs.size(); ++i) all_gather_one(places[i], inputs[i]);

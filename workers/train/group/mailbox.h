@@ -56,13 +56,10 @@ class Mailbox {
   };
 
   /// One send or receive. Its owner keeps a share of it; this object, too, until it is done.
-  class Operation {
-   public:
+  struct Operation {
     /// Called under the lock when it has gone well, before it counts as done.
     std::function<void()> at_end;
-
-   private:
-    friend class Mailbox;
+    // The mailbox's:
     bool sends = false;
     std::uint32_t kind = Envelope::kBytes;  // a receive: kBytes for whatever brings bytes
     int peer = kAnySource;

@@ -66,6 +66,7 @@ template <class T>
 std::vector<T> all_of(Communicator& ranks, T own) {
   std::vector<T> all(std::size_t(ranks.world_size()));
   std::vector<std::byte*> outputs;
+  outputs.reserve(all.size());
   for (T& one : all) outputs.push_back(reinterpret_cast<std::byte*>(&one));
   ranks.all_gather({reinterpret_cast<std::byte*>(&own), sizeof own, nullptr}, outputs);
   return all;

@@ -20,7 +20,7 @@ RankPlace rank_place();
 
 /// Makes this process its rank among those of its host: local_rank of local_world_size. `number`: which group of this name
 /// it is in this process. Returns when all are there. Throws what join_launched_ranks() throws.
-Communicator join_host_ranks(const RankPlace& self, const std::string& name, int number, Deadline deadline);
+Communicator join_host_ranks(const RankPlace& place, const std::string& name, int number, Deadline deadline);
 
 /// The n-th group of a name in this process is the n-th in all others.
 int next_group_number(const std::string& name);

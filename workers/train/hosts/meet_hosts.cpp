@@ -110,6 +110,7 @@ TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadlin
   const int column = parts.map.my_local();
   if (column < parts.map.columns()) {
     std::vector<std::string> addresses;
+    addresses.reserve(parts.map.hosts.size());
     for (const HostMap::Host& each : parts.map.hosts) addresses.push_back(each.address);
     try {
       parts.column =

@@ -262,7 +262,7 @@ std::string StoreConnection::wait(const std::string& key, Deadline deadline) {
 }
 
 c10d::Store& StoreConnection::part(const std::string& prefix) {
-  stores_->parts.push_back(c10::make_intrusive<c10d::PrefixStore>(prefix, stores_->store));
+  stores_->parts.emplace_back(c10::make_intrusive<c10d::PrefixStore>(prefix, stores_->store));
   return *stores_->parts.back();
 }
 

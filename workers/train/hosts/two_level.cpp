@@ -182,12 +182,14 @@ void TwoLevelGroup::State::all_gather_now(const Region& input, std::span<std::by
   const int own = map.my_host();
   const std::size_t part = input.bytes;
   std::vector<std::byte*> here;
+  here.reserve(std::size_t(local_ranks()));
   for (int local = 0; local < local_ranks(); ++local) here.push_back(outputs[std::size_t(map.rank_at(own, local))]);
   if (local_ranks() > 1)
     host->all_gather(input, here, type);
   else if (here[0] != input.data)
     append(here[0], input.data, part);
   std::vector<std::byte*> arrived;  // by column
+  arrived.reserve(std::size_t(columns));
   for (int index = 0; index < columns; ++index) arrived.push_back(scratch(carried_elsewhere(index) * part));
   post_notes();
   if (in_column()) {
@@ -427,6 +429,7 @@ void TwoLevelGroup::all_to_all(Region input, std::span<const std::size_t> input_
     std::ranges::copy(input_bytes, list.begin());
     std::ranges::copy(output_bytes, list.begin() + std::ptrdiff_t(world));
     std::vector<std::byte*> places;
+    places.reserve(world);
     for (std::size_t rank = 0; rank < world; ++rank)
       places.push_back(reinterpret_cast<std::byte*>(lists.data() + rank * 2 * world));
     s.all_gather_now({reinterpret_cast<std::byte*>(list.data()), list.size() * sizeof list[0], nullptr}, places,

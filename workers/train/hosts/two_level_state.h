@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/fork/owner_process.h>
+#include <shoal/internal/workers/train/group/communicator_state.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
 #include <shoal/internal/workers/train/hosts/failure_watch.h>
 #include <shoal/internal/workers/train/hosts/two_level.h>
@@ -39,7 +40,7 @@ struct HostNote {
 static_assert(std::is_trivially_copyable_v<HostNote> && sizeof(HostNote) == 64);
 
 struct TwoLevelGroup::State {
-  explicit State(Parts given);
+  explicit State(Parts parts);
   ~State();
 
   /// Does a collective: all of it happens in `body`. Whatever it throws, but std::invalid_argument, breaks the group.
@@ -73,8 +74,8 @@ struct TwoLevelGroup::State {
   void compare_on_host(const CallNote& note);
   /// Posts what this host calls to the others of the column.
   void post_notes();
-  void send(int host, const void* data, std::size_t bytes, int phase);
-  void receive(int host, void* data, std::size_t bytes, int phase);
+  void send(int to, const void* data, std::size_t bytes, int phase);
+  void receive(int from, void* data, std::size_t bytes, int phase);
   /// Waits for the others' notes and for all that was posted. If hosts disagree, all ranks get std::invalid_argument.
   void meet();
   void wait_for(const GlooGroup::Pending& message);
@@ -131,8 +132,6 @@ struct TwoLevelGroup::State {
 
   std::unique_ptr<FailureWatch> watch;
 };
-
-const char* name_of(Collective what);
 
 template <class Body>
 void TwoLevelGroup::State::call(const CallNote& note, Body body) {

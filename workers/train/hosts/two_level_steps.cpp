@@ -90,9 +90,9 @@ TwoLevelGroup::State::~State() {
     return;
   }
   // A forked copy has neither the threads nor a right to say anything.
-  (void)watch.release();
-  (void)column.release();
-  (void)store.release();
+  [[maybe_unused]] auto* left_watch = watch.release();
+  [[maybe_unused]] auto* left_column = column.release();
+  [[maybe_unused]] auto* left_store = store.release();
 }
 
 std::size_t TwoLevelGroup::State::carried_elsewhere(int column_number) const {
@@ -138,6 +138,7 @@ void TwoLevelGroup::State::compare_on_host(const CallNote& note) {
   CallNote own = note;
   std::vector<CallNote> calls(count);
   std::vector<std::byte*> places;
+  places.reserve(count);
   for (CallNote& call : calls) places.push_back(reinterpret_cast<std::byte*>(&call));
   host->all_gather({reinterpret_cast<std::byte*>(&own), sizeof own, nullptr}, places);
   own_note.call = calls[0];

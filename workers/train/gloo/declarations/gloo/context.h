@@ -12,6 +12,7 @@ class UnboundBuffer;
 /// Made and destroyed by libtorch alone: what it has inside is not said here.
 class Context {
  public:
+  // NOLINTNEXTLINE(readability-identifier-naming): its own name.
   void setTimeout(std::chrono::milliseconds timeout);
 };
 
