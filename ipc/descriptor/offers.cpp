@@ -115,7 +115,7 @@ struct DescriptorOffers::AroundFork {
     parents_offers = the_offers.if_there();
     if (parents_offers) parents_offers->close_inherited();
     the_offers.forget();
-    mutex.unlock();
+    ForkWaitsFor<mutex>::unlock();
   }
   static const AtFork steps;
 };

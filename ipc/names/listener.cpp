@@ -45,7 +45,7 @@ struct Listener::State {
     .in_child =
         []() noexcept {
           for (State* state = std::exchange(first, nullptr); state; state = state->next) state->close_inherited();
-          mutex.unlock();
+          ForkWaitsFor<mutex>::unlock();
         },
 });
 

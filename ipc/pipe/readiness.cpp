@@ -25,7 +25,7 @@ constinit std::mutex mutex;  // of what it has
     .in_child =
         []() noexcept {
           the_watch.forget();
-          mutex.unlock();
+          ForkWaitsFor<mutex>::unlock();
         },
 });
 

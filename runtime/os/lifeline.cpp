@@ -34,7 +34,7 @@ void close_and_clear(std::atomic<int>& descriptor) noexcept {
     .in_child =
         []() noexcept {
           close_and_clear(writing);
-          mutex.unlock();
+          ForkWaitsFor<mutex>::unlock();
         },
 });
 

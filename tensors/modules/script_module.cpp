@@ -53,7 +53,7 @@ struct SharedScriptModule::Parts {
 void SharedScriptModule::Parts::after_fork() noexcept {
   for (auto& [block, weak] : known().by_block)
     if (const std::shared_ptr<Parts> parts = weak.lock()) new (&parts->making) std::mutex;
-  mutex.unlock();
+  ForkWaitsFor<mutex>::unlock();
 }
 
 namespace {
