@@ -208,3 +208,23 @@ COPIES_TEST_CASE("their time is the device's, and taken only when asked for") {
   }
   CHECK(nothing_left<On>());
 }
+
+COPIES_TEST_CASE("copies are begun and given up beside another thread's capture, and do not break it") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    DeviceCopies copies(on<On>().device(), 2);
+    at::Tensor first = pinned<On>(10, 1), second = pinned<On>(10, 2);
+    at::Tensor there = copied(copies, first);
+    CHECK(there.cpu().equal(at::ones({10})));
+    const c10::Stream captured = new_stream<On>();
+    std::thread([&] {
+      const OnStream here(captured);
+      const typename On::Capture capture(captured);
+      std::thread([&] { there = copied(copies, second); }).join();  // asks whether the first one is done
+      if constexpr (On::kIsDouble) CHECK_FALSE(capture.is_broken());
+    }).join();
+    CHECK(there.cpu().equal(at::full({10}, 2.0f)));
+  }
+  CHECK(nothing_left<On>());
+}

@@ -5,10 +5,12 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/driver/captured_stream.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
 #include <shoal/internal/tensors/driver/on_stream.h>
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -30,6 +32,17 @@ namespace {
 /// Whether a copy to the device can be made ahead: what lies on a device has work of other streams to wait for, and
 /// tensors of several parts no storage that an allocator could be told about.
 bool is_plain(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.has_storage(); }
+
+/// Lets this thread ask about events of the copies beside a capture of another one, which that would break otherwise.
+class AskBesideCaptures {
+ public:
+  explicit AskBesideCaptures(c10::DeviceType type) {
+    if (DeviceMemory* memory = find_device_memory(type)) unseen_.emplace(*memory);
+  }
+
+ private:
+  std::optional<BesideCaptures> unseen_;
+};
 
 }  // namespace
 
@@ -86,10 +99,12 @@ void DeviceCopies::deliver(const Flight& flight, std::span<at::Tensor* const> te
 }
 
 void DeviceCopies::collect() {
+  const AskBesideCaptures asks(device().type());
   while (!flights_.empty() && flights_.front()->done.query()) retire_oldest();
 }
 
 void DeviceCopies::retire_oldest() {
+  const AskBesideCaptures asks(device().type());
   const Flight& flight = *flights_.front();
   flight.done.synchronize();
   if (flight.begun.was_marked_for_recording()) try {
