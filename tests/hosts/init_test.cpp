@@ -187,7 +187,7 @@ TEST_CASE("init_process_group: a master that cannot be reached is named, with wh
   }
 }
 
-TEST_CASE("init_process_group: ranks that do not come are named") {
+TEST_CASE("init_process_group: ranks that do not come are named", "[.failures]") {
   REQUIRE_NETWORK_HOSTS();
   const NetworkHosts hosts(3);
   HostRanks ranks(hosts, {1, 1, 2}, "sum", {{"MEET_MS", "2000"}});
