@@ -31,9 +31,9 @@ struct AtForkList {
 
   static void before() noexcept {
     began_with = first.load();
-    // relaxed: whoever forks beside this thread stores the same, false. Stored if it changes: the page is shared with
-    // the children before.
+    // Stored only if it changes: the page is shared with the children before.
     if (const bool alone = __libc_single_threaded != 0; alone != forks_alone())
+      // relaxed: whoever forks beside this thread stores the same, false.
       detail::forks_alone.store(alone, std::memory_order_relaxed);
     for (const ForkStage stage : std::views::reverse(kInOrder)) take(stage, &AtFork::Steps::before);
   }

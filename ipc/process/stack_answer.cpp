@@ -2,14 +2,13 @@
 
 #include <errno.h>
 #include <setjmp.h>
+#include <shoal/internal/ipc/base/frame_walk.h>
 #include <shoal/internal/ipc/base/stack_request.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
-#include <unwind.h>
 
 #include <atomic>
 
@@ -30,53 +29,24 @@ constinit WayOut ways_out[StackRecords::kCount];
 // The reader copies the bytes from outside. The orders in this file are for the sake of such a copy: on the way to memory
 // no store overtakes the one that says that it is valid.
 
-void add_frame(StackRecord& record, std::uintptr_t address) {
+/// False if there is no room for more.
+bool add_frame(StackRecord& record, std::uintptr_t address) {
   const std::uint32_t count = record.count.load(std::memory_order_relaxed);  // relaxed: this thread alone writes
-  if (count >= StackRecord::kMostFrames) return;
+  if (count >= StackRecord::kMostFrames) return false;
   record.frames[count].store(address, std::memory_order_relaxed);  // relaxed: `state` makes it count
   record.count.store(count + 1, std::memory_order_relaxed);        // relaxed: likewise
-}
-
-struct Walk {
-  StackRecord& record;
-  std::uintptr_t from;  // frames up to this instruction are the handler's
-  bool found;
-};
-
-_Unwind_Reason_Code visit(_Unwind_Context* frame, void* data) {
-  Walk& walk = *static_cast<Walk*>(data);
-  int is_exact = 0;  // a return address may be that of the next function already
-  const std::uintptr_t instruction = ::_Unwind_GetIPInfo(frame, &is_exact);
-  if (instruction == 0) return _URC_END_OF_STACK;
-  if (walk.found) add_frame(walk.record, is_exact ? instruction : instruction - 1);
-  if (instruction == walk.from) walk.found = true;
-  return walk.record.count.load(std::memory_order_relaxed) < StackRecord::kMostFrames  // relaxed: as in add_frame
-             ? _URC_NO_REASON
-             : _URC_END_OF_STACK;
-}
-
-std::uintptr_t instruction_in(const void* context) {
-  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
-#if defined(__x86_64__)
-  return std::uintptr_t(machine.gregs[REG_RIP]);
-#elif defined(__aarch64__)
-  return std::uintptr_t(machine.pc);
-#else
-  (void)machine;
-  return 0;
-#endif
+  return count + 1 < StackRecord::kMostFrames;
 }
 
 /// Writes what is seen one by one, so that a stack which is broken half-way keeps what there is.
 void walk_up(StackRecord& record, WayOut& way_out, const void* context) {
   record.count.store(0, std::memory_order_relaxed);  // relaxed: as in add_frame
-  const std::uintptr_t from = instruction_in(context);
+  const std::uintptr_t from = registers_in(context).instruction;
   add_frame(record, from);
   if (sigsetjmp(way_out.at, 1) == 0) {
     // release: after `at` was set. Only a handler on this very thread reads it.
     way_out.thread.store(::gettid(), std::memory_order_release);
-    Walk walk{record, from, false};
-    ::_Unwind_Backtrace(&visit, &walk);
+    walk_frames(from, [&record](std::uintptr_t address) { return add_frame(record, address); });
   }
   way_out.thread.store(0, std::memory_order_release);  // release: after the walk
 }

@@ -4,33 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <shoal/internal/ipc/base/frame_walk.h>
 #include <sys/uio.h>
-#include <ucontext.h>
 #include <unistd.h>
-#include <unwind.h>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace shoal {
 namespace {
-
-struct Registers {
-  std::uintptr_t instruction = 0, stack = 0;
-};
-
-Registers registers_in(const void* context) {
-  if (!context) return {};
-  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
-#if defined(__x86_64__)
-  return {std::uintptr_t(machine.gregs[REG_RIP]), std::uintptr_t(machine.gregs[REG_RSP])};
-#elif defined(__aarch64__)
-  return {std::uintptr_t(machine.pc), std::uintptr_t(machine.sp)};
-#else
-  (void)machine;
-  return {};
-#endif
-}
 
 /// A word of this process's memory, or 0 if nothing is mapped: the kernel looks, so nothing faults.
 std::uintptr_t read_word(std::uintptr_t address) {
@@ -39,27 +22,13 @@ std::uintptr_t read_word(std::uintptr_t address) {
   return ::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) == ssize_t(sizeof word) ? word : 0;
 }
 
-void add_frame(CrashRecord& record, std::uintptr_t address) {
+/// False if there is no room for more.
+bool add_frame(CrashRecord& record, std::uintptr_t address) {
   const std::uint32_t count = record.frame_count.load();
-  if (count >= CrashRecord::kMostFrames) return;
+  if (count >= CrashRecord::kMostFrames) return false;
   record.frames[count] = {address, CrashRecord::kNoImage, 0};
   record.frame_count = count + 1;
-}
-
-struct Walk {
-  CrashRecord& record;
-  std::uintptr_t from;  // frames up to this instruction are the signal handler's; 0: take all
-  bool found;
-};
-
-_Unwind_Reason_Code visit(_Unwind_Context* frame, void* data) {
-  Walk& walk = *static_cast<Walk*>(data);
-  int is_exact = 0;  // a return address may be that of the next function already
-  const std::uintptr_t instruction = ::_Unwind_GetIPInfo(frame, &is_exact);
-  if (instruction == 0) return _URC_END_OF_STACK;
-  if (walk.found) add_frame(walk.record, is_exact ? instruction : instruction - 1);
-  if (instruction == walk.from) walk.found = true;
-  return walk.record.frame_count.load() < CrashRecord::kMostFrames ? _URC_NO_REASON : _URC_END_OF_STACK;
+  return count + 1 < CrashRecord::kMostFrames;
 }
 
 /// One line of /proc/self/maps.
@@ -223,8 +192,8 @@ void note_stack(CrashRecord& record, const void* context) noexcept {
       if (record.frames[1].image == CrashRecord::kNoImage) record.frame_count = 1;
     }
   }
-  Walk walk{record, registers.instruction, context == nullptr};
-  ::_Unwind_Backtrace(&visit, &walk);
+  walk_frames(context ? std::optional(registers.instruction) : std::nullopt,
+              [&record](std::uintptr_t address) { return add_frame(record, address); });
   for (std::uint32_t i = 0; i < record.frame_count.load(); ++i)
     if (record.frames[i].image == CrashRecord::kNoImage)
       record.frames[i].image = image_of(record, record.frames[i].address);

@@ -36,7 +36,7 @@ ReduceOp reduce_op(const c10d::ReduceOp& op) {
       return ReduceOp::premul_sum;
     default:
       throw std::invalid_argument(
-          fmt::format("c10d's reduce operation {} is none that backend shm knows", int(op.op_)));
+          fmt::format("c10d's reduce operation {} is none that shoal's backends know", int(op.op_)));
   }
 }
 

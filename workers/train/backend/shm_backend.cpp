@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
+#include <shoal/internal/workers/train/backend/arguments.h>
 #include <shoal/internal/workers/train/backend/joined_work.h>
 #include <shoal/internal/workers/train/backend/transfer_work.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
@@ -21,26 +22,11 @@
 namespace shoal {
 namespace {
 
-template <class T>
-T& only(std::vector<T>& list, const char* what) {
-  if (list.size() != 1)
-    throw std::invalid_argument(
-        fmt::format("{} of {} tensors at once: a rank has one; use the coalesced form", what, list.size()));
-  return list[0];
-}
-
-void check_like(const at::Tensor& output, const at::Tensor& input, const char* what) {
-  if (output.numel() != input.numel() || output.scalar_type() != input.scalar_type())
-    throw std::invalid_argument(fmt::format("{}: an output of {} {} for an input of {} {}", what, output.numel(),
-                                            c10::toString(output.scalar_type()), input.numel(),
-                                            c10::toString(input.scalar_type())));
-}
-
-/// c10d's lists have one tensor a rank here, so there is no other that could be the root's.
-void check_root_tensor(std::int64_t root_tensor, const char* what) {
-  if (root_tensor != 0)
-    throw std::invalid_argument(fmt::format("{}: root tensor {}: a rank has one, number 0", what, root_tensor));
-}
+using arguments::check_like;
+using arguments::check_only_on_root;
+using arguments::check_root_tensor;
+using arguments::flatten;
+using arguments::only;
 
 /// All elements of these tensors, one after the other.
 at::Tensor one_row(const std::vector<at::Tensor>& tensors) {
@@ -64,14 +50,6 @@ std::string fault_in_lists(const std::vector<at::Tensor>& outputs, const std::ve
         return fmt::format("alltoall of {} and {}: all tensors have to have one type", name_of_type(inputs[0]),
                            name_of_type(tensor));
   return {};
-}
-
-/// What only root gives: silently ignored elsewhere, a wrong root would look like success.
-template <class T>
-void check_only_on_root(const std::vector<T>& list, const char* what, const char* name, std::int64_t root) {
-  if (!list.empty())
-    throw std::invalid_argument(fmt::format(
-        "{}: {} on a rank that is not root {}, which alone has them: give an empty list", what, name, root));
 }
 
 void check_counts(std::size_t outputs, std::size_t inputs, const char* what) {
@@ -98,12 +76,6 @@ c10d::ErrorType error_type(const std::exception_ptr& failure) {
   } catch (...) {
     return c10d::ErrorType::COMM_ERROR;
   }
-}
-
-std::vector<at::Tensor> flatten(const std::vector<std::vector<at::Tensor>>& lists) {
-  std::vector<at::Tensor> all;
-  for (auto& list : lists) all.insert(all.end(), list.begin(), list.end());
-  return all;
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
+#include <shoal/internal/workers/train/backend/arguments.h>
 #include <shoal/internal/workers/train/backend/collective_work.h>
+#include <shoal/internal/workers/train/backend/reduction.h>
 #include <shoal/internal/workers/train/group/tensor_bytes.h>
 
 #include <numeric>
@@ -13,61 +15,16 @@
 namespace shoal {
 namespace {
 
+using arguments::check_like;
+using arguments::check_only_on_root;
+using arguments::check_root_tensor;
+using arguments::flatten;
+using arguments::only;
+
 ReduceOp reduce_op(const c10d::ReduceOp& op) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM:
-      return ReduceOp::sum;
-    case c10d::ReduceOp::AVG:
-      return ReduceOp::avg;
-    case c10d::ReduceOp::PRODUCT:
-      return ReduceOp::product;
-    case c10d::ReduceOp::MIN:
-      return ReduceOp::min;
-    case c10d::ReduceOp::MAX:
-      return ReduceOp::max;
-    case c10d::ReduceOp::BAND:
-      return ReduceOp::bit_and;
-    case c10d::ReduceOp::BOR:
-      return ReduceOp::bit_or;
-    case c10d::ReduceOp::BXOR:
-      return ReduceOp::bit_xor;
-    default:
-      throw std::invalid_argument("backend shm+gloo has no PREMUL_SUM: multiply first, then sum");
-  }
-}
-
-template <class T>
-T& only(std::vector<T>& list, const char* what) {
-  if (list.size() != 1)
-    throw std::invalid_argument(
-        fmt::format("{} of {} tensors at once: a rank has one; use the coalesced form", what, list.size()));
-  return list[0];
-}
-
-void check_like(const at::Tensor& output, const at::Tensor& input, const char* what) {
-  if (output.numel() != input.numel() || output.scalar_type() != input.scalar_type())
-    throw std::invalid_argument(fmt::format("{}: an output of {} {} for an input of {} {}", what, output.numel(),
-                                            c10::toString(output.scalar_type()), input.numel(),
-                                            c10::toString(input.scalar_type())));
-}
-
-void check_root_tensor(std::int64_t root_tensor, const char* what) {
-  if (root_tensor != 0)
-    throw std::invalid_argument(fmt::format("{}: root tensor {}: a rank has one, number 0", what, root_tensor));
-}
-
-/// What only root gives: silently ignored elsewhere, a wrong root would look like success.
-template <class T>
-void check_only_on_root(const std::vector<T>& list, const char* what, const char* name, std::int64_t root) {
-  if (!list.empty())
-    throw std::invalid_argument(fmt::format(
-        "{}: {} on a rank that is not root {}, which alone has them: give an empty list", what, name, root));
-}
-
-std::vector<at::Tensor> flatten(const std::vector<std::vector<at::Tensor>>& lists) {
-  std::vector<at::Tensor> all;
-  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
-  return all;
+  if (op == c10d::ReduceOp::PREMUL_SUM)
+    throw std::invalid_argument("backend shm+gloo has no PREMUL_SUM: multiply first, then sum");
+  return Reduction(op).op();
 }
 
 c10::intrusive_ptr<c10d::Work> done(c10d::OpType type, const std::vector<at::Tensor>& outputs) {
