@@ -14,7 +14,6 @@
 #include <shoal/runtime/hooks.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -92,7 +91,7 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, Cr
     } catch (...) {
       code = 1;
       record.phase = ChildPhase::kReturned;
-      FailureReport report{std::chrono::steady_clock::now().time_since_epoch().count(), describe_current_exception()};
+      FailureReport report{record.time, describe_current_exception()};
       // First of all into the record: there it arrives whatever comes, also if the heap is full.
       note_exception(report.raised.front().type, report.raised.front().message);
       SHOAL_KILL_POINT("child.noted");

@@ -133,11 +133,15 @@ void on_terminate() {
 
 CrashRecord* own_crash_record() noexcept { return owner == ::getpid() ? record : nullptr; }
 
+void note_throw(CrashRecord& own) noexcept {
+  note_time(own);
+  note_stack(own, nullptr);
+}
+
 void note_exception(const std::string& type, const std::string& message) noexcept {
   if (!own_crash_record() || !claim(*record)) return;
   copy_text(record->type, type.data(), type.size());
   copy_text(record->message, message.data(), message.size());
-  note_time(*record);
   record->kind = CrashKind::kException;
 }
 

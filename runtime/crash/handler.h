@@ -24,8 +24,12 @@ void prepare_crash_handler();
 /// Async-signal-safe.
 CrashRecord* own_crash_record() noexcept;
 
-/// Notes what the function threw, in case the report does not get through. The stack is there already if the exception
-/// has passed traced_call().
+/// Notes when and where an exception was thrown that nobody catches on its way to traced_call(): before the first
+/// destructor runs, which may let others fail.
+void note_throw(CrashRecord& own) noexcept;
+
+/// Notes what the function threw, in case the report does not get through. The time and the stack are there already if
+/// the exception has passed traced_call().
 void note_exception(const std::string& type, const std::string& message) noexcept;
 
 }  // namespace shoal

@@ -57,11 +57,12 @@ std::vector<ExceptionSummary> describe_current_exception() {
 RaisedException take_current_exception() {
   RaisedException raised;
   // First, since describing it throws again.
+  raised.time = std::chrono::steady_clock::now().time_since_epoch().count();
   if (CrashRecord* record = own_crash_record()) {
+    if (record->frame_count.load() != 0) raised.time = record->time;  // of the throw
     raised.frames = read_crash_record(*record).frames;
     record->frame_count = 0;  // it is not how this process ends
   }
-  raised.time = std::chrono::steady_clock::now().time_since_epoch().count();
   raised.chain = describe_current_exception();
   return raised;
 }

@@ -17,7 +17,7 @@ __attribute__((visibility("hidden"))) _Unwind_Reason_Code shoal_traced_personali
                                                                                    std::uint64_t, _Unwind_Exception*,
                                                                                    _Unwind_Context*) {
   if (actions & _UA_SEARCH_PHASE)
-    if (auto* record = shoal::own_crash_record()) shoal::note_stack(*record, nullptr);
+    if (auto* record = shoal::own_crash_record()) shoal::note_throw(*record);
   return _URC_CONTINUE_UNWIND;
 }
 }

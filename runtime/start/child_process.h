@@ -58,6 +58,8 @@ class ChildProcess {
   bool failed_by_itself() const;
   /// Of several failed children, the one whose value is smallest is the likeliest cause of the others.
   std::pair<int, std::int64_t> failure_order() const;
+  /// It has said what it threw, and so when.
+  bool has_reported() const { return bool(report_); }
   /// The encoded result. To be read once.
   Decoder& result() { return *result_; }
   /// False in a forked copy of the process that made the object.

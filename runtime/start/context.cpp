@@ -87,12 +87,16 @@ void ContextHandle::State::check_failures() {
     // The first that was seen need not be the first that died: all that are dead by now are looked at.
     for (auto& child : children)
       if (is_readable(child->sentinel())) child->wait(Deadline::never());
-    const auto first = failed();
+    const ChildProcess* root = failed().front();
     end_processes(children, grace_period.load());
+    const auto all = failed();
+    // One that threw before may have ended later: what its destructors gave up let the others fail.
+    for (const ChildProcess* child : all)
+      if (child->has_reported() && root->has_reported() && child->failure_order() < root->failure_order()) root = child;
     LaterFailures later;
-    for (const ChildProcess* child : failed())
-      if (child != first.front()) later.push_back(child->failure());
-    failure = make_root_cause(*first.front()->failure(), std::move(later));
+    for (const ChildProcess* child : all)
+      if (child != root) later.push_back(child->failure());
+    failure = make_root_cause(*root->failure(), std::move(later));
   }
   throw_failure(*failure);
 }

@@ -391,6 +391,43 @@ TEST_CASE("crash: later failures are listed under the root cause, those ended be
   }
 }
 
+TEST_CASE("crash: who threw first is the root cause, though what its destructors did let another one fail before") {
+  FOR_EACH_METHOD(method);
+  Queue<int> left(1);
+  auto work = [](int rank, Queue<int> told) {
+    struct Leaves {
+      Queue<int>& told;
+      ~Leaves() {
+        told.put(1);
+        // Until the other one's failure has been seen, and this process is told to end because of it.
+        sigset_t ends;
+        sigemptyset(&ends);
+        sigaddset(&ends, SIGTERM);
+        int number;
+        ::sigwait(&ends, &number);
+      }
+    };
+    if (rank == 0) {
+      told.get();
+      throw std::runtime_error("rank 1 has left");
+    }
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    ::sigprocmask(SIG_BLOCK, &ends, nullptr);
+    const Leaves leaves{told};
+    throw std::logic_error("the root cause");
+  };
+  try {
+    spawn({.nprocs = 2, .start_method = method, .grace_period = std::chrono::seconds(30)}, work, left);
+    FAIL("nothing was thrown");
+  } catch (const ProcessRaised& failure) {
+    CHECK(failure.exception_message() == "the root cause");
+    REQUIRE(failure.later_failures().size() == 1);
+    CHECK(failure.later_failures()[0]->rank() == 0);
+  }
+}
+
 TEST_CASE("crash: later failures that are there already when the first is seen are listed") {
   FOR_EACH_METHOD(method);
   auto context = start_processes({.nprocs = 3, .start_method = method}, [](int rank) {
