@@ -119,7 +119,7 @@ class Questions {
     std::uint32_t number = 0;
     Deadline again = Deadline::now(), end = Deadline::now();
   };
-  static constexpr milliseconds kAskAgain{50}, kGiveUp{400};
+  static constexpr milliseconds kAskAgain{50}, kGiveUp{2000};
 
   void ask(ThreadStack& thread, Question& question, std::uint32_t place) {
     number_ = (number_ + 1) & StackRequest::kNumberMask;

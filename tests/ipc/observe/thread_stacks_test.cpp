@@ -86,10 +86,15 @@ TEST_CASE("thread stacks: a thread that sleeps and one that runs say where they 
       spin_here();
     });
     ::prctl(PR_SET_NAME, "sleeper");
+    ready.put(2);
     pause_here();
     spins.join();
   });
   ready.get();
+  ready.get();
+  // Either may be asked before it comes from its put to where it stays.
+  until([&] { return passes(stacks_of(file, child.pid()).threads.at(0), &pause_here); });
+  until([&] { return passes(stacks_of(file, child.pid()).threads.at(1), &spin_here); });
   const ProcessStacks stacks = stacks_of(file, child.pid());
   REQUIRE(stacks.threads.size() == 2);
   const ThreadStack &first = stacks.threads[0], &second = stacks.threads[1];
@@ -100,8 +105,6 @@ TEST_CASE("thread stacks: a thread that sleeps and one that runs say where they 
   CHECK(second.answer == Answer::kGiven);
   CHECK(passes(second, &spin_here));
   CHECK_FALSE(passes(first, &spin_here));
-  // It may have been asked before it came to its pause.
-  until([&] { return passes(stacks_of(file, child.pid()).threads[0], &pause_here); });
 }
 
 TEST_CASE("thread stacks: of more threads than can answer at once all do, and the one who asks answers, too") {

@@ -179,6 +179,7 @@ TEST_CASE("host double: a question about an event breaks captures as the modes o
   const c10::Stream stream = new_stream<On>(), other = new_stream<On>();
   c10::Event event(On::kType);
   event.record(other);
+  other.synchronize();  // else a question below may come before the device has reached the event
   const auto any_thread = CaptureMode::kAnyThread, this_thread = CaptureMode::kThisThread, never = CaptureMode::kNever;
   struct Case {
     CaptureMode capture, thread;
