@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/spin.h>
+#include <shoal/internal/ipc/heap/extents.h>
 #include <shoal/internal/ipc/heap/other_holders.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/liveness_watch.h>
@@ -21,6 +22,21 @@ namespace shoal {
 namespace {
 
 std::uint32_t self_slot() { return Session::current().self().slot(); }
+
+/// Says what is there: most likely it was given up by somebody who should not have.
+[[noreturn, gnu::cold, gnu::noinline]] void fail_foreign_handle(const Heap& heap, const HoldRef& ref,
+                                                                std::uint32_t expected) {
+  std::string there = "it lies in no block's header";
+  if (heap.extents().is_header(ref.block)) {
+    const BlockHeader& header = heap.memory().header(ref.block);
+    auto* word = heap.memory().hold_word(ref.block, ref.word);
+    there =
+        fmt::format("there is {}, state {:#x}, type {}", word ? fmt::format("{:#010x}", word->load()) : "no such word",
+                    header.state.load(), std::uint32_t(header.type.load()));
+  }
+  throw DecodeError(fmt::format("a handle that is not the message's own: hold {} of block {:#x} should be {:#010x}; {}",
+                                ref.word, ref.block.value, expected, there));
+}
 
 }  // namespace
 
@@ -291,7 +307,7 @@ bool Ring::take_out(RingTicket ticket, Received& message, TaskLedger* tasks) {
   for (std::size_t i = 0; i < cell.handles; ++i) {
     HoldRef ref = place.handle(i);
     const bool is_place = ref.block == place.block.block && ref.word == place.block.word;  // one hold, taken twice
-    if (is_place || !heap.is_hold(ref, transit)) throw DecodeError("a handle that is not the message's own");
+    if (is_place || !heap.is_hold(ref, transit)) fail_foreign_handle(heap, ref, transit);
     SHOAL_KILL_POINT("ring.get.handle");
     message.handles_.push_back(Hold::from_transit(ref));
   }
