@@ -19,6 +19,10 @@ class BlockMemory {
   std::byte* base() const { return base_; }
   BlockHeader& header(BlockOffset block) const { return *reinterpret_cast<BlockHeader*>(base_ + block.value); }
   std::byte* payload(BlockOffset block) const { return base_ + header(block).payload; }
+  /// Whether the block is further hold words of another one.
+  bool is_chunk(BlockOffset block) const {
+    return header(block).type.load(std::memory_order_relaxed) == BlockType::kHoldChunk;  // relaxed: after its state
+  }
   HoldChunk& chunk(BlockOffset block) const { return *reinterpret_cast<HoldChunk*>(payload(block)); }
 
   /// The hold word of this index, or null if the block has no such word.

@@ -28,7 +28,8 @@ class HoldProtocol {
 
   explicit HoldProtocol(const Memory& memory) : memory_(memory) {}
 
-  /// Calls visit(index, word) for each hold word, until it returns false.
+  /// Calls visit(index, word) for each hold word, until it returns false. A chunk's own words are those of its header
+  /// alone: what its `overflow` leads to is the rest of its parent's words, which are the parent's under other indices.
   template <class Visit>
   void for_each_hold(BlockOffset block, Visit&& visit) const {
     Header& head = memory_.header(block);
@@ -36,7 +37,9 @@ class HoldProtocol {
     for (auto& word : head.holds)
       if (!visit(index++, word)) return;
     // A1: pairs with R1 in add_chunk; the chunk's words were zeroed before it was linked.
-    for (std::uint64_t next = head.overflow.load(std::memory_order_acquire); next != 0;) {
+    std::uint64_t next = head.overflow.load(std::memory_order_acquire);
+    if (next != 0 && memory_.is_chunk(block)) return;
+    while (next != 0) {
       for (auto& word : memory_.chunk(BlockOffset{next}).holds)
         if (!visit(index++, word)) return;
       next = memory_.header(BlockOffset{next}).overflow.load(std::memory_order_acquire);  // A1
@@ -74,7 +77,8 @@ class HoldProtocol {
     auto& inline_holds = memory_.header(block).holds;
     if (index < std::size(inline_holds)) return &inline_holds[index];
     index -= std::uint32_t(std::size(inline_holds));
-    std::uint64_t next = memory_.header(block).overflow.load(std::memory_order_acquire);                    // A1
+    std::uint64_t next = memory_.header(block).overflow.load(std::memory_order_acquire);  // A1
+    if (next != 0 && memory_.is_chunk(block)) return nullptr;
     for (; next != 0; next = memory_.header(BlockOffset{next}).overflow.load(std::memory_order_acquire)) {  // A1
       auto& holds = memory_.chunk(BlockOffset{next}).holds;
       if (index < std::size(holds)) return &holds[index];

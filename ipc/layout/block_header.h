@@ -80,7 +80,7 @@ struct BlockHeader {
   std::atomic<std::uint64_t> state;
   std::uint64_t size;                   // bytes asked for
   std::uint64_t payload;                // offset of the bytes
-  std::atomic<std::uint64_t> overflow;  // offset of the header of a block with more hold words
+  std::atomic<std::uint64_t> overflow;  // offset of the header of a chunk: more hold words, a chunk's its parent's
   std::atomic<BlockType> type;
   std::atomic<std::uint32_t> holds[kInlineHolds];
 

@@ -45,6 +45,7 @@ void add_holds(const SessionFile& file, const BlockHeader& header, SeenBlock& se
     if (const std::uint32_t word = copied(hold)) seen.holds.push_back(word);
   };
   for (auto& hold : header.holds) add(hold);
+  if (seen.type == BlockType::kHoldChunk) return;  // what follows is its parent's
   std::uint64_t next = copied(header.overflow);
   for (int i = 0; i < kMostChunks && next != 0 && file.is_header(next); ++i) {
     BlockHeader chunk_header{};

@@ -28,6 +28,7 @@ struct ModelMemory {
   std::array<ModelHeader<Atomic>, 6>* headers;
   std::array<ModelChunk<Atomic>, 6>* chunks;
   ModelHeader<Atomic>& header(BlockOffset block) const { return (*headers)[block.value]; }
+  static bool is_chunk(BlockOffset block) { return block.value != 1; }
   ModelChunk<Atomic>& chunk(BlockOffset block) const { return (*chunks)[block.value]; }
 };
 
