@@ -1,4 +1,4 @@
-// How exported memory of devices, and words of their streams, lie in shared memory. Pictured in docs/cuda.md.
+// How exported memory of devices, and words of their streams, lie in shared memory. Pictured in docs/device-memory.md.
 #pragma once
 
 #include <shoal/internal/tensors/driver/device_memory.h>
@@ -40,7 +40,7 @@ struct DeviceExportLayout {
 static_assert(sizeof(DeviceExportLayout) == 136);
 
 /// Words by which streams of a process tell others how far they have come, in a block of their own of whole pages, which
-/// everyone who uses it registers with the driver. Each word only grows. Who writes what: docs/cuda.md.
+/// everyone who uses it registers with the driver. Each word only grows. Who writes what: docs/device-memory.md.
 struct DeviceWordsLayout {
   static constexpr std::uint32_t kMagic = 0x77766564;  // "devw"
   static constexpr std::uint32_t kVersion = 1;
