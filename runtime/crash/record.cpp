@@ -49,6 +49,12 @@ CrashReport CrashRecordBlock::read() const {
   return read_crash_record(*reinterpret_cast<const CrashRecord*>(hold_.data()));
 }
 
+bool CrashRecordBlock::has_thrown() const {
+  const auto& record = *reinterpret_cast<const CrashRecord*>(hold_.data());
+  return record.phase.load() == ChildPhase::kInFunction && record.kind.load() == CrashKind::kNone &&
+         record.frame_count.load() != 0;
+}
+
 CrashReport read_crash_record(const CrashRecord& record) {
   CrashReport report;
   if (record.magic != CrashRecord::kMagic || record.version != CrashRecord::kVersion) return report;

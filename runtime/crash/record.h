@@ -96,6 +96,8 @@ class CrashRecordBlock {
   static CrashRecordBlock create(ChildPhase phase = ChildPhase::kMade);
   HoldRef lend() const { return hold_.share_in_transit(); }
   CrashReport read() const;
+  /// Whether its process has thrown what nobody in it catches, so that it is on its way to its report and its end.
+  bool has_thrown() const;
 
  private:
   explicit CrashRecordBlock(Hold hold) : hold_(std::move(hold)) {}

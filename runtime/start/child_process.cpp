@@ -175,6 +175,11 @@ void ChildProcess::judge() {
                         std::move(crash), std::move(raised), killed_here_);
 }
 
+bool ChildProcess::is_unwinding() {
+  std::lock_guard lock(mutex_);
+  return started_ && !ended_ && record_ && record_->has_thrown();
+}
+
 void ChildProcess::signal(int number) noexcept {
   if (!started_ || ended_ || !is_mine() || is_readable(process_.process.get())) return;
   if (number == SIGKILL || number == SIGTERM) {

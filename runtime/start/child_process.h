@@ -47,6 +47,8 @@ class ChildProcess {
   /// False if the deadline came first.
   bool wait(Deadline deadline);
   bool has_ended() { return wait(Deadline::now()); }
+  /// Whether it runs, and has thrown what ends it.
+  bool is_unwinding();
   /// Does nothing to a process that has ended, or was not started.
   void signal(int number) noexcept;
 

@@ -7,6 +7,12 @@
 #include <stdexcept>
 
 namespace shoal {
+namespace {
+
+/// For a report that is on its way.
+constexpr std::chrono::nanoseconds kReportPatience = std::chrono::seconds(1);
+
+}  // namespace
 
 ContextHandle::ContextHandle(std::vector<std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period)
     : ContextHandle(std::make_shared<State>(std::move(children), grace_period)) {}
@@ -88,6 +94,10 @@ void ContextHandle::State::check_failures() {
     for (auto& child : children)
       if (is_readable(child->sentinel())) child->wait(Deadline::never());
     const ChildProcess* root = failed().front();
+    // Whoever is on its way out by an exception of its own may be the cause: told to end, it would not say so.
+    const Deadline patience = Deadline::after(std::min(kReportPatience, grace_period.load()));
+    for (auto& child : children)
+      if (child->is_unwinding()) child->wait(patience);
     end_processes(children, grace_period.load());
     const auto all = failed();
     // One that threw before may have ended later: what its destructors gave up let the others fail.

@@ -428,6 +428,36 @@ TEST_CASE("crash: who threw first is the root cause, though what its destructors
   }
 }
 
+TEST_CASE("crash: who threw first may report, though another one has ended before and the rest are told to end") {
+  FOR_EACH_METHOD(method);
+  Queue<pid_t> numbers(1), leaves(1);
+  auto work = [](int rank, Queue<pid_t> number, Queue<pid_t> left) {
+    struct Leaves {
+      const pid_t other;
+      Queue<pid_t>& left;
+      ~Leaves() {
+        left.put(1);
+        while (::kill(other, 0) == 0) ::usleep(100);  // until its parent has seen its end
+      }
+    };
+    if (rank == 0) {
+      number.put(::getpid());
+      left.get();
+      throw std::runtime_error("rank 1 has left");
+    }
+    const Leaves leaving{number.get(), left};
+    throw std::logic_error("the root cause");
+  };
+  try {
+    spawn({.nprocs = 2, .start_method = method, .grace_period = std::chrono::seconds(30)}, work, numbers, leaves);
+    FAIL("nothing was thrown");
+  } catch (const ProcessRaised& failure) {
+    CHECK(failure.exception_message() == "the root cause");
+    REQUIRE(failure.later_failures().size() == 1);
+    CHECK(failure.later_failures()[0]->rank() == 0);
+  }
+}
+
 TEST_CASE("crash: later failures that are there already when the first is seen are listed") {
   FOR_EACH_METHOD(method);
   auto context = start_processes({.nprocs = 3, .start_method = method}, [](int rank) {
