@@ -96,6 +96,7 @@ class Communicator {
 
  private:
   friend class ShmGroup;
+  friend class TwoLevelGroup;  // ends the waits of its ranks from another thread
   struct State;
   explicit Communicator(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -8,6 +8,7 @@
 #include <shoal/internal/ipc/process/liveness_watch.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/workers/train/group/ranks_late.h>
 #include <shoal/internal/workers/train/group/time_out_report.h>
 #include <shoal/internal/workers/train/group/time_text.h>
 #include <shoal/ipc/error.h>
@@ -48,6 +49,12 @@ void Rounds::check_usable() const {
     throw Error(fmt::format("rank {} belongs to the process that joined the group, not to a forked copy of it", rank_));
 }
 
+void Rounds::abort() noexcept {
+  aborted_.store(true, std::memory_order_seq_cst);  // R4: pairs with A4; seq_cst for the event words
+  for (int other = 0; other < world_size(); ++other)
+    layout_.rank(other).event.notify_all();  // one of them it sleeps on
+}
+
 void Rounds::signal() {
   SHOAL_KILL_POINT("group.signal.before");
   // R1: all that this rank wrote in the round; pairs with A1. seq_cst: the event word is looked at next.
@@ -84,6 +91,9 @@ void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline
     if (has_arrived(peer)) break;
     // Before the sleep, not after: the state may have changed before the event word was prepared.
     check_peers(what);
+    if (aborted_.load(std::memory_order_seq_cst))  // A4: seq_cst, after the event word was prepared
+      fail(std::make_exception_ptr(Error(fmt::format("{}: rank {} was told to give up", what, rank_))),
+           RankLayout::kNoCulprit);
     if (deadline->passed()) give_up(what);
     note.asleep_on(&peer.event);
     peer.event.sleep(prepared, deadline->left(watch.nap()));
@@ -142,11 +152,13 @@ void Rounds::give_up(const char* what) {
   mine().culprit.store(missing[0], std::memory_order_relaxed);  // relaxed: published by R3
   // R3: pairs with A3. seq_cst: a rank that signals after this, which is seq_cst too, sees it when it has waited.
   mine().state.store(RankLayout::kGaveUp, std::memory_order_seq_cst);
+  if (when_late_) when_late_(missing);
   const std::string report = report_time_out(layout_);
   broken_ = std::make_exception_ptr(
-      TimeoutError(fmt::format("{}: not all ranks came within {}: rank{} {} {} missing{}{}", what, text_of(timeout_),
-                               missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
-                               missing.size() == 1 ? "is" : "are", report.empty() ? "" : "; ", report)));
+      RanksLate(fmt::format("{}: not all ranks came within {}: rank{} {} {} missing{}{}", what, text_of(timeout_),
+                            missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
+                            missing.size() == 1 ? "is" : "are", report.empty() ? "" : "; ", report),
+                missing));
   std::rethrow_exception(broken_);
 }
 
@@ -156,8 +168,10 @@ void Rounds::check_nobody_gave_up(const char* what) {
     if (other == rank_ || peer.state.load(std::memory_order_seq_cst) != RankLayout::kGaveUp) continue;  // A3
     const int awaited = peer.culprit.load(std::memory_order_relaxed);  // relaxed: A3 came before
     const auto pid = peer.pid.load(std::memory_order_relaxed);         // relaxed: for people
-    fail(std::make_exception_ptr(TimeoutError(fmt::format(
-             "{}: rank {} (process {}) gave up, which had waited too long for rank {}", what, other, pid, awaited))),
+    fail(std::make_exception_ptr(
+             RanksLate(fmt::format("{}: rank {} (process {}) gave up, which had waited too long for rank {}", what,
+                                   other, pid, awaited),
+                       {awaited})),
          RankLayout::kNoCulprit);
   }
 }

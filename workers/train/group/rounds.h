@@ -5,10 +5,13 @@
 #include <shoal/internal/ipc/process/death_watch.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
+#include <vector>
 
 namespace shoal {
 
@@ -29,6 +32,11 @@ class Rounds {
   int rank() const { return rank_; }
   int world_size() const { return int(layout_.world_size); }
   void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+  /// Called with the ranks that have not come, before this rank reports and throws: the report takes some time, and who
+  /// else is to know of them shall not wait for it.
+  void set_when_late(std::function<void(const std::vector<int>&)> told) { when_late_ = std::move(told); }
+  /// Ends this rank's wait, and all later ones: they throw Error. Threads: any.
+  void abort() noexcept;
 
   /// Throws if the group is broken, or this process is a forked copy of the rank. To be called before anything of the
   /// next round is written: a slower rank may still be reading what the round before the last left there.
@@ -68,6 +76,8 @@ class Rounds {
   std::uint32_t stage_ = 0;
   std::chrono::nanoseconds timeout_ = std::chrono::minutes(30);
   std::exception_ptr broken_;
+  std::function<void(const std::vector<int>&)> when_late_;
+  std::atomic<bool> aborted_{false};
   DeathWatch death_watch_;  // who waits here is to learn of a death at once
 };
 
