@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -54,9 +55,38 @@ struct GlooGroup::Engine {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
 };
 
+namespace {
+c10d::Work& work_of(const GlooGroup::Pending& pending) {
+  return **std::static_pointer_cast<c10::intrusive_ptr<c10d::Work>>(pending.work);
+}
+}  // namespace
+
+/// A wait that others may end: between the look at what they said before and the wait itself nothing is missed.
+class GlooGroup::Waiting {
+ public:
+  Waiting(GlooGroup& group, const Pending& pending) : group_(group) {
+    std::lock_guard lock(group_.mutex_);
+    aborted_ = group_.aborted_;
+    lost_ = group_.lost_[std::size_t(pending.peer)];
+    place_ = group_.waited_for_.insert(group_.waited_for_.end(), &pending);
+  }
+  Waiting(const Waiting&) = delete;
+  ~Waiting() {
+    std::lock_guard lock(group_.mutex_);
+    group_.waited_for_.erase(place_);
+  }
+  bool aborted() const { return aborted_; }
+  bool lost() const { return lost_; }
+
+ private:
+  GlooGroup& group_;
+  std::list<const Pending*>::iterator place_;
+  bool aborted_, lost_;
+};
+
 GlooGroup::GlooGroup(c10d::Store& store, int store_port, int index, const std::vector<std::string>& addresses,
                      Deadline deadline, std::chrono::milliseconds link_timeout)
-    : size_(int(addresses.size())), engine_(std::make_unique<Engine>()) {
+    : size_(int(addresses.size())), lost_(addresses.size(), false), engine_(std::make_unique<Engine>()) {
   try {
     engine_->group = connect(c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store), index, size_,
                              addresses[std::size_t(index)], left_of(deadline));
@@ -89,11 +119,39 @@ GlooGroup::Pending GlooGroup::receive(int peer, void* data, std::size_t bytes, s
 }
 
 void GlooGroup::wait(const Pending& pending, Deadline deadline) {
-  try {
-    (*std::static_pointer_cast<c10::intrusive_ptr<c10d::Work>>(pending.work))->wait(left_of(deadline));
-  } catch (const std::exception& error) {
-    throw failure_of(pending.peer, error);
+  for (;;) {
+    const Waiting waiting(*this, pending);
+    if (waiting.aborted()) throw GlooFailure(pending.peer, GlooFailure::ended, "its connection was ended");
+    try {
+      // False: abort() or lose() has woken this, which also happens when the message has just come.
+      if (work_of(pending).wait(waiting.lost() ? std::chrono::milliseconds(1) : left_of(deadline))) return;
+    } catch (const std::exception& error) {
+      if (waiting.lost()) throw GlooFailure(pending.peer, GlooFailure::ended, "its connection has ended");
+      throw failure_of(pending.peer, error);
+    }
   }
+}
+
+void GlooGroup::abort() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    aborted_ = true;
+    for (const Pending* pending : waited_for_) work_of(*pending).abort();
+  }
+  sockets_.shut_down();
+}
+
+void GlooGroup::lose(int peer) {
+  std::lock_guard lock(mutex_);
+  lost_[std::size_t(peer)] = true;
+  for (const Pending* pending : waited_for_)
+    if (pending->peer == peer) work_of(*pending).abort();
+}
+
+void GlooGroup::settle() const {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(1));
+  while (!std::ranges::all_of(sockets_.sockets(), OpenedSockets::is_released) && !deadline.passed())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 c10::intrusive_ptr<c10d::Backend> make_gloo_backend(c10d::Store& store, int rank, int size, const std::string& address,

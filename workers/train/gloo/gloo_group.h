@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -43,8 +45,12 @@ class GlooFailure : public std::runtime_error {
 /// memory, and Debian's libgloo-dev, which is another version, is not used.
 ///
 /// Messages are matched by tag: of one tag, sender and receiver give the same number of bytes. Otherwise Gloo ends the
-/// process. Owned by one thread, which uses it; abort() may be called by any. SIGPIPE is ignored in a process that has
-/// made one. After a failure nothing but abort() and destruction is of use.
+/// process. Owned by one thread, which uses it; abort() and lose() may be called by any. SIGPIPE is ignored in a process
+/// that has made one. After a failure nothing but abort(), settle() and destruction is of use.
+///
+/// When a connection ends, Gloo ends the waits for messages that have not begun. It forgets the one that it is in the
+/// middle of reading or writing, which would be waited for until its time-out. So whoever sees the end calls abort() or
+/// lose(), and these end the waits themselves, by c10d::Work::abort().
 class GlooGroup {
  public:
   /// A message under way. What it reads or writes has to stay until wait() has returned, or the group was aborted and
@@ -67,14 +73,25 @@ class GlooGroup {
   Pending receive(int peer, void* data, std::size_t bytes, std::uint32_t tag);
   void wait(const Pending& pending, Deadline deadline);
 
-  /// Ends all connections: whoever waits here or on the other side gets GlooFailure.
-  void abort() const noexcept { sockets_.shut_down(); }
+  /// Ends all connections: whoever waits, now or later, here or on the other side, gets GlooFailure.
+  void abort() noexcept;
+  /// Says that Gloo has given up the connection with this one (OpenedSockets::is_released()): what has not come by now
+  /// never comes, so whoever waits for it, now or later, gets GlooFailure. What has come can still be waited for.
+  void lose(int peer);
+  /// After abort(): waits, for a moment, until Gloo has given up all connections. Until then its thread may be in a message,
+  /// and if that were gone it would ask for the rest without end.
+  void settle() const;
   const OpenedSockets& sockets() const { return sockets_; }
 
  private:
   struct Engine;
+  class Waiting;
   int size_;
   OpenedSockets sockets_;
+  std::mutex mutex_;                      // of these:
+  std::list<const Pending*> waited_for_;  // now, by any thread
+  std::vector<bool> lost_;                // by number
+  bool aborted_ = false;
   std::unique_ptr<Engine> engine_;
 };
 

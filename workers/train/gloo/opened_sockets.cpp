@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -60,7 +61,7 @@ void OpenedSockets::find_if(Accept accept) {
     SocketAddress other = other_side(number);
     if (other.address.empty() || !accept(other, own_side(number))) continue;
     if (Fd duplicate = Fd(::fcntl(number, F_DUPFD_CLOEXEC, 3)))
-      sockets_.push_back({std::move(duplicate), std::move(other.address)});
+      sockets_.push_back({std::move(duplicate), std::move(other.address), number});
   }
   before_ = open_descriptors();  // the duplicates are no news for a second look
 }
@@ -89,6 +90,12 @@ void OpenedSockets::keep_alive(std::chrono::milliseconds at_most) const {
     // What was sent, and what is asked, unanswered for so long: the connection ends.
     (void)::setsockopt(number, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
   }
+}
+
+bool OpenedSockets::is_released(const Socket& socket) noexcept {
+  struct stat own{}, theirs{};  // another file may have the number by now: each connection has its own inode
+  return ::fstat(socket.library, &theirs) != 0 || ::fstat(socket.descriptor.get(), &own) != 0 ||
+         own.st_dev != theirs.st_dev || own.st_ino != theirs.st_ino;
 }
 
 bool OpenedSockets::has_ended() const noexcept {

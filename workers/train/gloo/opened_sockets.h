@@ -22,6 +22,7 @@ class OpenedSockets {
   struct Socket {
     Fd descriptor;        ///< a duplicate
     std::string address;  ///< of the other side, as numbers
+    int library = -1;     ///< the library's own descriptor
   };
 
   /// Notes what is open now.
@@ -36,6 +37,8 @@ class OpenedSockets {
   /// Lets the kernel ask whether the other side still answers, so that a connection whose link is lost ends with an
   /// error within this time, also while nothing is sent.
   void keep_alive(std::chrono::milliseconds at_most) const;
+  /// Whether the library has closed its own descriptor of the connection, so that it will read nothing more.
+  static bool is_released(const Socket& socket) noexcept;
   /// Whether one of them has ended. It asks the kernel, and nothing is sent.
   bool has_ended() const noexcept;
   /// Ends all connections.
