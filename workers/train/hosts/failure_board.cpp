@@ -1,5 +1,8 @@
 #include <shoal/internal/workers/train/hosts/failure_board.h>
 
+#include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/process/session_core.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -8,11 +11,12 @@
 namespace shoal {
 
 struct FailureBoard::Layout {
-  enum State : std::uint32_t { kNone = 0, kBeingWritten = 1, kThere = 2 };
+  static constexpr std::uint32_t kNone = 0, kThere = ~0u;
   static constexpr std::size_t kLongest = 1000;
 
-  std::atomic<std::uint32_t> state;
+  std::atomic<std::uint32_t> state;  // or the local rank of who writes, plus 1
   std::uint32_t kind;
+  std::int32_t rank;
   char text[kLongest + 1];
 };
 
@@ -22,7 +26,9 @@ struct FailureBoard::RankWords {
 
 namespace {
 constexpr std::size_t kLayoutBytes = 1024;
-}
+/// Who tells may be stopped while it does.
+constexpr std::chrono::seconds kLongestTelling{10};
+}  // namespace
 
 FailureBoard::Block FailureBoard::make(int ranks) {
   static_assert(sizeof(Layout) <= kLayoutBytes && sizeof(RankWords) <= 16);
@@ -38,14 +44,21 @@ FailureBoard::RankWords& FailureBoard::words(int local_rank) const {
   return *reinterpret_cast<RankWords*>(begin + std::size_t(local_rank) * 16);
 }
 
+// relaxed, below: the word says who writes; what is written is read after A1.
 bool FailureBoard::begin() {
-  std::uint32_t none = Layout::kNone;
-  // relaxed: it says who writes, and nothing is read by it.
-  return layout().state.compare_exchange_strong(none, Layout::kBeingWritten, std::memory_order_relaxed);
+  std::uint32_t before = layout().state.load(std::memory_order_relaxed);
+  if (before != Layout::kNone && !is_dead_writer(before)) return false;
+  return layout().state.compare_exchange_strong(before, std::uint32_t(local_rank_ + 1), std::memory_order_relaxed);
+}
+
+bool FailureBoard::is_dead_writer(std::uint32_t state) const {
+  return state != Layout::kNone && state != Layout::kThere &&
+         !SessionCore::current().is_alive(ProcessTag::from_word(tag_of(int(state) - 1)));
 }
 
 void FailureBoard::end(const Failure& failure) {
   layout().kind = failure.kind;
+  layout().rank = failure.rank;
   const std::size_t size = std::min(failure.text.size(), Layout::kLongest);
   std::memcpy(layout().text, failure.text.data(), size);
   layout().text[size] = 0;
@@ -61,15 +74,17 @@ std::optional<Failure> FailureBoard::read() const {
   return wait();
 }
 
-Failure FailureBoard::wait() const {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  // A1: pairs with R1. Whoever writes asks rank 0's store first, which takes 0.3 s at most.
-  while (layout().state.load(std::memory_order_acquire) != Layout::kThere) {
-    if (std::chrono::steady_clock::now() > until)
-      return {Failure::died, "a rank of this host died while it told of a failure"};
+std::optional<Failure> FailureBoard::wait() const {
+  const Deadline deadline = Deadline::after(kLongestTelling);
+  for (;;) {
+    const std::uint32_t state = layout().state.load(std::memory_order_acquire);  // A1: pairs with R1
+    if (state == Layout::kThere) break;
+    if (is_dead_writer(state)) return std::nullopt;
+    // Whoever writes asks rank 0's store first; on a machine that is busy that takes what it takes.
+    if (deadline.passed()) return Failure{Failure::died, "a rank of this host found a failure, and is stopped"};
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return {Failure::Kind(layout().kind), layout().text};
+  return Failure{Failure::Kind(layout().kind), layout().text, layout().rank};
 }
 
 // relaxed, all below: each word stands for itself, and who reads one too early reads it again.

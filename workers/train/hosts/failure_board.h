@@ -16,11 +16,12 @@ struct Failure {
   enum Kind : std::uint32_t { died = 1, timed_out = 2, aborted = 3, unreachable = 4 };
   Kind kind = died;
   std::string text;  ///< who and why, without the collective
+  int rank = -1;     ///< whose; -1: nobody's alone
 };
 
 /// A block of the heap that the ranks of a host share. The first failure that is written stays, and all throw the same
-/// text. Each rank besides has a word of its own there. If a rank dies while it writes, the others have a failure without
-/// a text. Threads and processes: any. The handle crosses by the array inside.
+/// text. Each rank besides has words of its own there. If a rank dies while it writes, the next one that has a failure to
+/// tell writes. Threads and processes: any. The handle crosses by the array inside.
 class FailureBoard {
  public:
   using Block = RawArray<std::uint64_t>;
@@ -31,11 +32,13 @@ class FailureBoard {
   /// Writes the failure that `find_out` returns, unless there is one already. Returns the one that is there.
   template <class FindOut>
   Failure write_first(FindOut find_out) {
-    if (begin()) end(find_out());
-    return wait();
+    for (;;) {
+      if (begin()) end(find_out());
+      if (auto there = wait()) return *there;  // who wrote it has died: then this one does
+    }
   }
   bool has_failed() const;
-  /// The failure, if there is one.
+  /// The failure, if there is one, and the rank that has found it lived to write it.
   std::optional<Failure> read() const;
 
   /// What others find about a rank: the process that it is, whether it has left, whom it waits for.
@@ -52,7 +55,8 @@ class FailureBoard {
   struct RankWords;
   bool begin();
   void end(const Failure& failure);
-  Failure wait() const;
+  std::optional<Failure> wait() const;
+  bool is_dead_writer(std::uint32_t state) const;
   Layout& layout() const;
   RankWords& words(int local_rank) const;
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/error.h>
@@ -12,78 +13,70 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
+#include <cstdio>
 #include <cstring>
-#include <mutex>
 
 namespace shoal {
 namespace {
 
 constexpr int kSliceMs = 100;
-/// How long a failure may take to be told: a store behind a lost link does not answer.
-constexpr std::chrono::milliseconds kTelling{300};
-
-/// How long rank 0 keeps its store after a failure for hosts that have not asked yet; one that is gone never does.
-constexpr std::chrono::milliseconds kAsking{500};
+/// While Gloo has yet to notice the end of a connection, which it does in a moment.
+constexpr int kShortSliceMs = 5;
+/// How long rank 0 keeps its store after a failure for hosts that have not asked yet.
+constexpr std::chrono::milliseconds kAsking{3000};
 
 std::string told_key(int host) { return fmt::format("told/{}", host); }
 std::string left_key(int rank) { return fmt::format("left/{}", rank); }
 
-/// What the store answers, where it may not.
-struct Answer {
-  std::mutex mutex;
-  std::condition_variable there;
-  std::optional<std::string> text;
-  bool over = false;
-};
+/// "1 3 rank 3 ... died": kind, rank, text.
+Failure decoded(const std::string& text) {
+  Failure failure;
+  int kind = 0, begin = 0;
+  if (std::sscanf(text.c_str(), "%d %d %n", &kind, &failure.rank, &begin) == 2)
+    failure.text = text.substr(std::size_t(begin));
+  failure.kind = Failure::Kind(kind);
+  return failure;
+}
 
 }  // namespace
 
 FailureWatch::FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, GlooGroup* column,
-                           std::function<void()> leave_host)
+                           std::function<void()> wake)
     : map_(map),
       board_(board),
       store_(store),
+      questions_(store),
       column_(column),
-      leave_host_(std::move(leave_host)),
-      wakes_(lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))) {
+      wake_(std::move(wake)),
+      wakes_(lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))),
+      left_(map.hosts.size()) {
   if (!wakes_) throw SystemError("eventfd", errno);
-  if (column_)
-    for (const auto& socket : column_->sockets().sockets()) watched_.push_back(socket.descriptor.get());
+  for (std::size_t i = 0; column_ && i < column_->sockets().sockets().size(); ++i) {
+    Watched connection{i, {}, Stage::lives};
+    for (int host = 0; host < int(map_.hosts.size()); ++host)
+      if (host != map_.my_host() && map_.hosts[std::size_t(host)].address == column_->sockets().sockets()[i].address)
+        connection.hosts.push_back(host);
+    watched_.push_back(std::move(connection));
+  }
   thread_ = make_service_thread("shoal hosts", [this] { watch(); });
 }
 
 FailureWatch::~FailureWatch() {
   ends_ = true;
-  wake();
-  if (board_.has_failed()) store_.sockets().shut_down();  // the thread, or the teller, may wait for an answer
+  wake_thread();
+  if (board_.has_failed()) store_.sockets().shut_down();  // the thread may wait for an answer
   thread_.join();
   if (board_.has_failed()) {
     store_.sockets().shut_down();
-    if (teller_.joinable()) teller_.join();
     if (column_) column_->abort();
     return;
   }
   board_.leave();
   // Before the connections end: whoever sees them end finds that this was no death. A store that is gone takes no note.
-  const auto answer = std::make_shared<Answer>();
-  teller_ = std::thread([this, answer] {
-    try {
-      if (!store_.sockets().has_ended()) store_.set(left_key(map_.me), "left");
-    } catch (const std::exception&) {
-    }
-    std::lock_guard lock(answer->mutex);
-    answer->over = true;
-    answer->there.notify_all();
-  });
-  {
-    std::unique_lock lock(answer->mutex);
-    if (!answer->there.wait_for(lock, kTelling, [&] { return answer->over; })) store_.sockets().shut_down();
-  }
-  teller_.join();
+  questions_.ask([this](StoreConnection& store) { return store.set(left_key(map_.me), "left"), ""; });
 }
 
-void FailureWatch::wake() const noexcept {
+void FailureWatch::wake_thread() const noexcept {
   const std::uint64_t one = 1;
   [[maybe_unused]] auto written = ::write(wakes_.get(), &one, sizeof one);
 }
@@ -91,20 +84,25 @@ void FailureWatch::wake() const noexcept {
 void FailureWatch::watch() {
   while (!ends_) {
     try {
-      look_at_connections(kSliceMs);
+      sleep();
       if (ends_) return;
+      if (!board_.has_failed()) look_at_connections();
+      if (!board_.has_failed()) look_at_store();
       if (!board_.has_failed()) look_at_next_rank();
       // Nobody is done with a collective that this rank has not told the others of.
       if (cut_off_ >= 0 && enters_ && !board_.has_failed())
-        report({Failure::unreachable, map_.describe(cut_off_) +
-                                          " cannot be reached any more: its connection has ended, and so has that to "
-                                          "rank 0's store"},
+        report({Failure::unreachable,
+                map_.describe(cut_off_) + " cannot be reached any more: its connection has ended, and so has that to "
+                                          "rank 0's store",
+                cut_off_},
                false);
-      if (board_.has_failed()) {
-        (void)board_.read();  // its text is in the store by now
-        if (column_) column_->abort();
-        return leave_host_();
+      if (!board_.has_failed()) continue;
+      if (!board_.read()) {  // its text is in the store otherwise
+        if (auto gone = look_at_host(map_.ranks_on(map_.my_host()))) report(*gone, true);
+        continue;
       }
+      if (column_) column_->abort();
+      return wake_();
     } catch (const std::exception& error) {
       log_warning("the watch over the ranks of other hosts has ended: {}", error.what());
       return;
@@ -112,42 +110,85 @@ void FailureWatch::watch() {
   }
 }
 
-void FailureWatch::look_at_connections(int timeout_ms) {
+void FailureWatch::sleep() {
   std::vector<pollfd> polled{{wakes_.get(), POLLIN, 0}};
-  for (const int descriptor : watched_) polled.push_back({descriptor, POLLRDHUP, 0});  // poll() passes over -1
-  if (::poll(polled.data(), polled.size(), timeout_ms) <= 0 || ends_) return;
-  for (std::size_t i = 0; i < watched_.size() && !board_.has_failed(); ++i) {
-    if (polled[i + 1].revents == 0) continue;
-    watched_[i] = -1;
-    const auto& socket = column_->sockets().sockets()[i];
-    int error = 0;
-    socklen_t size = sizeof error;
-    ::getsockopt(socket.descriptor.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    const bool unanswered = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
-    // Hosts of a simulation, and launchers on one machine, have one address: then it is one of several ranks.
-    for (int host = 0; host < int(map_.hosts.size()) && !board_.has_failed(); ++host) {
-      const int rank = map_.rank_at(host, map_.my_local());
-      if (rank == map_.me || map_.hosts[std::size_t(host)].address != socket.address) continue;
-      const std::string who = map_.describe(rank);
-      if (unanswered) {
-        report({Failure::unreachable, fmt::format("{} cannot be reached any more: {}", who, std::strerror(error))},
-               rank);
-        continue;
-      }
-      const bool alone = std::ranges::count(map_.hosts, socket.address, &HostMap::Host::address) == 1;
-      bool has_left = true;
-      cut_off_ = rank;
-      try {
-        if (!store_.sockets().has_ended()) {
-          has_left = store_.has(left_key(rank));
-          cut_off_ = -1;
-        }
-      } catch (const std::exception&) {
-        // No store: rank 0 is dead or has left, and so may this one. Who waits for it learns it at once.
-      }
-      if (!has_left && alone) report({Failure::died, who + " died: its connection has ended"}, true);
-    }
+  int slice = kSliceMs;
+  for (const Watched& connection : watched_) {
+    if (connection.stage == Stage::ended) slice = kShortSliceMs;
+    if (connection.stage == Stage::lives)
+      polled.push_back({column_->sockets().sockets()[connection.socket].descriptor.get(), POLLRDHUP, 0});
   }
+  if (store_.is_served() && !store_.sockets().has_ended())
+    for (const auto& socket : store_.sockets().sockets()) polled.push_back({socket.descriptor.get(), POLLRDHUP, 0});
+  ::poll(polled.data(), polled.size(), slice);
+}
+
+void FailureWatch::look_at_connections() {
+  for (Watched& connection : watched_) {
+    const OpenedSockets::Socket& socket = column_->sockets().sockets()[connection.socket];
+    pollfd polled{socket.descriptor.get(), POLLRDHUP, 0};
+    if (connection.stage == Stage::lives && ::poll(&polled, 1, 0) > 0) {
+      connection.stage = Stage::ended;
+      tell_of_end(connection);
+    }
+    if (board_.has_failed()) return;
+    if (connection.stage != Stage::ended || !OpenedSockets::is_released(socket)) continue;
+    // Where several ranks may be the one, those that have left; where nobody can say, all: the group has lost one anyway.
+    const bool some_left =
+        std::ranges::any_of(connection.hosts, [&](int host) { return left_[std::size_t(host)].load(); });
+    for (const int host : connection.hosts)
+      if (!some_left || left_[std::size_t(host)]) column_->lose(host);
+    connection.stage = Stage::over;
+  }
+}
+
+/// Reports a connection that has ended, unless the rank has left, or nobody can say whether it has.
+void FailureWatch::tell_of_end(Watched& connection) {
+  const OpenedSockets::Socket& socket = column_->sockets().sockets()[connection.socket];
+  std::string who;
+  int rank = -1;
+  for (const int host : connection.hosts) {
+    rank = map_.rank_at(host, map_.my_local());
+    who += (who.empty() ? "" : " or ") + map_.describe(rank);
+  }
+  if (rank < 0) return;
+  if (connection.hosts.size() > 1) rank = -1;
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(socket.descriptor.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH) {
+    report({Failure::unreachable, fmt::format("{} cannot be reached any more: {}", who, std::strerror(error)), rank},
+           true);
+    return;
+  }
+  const StoreQuestions::Answer left = questions_.ask([this, hosts = connection.hosts](StoreConnection& store) {
+    std::string answer;
+    for (const int host : hosts) answer += store.has(left_key(map_.rank_at(host, map_.my_local()))) ? '1' : '0';
+    return answer;
+  });
+  if (left.end == StoreQuestions::End::answered) {
+    for (std::size_t i = 0; i < connection.hosts.size(); ++i)
+      left_[std::size_t(connection.hosts[i])] = left.text[i] == '1';
+    if (left.text.find('1') == std::string::npos)
+      report({Failure::died, who + " died: its connection has ended", rank}, true);
+    return;
+  }
+  // No answer: rank 0 is dead, stopped, cut off or has left, and so may this one. Who waits for it learns it when Gloo has let go of it.
+  cut_off_ = map_.rank_at(connection.hosts[0], map_.my_local());
+}
+
+void FailureWatch::look_at_store() {
+  if (store_.is_served() && store_.sockets().has_ended()) report(store_failure(), true);
+}
+
+Failure FailureWatch::store_failure() const {
+  return {Failure::died,
+          fmt::format("the store at {}, which the launcher keeps and the ranks need, is gone", store_.where())};
+}
+
+bool FailureWatch::has_left(int rank) const {
+  return left_[std::size_t(map_.places[std::size_t(rank)].host)].load() &&
+         map_.places[std::size_t(rank)].local == map_.my_local();
 }
 
 void FailureWatch::look_at_next_rank() {
@@ -161,7 +202,7 @@ std::optional<Failure> FailureWatch::look_at_host(int ranks) const {
     const int rank = map_.rank_at(map_.my_host(), local);
     const ProcessTag tag = ProcessTag::from_word(board_.tag_of(local));
     if (board_.has_left(local) || !tag || Session::current().is_alive(tag)) continue;
-    return Failure{Failure::died, map_.describe(rank) + " died"};
+    return Failure{Failure::died, map_.describe(rank) + " died", rank};
   }
   return std::nullopt;
 }
@@ -169,15 +210,22 @@ std::optional<Failure> FailureWatch::look_at_host(int ranks) const {
 Failure FailureWatch::report(const Failure& seen, bool is_sure) {
   const Failure first = board_.write_first([&] { return first_of_all(seen, is_sure); });
   if (column_) column_->abort();
-  wake();  // the thread does the rest: whoever reports may be in a call
+  wake_thread();  // the thread does the rest: whoever reports may be in a call
   return first;
 }
 
-void FailureWatch::keep_store() const {
+void FailureWatch::keep_store(const Failure& failure) const {
+  if (store_.is_served()) return;
   const Deadline deadline = Deadline::after(kAsking);
+  // A host that cannot be reached, or whose only rank is dead, will not ask.
+  int gone = -1;
+  if (failure.rank >= 0 && failure.kind != Failure::timed_out) {
+    const int host = map_.places[std::size_t(failure.rank)].host;
+    if (failure.kind == Failure::unreachable || map_.ranks_on(host) == 1) gone = host;
+  }
   try {
     for (int host = 0; host < int(map_.hosts.size()); ++host)
-      while (host != map_.my_host() && !deadline.passed() && !store_.sockets().has_ended() &&
+      while (host != map_.my_host() && host != gone && !deadline.passed() && !store_.sockets().has_ended() &&
              !store_.has(told_key(host)))
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
   } catch (const std::exception&) {
@@ -187,29 +235,19 @@ void FailureWatch::keep_store() const {
 
 /// The first failure that any host has told of, which may be this one.
 Failure FailureWatch::first_of_all(const Failure& seen, bool is_sure) {
-  const auto answer = std::make_shared<Answer>();
-  teller_ = std::thread([this, answer, text = fmt::format("{}{}", int(seen.kind), seen.text)] {
-    std::optional<std::string> first;
-    try {
-      // Asked first: where it fails, libtorch writes a page to stderr.
-      if (!store_.sockets().has_ended()) {
-        first = store_.set_first("failure", text);
-        store_.set(told_key(map_.my_host()), "told");
-      }
-    } catch (const std::exception&) {
-    }
-    std::lock_guard lock(answer->mutex);
-    answer->text = first;
-    answer->over = true;
-    answer->there.notify_all();
-  });
-  std::unique_lock lock(answer->mutex);
-  answer->there.wait_for(lock, kTelling, [&] { return answer->over; });
-  if (answer->text && !answer->text->empty()) return {Failure::Kind((*answer->text)[0] - '0'), answer->text->substr(1)};
+  SHOAL_KILL_POINT("hosts.tell");
+  const StoreQuestions::Answer first = questions_.ask(
+      [this, text = fmt::format("{} {} {}", int(seen.kind), seen.rank, seen.text)](StoreConnection& store) {
+        std::string answer = store.set_first("failure", text);
+        store.set(told_key(map_.my_host()), "told");
+        return answer;
+      });
+  if (!first.text.empty()) return decoded(first.text);
+  if (first.end == StoreQuestions::End::open || is_sure) return seen;
   // Without its store rank 0 is gone, or its host; a connection that ended then is likely to have ended because of that.
-  if (answer->over && !is_sure && map_.places[0].host != map_.my_host())
-    return {Failure::died, map_.describe(0) + " died, or has left: its store is gone"};
-  return seen;
+  if (store_.is_served()) return store_failure();
+  if (map_.places[0].host == map_.my_host()) return seen;
+  return {Failure::died, map_.describe(0) + " died, or has left: its store is gone", 0};
 }
 
 }  // namespace shoal

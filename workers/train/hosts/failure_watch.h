@@ -5,6 +5,7 @@
 #include <shoal/internal/workers/train/hosts/failure_board.h>
 #include <shoal/internal/workers/train/hosts/host_map.h>
 #include <shoal/internal/workers/train/hosts/meeting.h>
+#include <shoal/internal/workers/train/hosts/store_questions.h>
 
 #include <atomic>
 #include <functional>
@@ -17,23 +18,23 @@ namespace shoal {
 /// One rank's watcher, with a thread of its own. It sees
 ///
 /// - the connections of this rank's column: one that ends, while the rank on its other side has not said that it leaves, is
-///   a death, or a link that is lost;
+///   a death, or a link that is lost. Where nobody can say why it ended, it at least ends the waits for that rank;
+/// - the connection to a store that the launcher keeps: it has no other reason to end than the store's death;
 /// - one process of this host, the next rank's (all see one each);
 /// - the host's failure board, which another rank of the host has written to.
 ///
 /// For any of these, and when the rank itself reports a failure, it makes sure that the failure is on the board and, for the
 /// other hosts, in rank 0's store (the first text that is there counts, so all ranks say the same), and only then ends the
 /// connections of the column. That wakes this rank, and the ranks at the other ends, which do the same. Then its thread calls
-/// `leave_host`, which has to make this rank leave its host's Communicator unless the rank is in a call: a rank that waits
-/// for this one there is woken by that. So every rank in a call is woken: it waits for a connection that ends, or for a rank
-/// that leaves or is woken itself.
+/// `wake`, which has to end the rank's wait for the others of its host. So every rank in a call is woken by its own watch,
+/// whatever the others do.
 ///
 /// Owned by the group's rank. report() and failure() may be called by any thread.
 class FailureWatch {
  public:
   /// `column`: null if this rank is in none. All outlive this.
   FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, GlooGroup* column,
-               std::function<void()> leave_host);
+               std::function<void()> wake);
   FailureWatch(const FailureWatch&) = delete;
   /// Says that this rank leaves, unless the group has failed.
   ~FailureWatch();
@@ -41,9 +42,11 @@ class FailureWatch {
   /// Tells everybody of a failure. Returns the one that was first. `is_sure`: not just a connection that has ended, which
   /// the other side may have done because of another failure.
   Failure report(const Failure& seen, bool is_sure);
-  /// For rank 0 after a failure, whose process may end now, and the store with it: waits, for a moment, until every other
-  /// host has been told.
-  void keep_store() const;
+  /// For rank 0 after this failure, when its process may end, and the store with it: waits, for a moment, until every other
+  /// host that still can has been told.
+  void keep_store(const Failure& failure) const;
+  /// Whether this rank of the column is known to have left, after its connection has ended.
+  bool has_left(int rank) const;
   std::optional<Failure> failure() const { return board_.read(); }
   /// Says that this rank has begun a collective and not told the other hosts of it yet: it may wait for a rank of its own
   /// host, and would not learn from Gloo that a connection has ended.
@@ -52,23 +55,36 @@ class FailureWatch {
   std::optional<Failure> look_at_host(int ranks) const;
 
  private:
+  /// What is known of a connection: it lives; it has ended, and Gloo may still read what came before; that is over.
+  enum class Stage { lives, ended, over };
+  struct Watched {
+    std::size_t socket;      // of the column's
+    std::vector<int> hosts;  // that it may lead to: several where they have one address
+    Stage stage = Stage::lives;
+  };
+
   void watch();
-  void look_at_connections(int timeout_ms);
+  void sleep();
+  void look_at_connections();
+  void tell_of_end(Watched& connection);
+  void look_at_store();
   void look_at_next_rank();
-  void wake() const noexcept;
+  void wake_thread() const noexcept;
+  Failure store_failure() const;
   Failure first_of_all(const Failure& seen, bool is_sure);
 
   const HostMap& map_;
   FailureBoard& board_;
   StoreConnection& store_;
+  StoreQuestions questions_;
   GlooGroup* column_;
-  std::function<void()> leave_host_;
-  Fd wakes_;                  // an eventfd: the thread is to end
-  std::vector<int> watched_;  // by connection: its descriptor, or -1 when no more is to be learned
-  int cut_off_ = -1;          // of the thread: whose connection has ended, without a store to ask why
+  std::function<void()> wake_;
+  Fd wakes_;                             // an eventfd: the thread is to end
+  std::vector<Watched> watched_;         // of the thread
+  int cut_off_ = -1;                     // of the thread: whose connection has ended, without a store to ask why
+  std::vector<std::atomic<bool>> left_;  // by host
   std::atomic<bool> enters_{false};
   std::atomic<bool> ends_{false};
-  std::thread teller_;  // talks to the store about a failure
   std::thread thread_;
 };
 

@@ -26,6 +26,23 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPause{20};
+constexpr const char* kGaveUp = "gave up";
+
+/// How long rank 0's host waits, when the ranks have given up, for the others to hear of it. One that is gone never does.
+constexpr milliseconds kHearing{2000};
+
+/// A connection to a store whose host is gone ends within this while the ranks meet.
+constexpr milliseconds kLinkWhileMeeting{30'000};
+
+/// What another host has said when its time was over.
+class GivenUp : public std::exception {
+ public:
+  explicit GivenUp(std::string text) : text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
 
 std::string text_of(const char* variable) {
   const char* value = std::getenv(variable);
@@ -174,7 +191,10 @@ struct StoreConnection::Stores {
 };
 
 StoreConnection::StoreConnection(const MeetingPlace& place, Deadline deadline)
-    : port_(place.port), stores_(std::make_unique<Stores>()) {
+    : port_(place.port),
+      served_(place.served),
+      where_(fmt::format("{}:{}", place.host, place.port)),
+      stores_(std::make_unique<Stores>()) {
   c10d::TCPStoreOptions options;
   options.port = std::uint16_t(place.port);
   options.waitWorkers = false;
@@ -194,6 +214,7 @@ StoreConnection::StoreConnection(const MeetingPlace& place, Deadline deadline)
     throw Error(fmt::format("the store at {}:{} is another run's ('{}', and this is '{}'): choose another MASTER_PORT",
                             place.host, place.port, theirs, place.run));
   sockets_.find(place.port);
+  sockets_.keep_alive(std::min(left_of(deadline), kLinkWhileMeeting));
 }
 
 StoreConnection::~StoreConnection() { sockets_.forget(); }
@@ -218,11 +239,13 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
   std::vector<HostMap::Host> hosts;
   std::vector<bool> there(std::size_t(world_size), false);
   int ranks = 0;
+  const bool serves =
+      !served_ && std::ranges::any_of(own.ranks, [](const HostMap::Rank& rank) { return rank.rank == 0; });
   try {
     const std::int64_t number = store.add("hosts", 1);
     set(fmt::format("host/{}", number), HostMap::encode(own));
     for (std::int64_t next = 1; ranks < world_size; ++next) {
-      hosts.push_back(HostMap::decode(wait(fmt::format("host/{}", next), deadline)));
+      hosts.push_back(HostMap::decode(wait_or_give_up(fmt::format("host/{}", next), deadline)));
       ranks += int(hosts.back().ranks.size());
       for (const HostMap::Rank& rank : hosts.back().ranks)
         if (rank.rank >= 0 && rank.rank < world_size) there[std::size_t(rank.rank)] = true;
@@ -232,16 +255,55 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
     std::vector<int> missing;
     for (int rank = 0; rank < world_size; ++rank)
       if (!there[std::size_t(rank)]) missing.push_back(rank);
-    throw TimeoutError(fmt::format("{} of {} ranks have not come within {:.1f} s: {}", missing.size(), world_size,
-                                   std::chrono::duration<double>(Deadline::Clock::now() - asked).count(),
-                                   fmt::join(missing, ", ")));
+    const std::string own_text =
+        fmt::format("{} of {} ranks have not come within {:.1f} s: {}", missing.size(), world_size,
+                    std::chrono::duration<double>(Deadline::Clock::now() - asked).count(), fmt::join(missing, ", "));
+    std::string first;
+    try {
+      first = set_first(kGaveUp, own_text);
+      hear(serves);
+    } catch (const std::exception&) {
+      // The store is gone: the others have given up, too.
+    }
+    throw TimeoutError(first.empty() ? own_text : first);
+  } catch (const GivenUp& other) {
+    try {
+      hear(serves);
+    } catch (const std::exception&) {
+    }
+    throw TimeoutError(other.what());
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
+    if (served_)
+      throw Error(fmt::format("the store at {}, which the launcher keeps, is gone while the ranks meet ({})", where_,
+                              first_line(error)));
     throw Error(
         fmt::format("rank 0's store is gone while the ranks meet: rank 0 has ended or died ({})", first_line(error)));
   }
   return hosts;
+}
+
+/// What is under the key as soon as it is there. Throws GivenUp when a host has said that its time is over.
+std::string StoreConnection::wait_or_give_up(const std::string& key, Deadline deadline) {
+  milliseconds pause{1};
+  while (!has(key)) {
+    if (has(kGaveUp)) throw GivenUp(stores_->store->get_to_str(kGaveUp));
+    if (deadline.passed()) throw TimeoutError(key);
+    std::this_thread::sleep_for(pause);  // longer and longer: there is one store for all hosts
+    pause = std::min(2 * pause, milliseconds(50));
+  }
+  return stores_->store->get_to_str(key);
+}
+
+/// Says that this host knows that the ranks have given up. `serves`: on rank 0's, waits until all that had come know.
+void StoreConnection::hear(bool serves) {
+  const std::int64_t heard = stores_->store->add("heard", 1);
+  if (!serves) return;
+  const Deadline deadline = Deadline::after(kHearing);
+  for (std::int64_t now = heard; now < stores_->store->add("hosts", 0) && !deadline.passed();
+       now = stores_->store->add("heard", 0))
+    std::this_thread::sleep_for(milliseconds(2));
 }
 
 std::string StoreConnection::set_first(const std::string& key, const std::string& text) {

@@ -45,7 +45,8 @@ class StoreConnection {
   ~StoreConnection();
 
   /// Says that these ranks are there, and waits for all others. Returns every host. To be called by one rank of each
-  /// host. Throws TimeoutError, which names the ranks that have not come.
+  /// host. Throws TimeoutError, which names the ranks that have not come: the first host whose time is over tells all, and
+  /// rank 0's waits for a moment until they have heard it, since its store may end with it.
   std::vector<HostMap::Host> meet(HostMap::Host own, int world_size, Deadline deadline);
 
   /// Writes the text under the key unless there is one; returns what is there then. Throws what c10d throws.
@@ -59,13 +60,19 @@ class StoreConnection {
   c10d::Store& part(const std::string& prefix);
   const OpenedSockets& sockets() const { return sockets_; }
   int port() const { return port_; }
+  bool is_served() const { return served_; }                    ///< by the launcher: it outlives the ranks
+  const std::string& where() const noexcept { return where_; }  ///< address and port
 
  private:
+  std::string wait_or_give_up(const std::string& key, Deadline deadline);
+  void hear(bool serves);
   void find_outward_addresses(std::vector<HostMap::Host>& hosts, int own_first_rank, Deadline deadline);
 
   struct Stores;
   OpenedSockets sockets_;
   int port_;
+  bool served_;
+  std::string where_;
   std::unique_ptr<Stores> stores_;
 };
 

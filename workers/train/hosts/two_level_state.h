@@ -102,11 +102,14 @@ struct TwoLevelGroup::State {
   [[noreturn]] void throw_failure(const char* what, const Failure& failure) const;
   void check_usable(const char* what);
   void set_deadlines();
-  std::string missing_text(const std::string& said, const std::string& waited) const;
+  std::string missing_text(std::span<const int> local_ranks) const;
+  std::string waited_text() const;
+  void leave_host();
   void check_root(const char* what, int root) const;
 
   HostMap map;
   std::unique_ptr<Communicator> host;  // null once this rank has left it, because of a failure
+  std::mutex leaving;                  // held to leave, and by the watch, which ends this rank's waits there
   std::unique_ptr<StoreConnection> store;
   std::unique_ptr<GlooGroup> column;
   std::unique_ptr<FailureBoard> board;
@@ -115,7 +118,7 @@ struct TwoLevelGroup::State {
   int column_index;  // -1: in none
   OwnerProcess owner;
 
-  std::mutex in_call;  // held during a call: whoever gets it knows that this rank uses `host` at the moment for nothing
+  std::mutex in_call;  // held during a call
   std::chrono::nanoseconds timeout = std::chrono::minutes(30);
   Deadline deadline = Deadline::never();
   std::uint64_t number = 0;  // of the collective

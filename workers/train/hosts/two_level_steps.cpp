@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/workers/train/group/ranks_late.h>
 #include <shoal/internal/workers/train/group/reduce_kernel.h>
 #include <shoal/internal/workers/train/hosts/two_level_state.h>
 #include <shoal/ipc/error.h>
@@ -18,7 +19,7 @@ namespace {
 /// How much longer a column waits than the ranks of a host do for each other: these know better who is missing, and shall
 /// be the first to give up.
 std::chrono::nanoseconds grace_of(std::chrono::nanoseconds timeout) {
-  return std::clamp<std::chrono::nanoseconds>(timeout / 10, std::chrono::milliseconds(100), std::chrono::seconds(2));
+  return std::clamp<std::chrono::nanoseconds>(timeout / 10, std::chrono::seconds(1), std::chrono::seconds(5));
 }
 
 /// Whether the process is stopped, by a signal or a debugger.
@@ -29,21 +30,6 @@ bool is_stopped(int pid) {
   const auto name_end = line.rfind(") ");
   return name_end != std::string::npos && name_end + 2 < line.size() &&
          (line[name_end + 2] == 'T' || line[name_end + 2] == 't');
-}
-
-/// The numbers in "not all ranks came within 2000 ms: ranks 1, 2 are missing".
-std::vector<int> missing_in(const std::string& text) {
-  std::vector<int> numbers;
-  const auto begin = text.find(": rank");
-  if (begin == std::string::npos || text.find("missing") == std::string::npos) return numbers;
-  int number = -1;
-  for (const char c : text.substr(begin)) {
-    if (c >= '0' && c <= '9')
-      number = (number < 0 ? 0 : number * 10) + (c - '0');
-    else if (number >= 0)
-      numbers.push_back(std::exchange(number, -1));
-  }
-  return numbers;
 }
 
 std::string describe(const CallNote& note) {
@@ -79,9 +65,12 @@ TwoLevelGroup::State::State(Parts parts)
       column_index(map.my_local() < columns ? map.my_local() : -1),
       notes(map.hosts.size()) {
   watch = std::make_unique<FailureWatch>(map, *board, *store, column.get(), [this] {
-    // Not in a call: then nobody else lets the ranks of this host know.
-    if (std::unique_lock lock(in_call, std::try_to_lock); lock) host.reset();
+    std::lock_guard lock(leaving);
+    if (host) host->state_->rounds.abort();
   });
+  // The failure is told before the host's ranks are asked where they are, which takes some time.
+  host->state_->rounds.set_when_late(
+      [this](const std::vector<int>& ranks) { watch->report({Failure::timed_out, missing_text(ranks), -1}, true); });
 }
 
 TwoLevelGroup::State::~State() {
@@ -112,9 +101,14 @@ void TwoLevelGroup::State::check_usable(const char* what) {
     throw Error(fmt::format("{}: rank {} belongs to the process that joined the group, not to a forked copy of it",
                             what, map.me));
   if (auto failure = watch->failure()) {
-    host.reset();
+    leave_host();
     throw_failure(what, *failure);
   }
+}
+
+void TwoLevelGroup::State::leave_host() {
+  std::lock_guard lock(leaving);
+  host.reset();
 }
 
 std::byte* TwoLevelGroup::State::scratch(std::size_t bytes) {
@@ -273,30 +267,33 @@ void TwoLevelGroup::State::throw_failure(const char* what, const Failure& failur
 
 /// Which rank a rank of this host has waited for too long. One that waits for another host itself is not the one, unless it
 /// is stopped.
-std::string TwoLevelGroup::State::missing_text(const std::string& said, const std::string& waited) const {
+std::string TwoLevelGroup::State::missing_text(std::span<const int> local_ranks) const {
   std::vector<std::string> missing;
   int awaited = -1;
-  for (const int local : missing_in(said)) {
+  for (const int local : local_ranks) {
+    if (local < 0 || local >= map.ranks_on(map.my_host())) continue;
     const HostMap::Rank& rank = map.hosts[std::size_t(map.my_host())].ranks[std::size_t(local)];
     if (is_stopped(rank.pid))
-      return fmt::format("{} has not come within {}: it is stopped", map.describe(rank.rank), waited);
+      return fmt::format("{} has not come within {}: it is stopped", map.describe(rank.rank), waited_text());
     if (const int other = board->awaited_by(local); other >= 0)
       awaited = other;
     else
       missing.push_back(map.describe(rank.rank));
   }
   if (missing.empty() && awaited >= 0) missing.push_back(map.describe(awaited));
-  if (missing.empty()) return said;
-  return fmt::format("{} {} not come within {}", fmt::join(missing, ", "), missing.size() == 1 ? "has" : "have",
-                     waited);
+  return fmt::format("{} {} not come within {}",
+                     missing.empty() ? "a rank" : fmt::format("{}", fmt::join(missing, ", ")),
+                     missing.size() > 1 ? "have" : "has", waited_text());
+}
+
+std::string TwoLevelGroup::State::waited_text() const {
+  return fmt::format("{} ms", std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
 }
 
 /// Says what went wrong as far as this rank can tell; all throw what the first one said.
 void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
   Failure seen;
   bool is_sure = true;
-  const std::string waited =
-      fmt::format("{} ms", std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
   try {
     std::rethrow_exception(error);
   } catch (const GlooFailure& failure) {
@@ -304,11 +301,13 @@ void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
     is_sure = culprit == 0 || failure.why() != GlooFailure::ended;
     const std::string who = culprit >= 0 ? map.describe(culprit) : "the other hosts";
     if (failure.why() == GlooFailure::late)
-      seen = {Failure::timed_out, fmt::format("{} has not come within {}", who, waited)};
+      seen = {Failure::timed_out, fmt::format("{} has not come within {}", who, waited_text()), culprit};
     else if (failure.why() == GlooFailure::unreachable)
-      seen = {Failure::unreachable, fmt::format("{} cannot be reached any more: {}", who, failure.what())};
+      seen = {Failure::unreachable, fmt::format("{} cannot be reached any more: {}", who, failure.what()), culprit};
+    else if (culprit >= 0 && watch->has_left(culprit))
+      seen = {Failure::died, who + " has left the group", culprit};
     else
-      seen = {Failure::died, fmt::format("{} died: {}", who, failure.what())};
+      seen = {Failure::died, fmt::format("{} died: {}", who, failure.what()), culprit};
   } catch (const PeerDied& failure) {
     std::vector<int> left;
     for (int local = 0; local < local_ranks(); ++local)
@@ -316,19 +315,20 @@ void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
     if (auto gone = watch->look_at_host(local_ranks()))
       seen = *gone;
     else if (!left.empty())
-      seen = {Failure::died, map.describe(left[0]) + " has left the group"};
+      seen = {Failure::died, map.describe(left[0]) + " has left the group", left[0]};
     else
       seen = {Failure::died, failure.what()};
-  } catch (const TimeoutError& failure) {
-    seen = {Failure::timed_out, missing_text(failure.what(), waited)};
+  } catch (const RanksLate& failure) {
+    seen = {Failure::timed_out, missing_text(failure.ranks())};
   } catch (const std::exception& failure) {
     seen = {Failure::aborted, fmt::format("{} could not do its part: {}", map.describe(map.me), failure.what())};
   }
   const Failure first = watch->report(seen, is_sure);  // ends the connections: what is posted is over
+  if (column) column->settle();
   posted_notes.clear();
   posted.clear();
-  host.reset();
-  if (map.me == 0) watch->keep_store();
+  leave_host();
+  if (map.me == 0) watch->keep_store(first);
   throw_failure(what, first);
 }
 

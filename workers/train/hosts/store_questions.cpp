@@ -1,0 +1,53 @@
+#include <shoal/internal/workers/train/hosts/store_questions.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+
+namespace shoal {
+namespace {
+
+/// Long for a store that lives, also on a busy machine.
+constexpr std::chrono::milliseconds kPatience{2000};
+
+}  // namespace
+
+struct StoreQuestions::Asked {
+  std::mutex mutex;
+  std::condition_variable ended;
+  Answer answer;
+};
+
+StoreQuestions::~StoreQuestions() {
+  for (const auto& asked : asked_) {
+    std::lock_guard lock(asked->mutex);
+    if (asked->answer.end == End::open) store_.sockets().shut_down();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+StoreQuestions::Answer StoreQuestions::ask(const std::function<std::string(StoreConnection&)>& question) {
+  // Asked first: where a call fails, libtorch writes a page to stderr.
+  if (store_.sockets().has_ended()) return {End::refused, ""};
+  const auto asked = std::make_shared<Asked>();
+  {
+    std::lock_guard lock(mutex_);
+    asked_.push_back(asked);
+    threads_.emplace_back([this, asked, question] {
+      Answer answer{End::refused, ""};
+      try {
+        answer = {End::answered, question(store_)};
+      } catch (const std::exception&) {
+        // The store has ended meanwhile.
+      }
+      std::lock_guard done(asked->mutex);
+      asked->answer = std::move(answer);
+      asked->ended.notify_all();
+    });
+  }
+  std::unique_lock lock(asked->mutex);
+  asked->ended.wait_for(lock, kPatience, [&] { return asked->answer.end != End::open; });
+  return asked->answer;
+}
+
+}  // namespace shoal
