@@ -257,7 +257,7 @@ void until_it_fails(const Ranks& r, std::int64_t count, std::chrono::millisecond
     if (text_or("SHARED", "0") == "1") shoal::share_memory_(data[0]);
     r.group->allreduce(data, options)->wait();
     require(data[0][0].item<float>() == float(r.world), "the sum before the failure");
-    if (round == 20) say_ready();
+    if (round == std::atoi(text_or("READY_ROUND", "20").c_str())) say_ready();
   }
 }
 
