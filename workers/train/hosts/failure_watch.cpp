@@ -73,7 +73,10 @@ FailureWatch::~FailureWatch() {
   }
   board_.leave();
   // Before the connections end: whoever sees them end finds that this was no death. A store that is gone takes no note.
-  questions_.ask([this](StoreConnection& store) { return store.set(left_key(map_.me), "left"), ""; });
+  questions_.ask([this](StoreConnection& store) {
+    store.set(left_key(map_.me), "left");
+    return "";
+  });
 }
 
 void FailureWatch::wake_thread() const noexcept {
@@ -243,9 +246,11 @@ Failure FailureWatch::first_of_all(const Failure& seen, bool is_sure) {
         return answer;
       });
   if (!first.text.empty()) return decoded(first.text);
-  if (first.end == StoreQuestions::End::open || is_sure) return seen;
+  if (first.end == StoreQuestions::End::open) return seen;
+  // Who saw that first has ended its connections, which looks like a death.
+  if (store_.is_served() && seen.kind == Failure::died) return store_failure();
+  if (is_sure) return seen;
   // Without its store rank 0 is gone, or its host; a connection that ended then is likely to have ended because of that.
-  if (store_.is_served()) return store_failure();
   if (map_.places[0].host == map_.my_host()) return seen;
   return {Failure::died, map_.describe(0) + " died, or has left: its store is gone", 0};
 }

@@ -103,6 +103,7 @@ struct TwoLevelGroup::State {
   void check_usable(const char* what);
   void set_deadlines();
   std::string missing_text(std::span<const int> local_ranks) const;
+  std::string late_text(int culprit) const;
   std::string waited_text() const;
   void leave_host();
   void check_root(const char* what, int root) const;

@@ -10,6 +10,7 @@
 #include <shoal/ipc/trace_span.h>
 
 #include <fstream>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -286,6 +287,19 @@ std::string TwoLevelGroup::State::missing_text(std::span<const int> local_ranks)
                      missing.size() > 1 ? "have" : "has", waited_text());
 }
 
+/// Whom this rank's column has waited for, and with it those that others of this host wait for: which of them keeps the
+/// rest waiting is known on their host, and if that could tell, this one would have heard it.
+std::string TwoLevelGroup::State::late_text(int culprit) const {
+  std::set<int> late{culprit};
+  for (int local = 0; local < local_ranks(); ++local)
+    if (const int other = board->awaited_by(local); other >= 0) late.insert(other);
+  std::vector<std::string> names;
+  names.reserve(late.size());
+  for (const int rank : late) names.push_back(rank >= 0 ? map.describe(rank) : "a rank of the other hosts");
+  return fmt::format("{} {} not come within {}", fmt::join(names, ", "), names.size() > 1 ? "have" : "has",
+                     waited_text());
+}
+
 std::string TwoLevelGroup::State::waited_text() const {
   return fmt::format("{} ms", std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
 }
@@ -301,7 +315,7 @@ void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
     is_sure = culprit == 0 || failure.why() != GlooFailure::ended;
     const std::string who = culprit >= 0 ? map.describe(culprit) : "the other hosts";
     if (failure.why() == GlooFailure::late)
-      seen = {Failure::timed_out, fmt::format("{} has not come within {}", who, waited_text()), culprit};
+      seen = {Failure::timed_out, late_text(culprit), culprit};
     else if (failure.why() == GlooFailure::unreachable)
       seen = {Failure::unreachable, fmt::format("{} cannot be reached any more: {}", who, failure.what()), culprit};
     else if (culprit >= 0 && watch->has_left(culprit))
