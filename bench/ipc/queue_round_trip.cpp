@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/busy/busy_processes.h"
 #include "bench/report/message_cases.h"
 #include "bench/report/report.h"
 
@@ -121,28 +122,6 @@ class Placed {
   }
   pid_t other_;
   cpu_set_t before_{};
-};
-
-/// Processes that do nothing but take CPU time, until this goes.
-class BusyProcesses {
- public:
-  explicit BusyProcesses(int count) {
-    for (int i = 0; i < count; ++i)
-      processes_.emplace_back(shoal::ProcessOptions{.name = "busy", .num_threads = 1}, burn).start();
-  }
-  ~BusyProcesses() {
-    for (auto& process : processes_) {
-      process.kill();
-      process.join();
-    }
-  }
-
- private:
-  static void burn() {
-    for (std::atomic<std::uint64_t> turns{0};; ++turns) {
-    }
-  }
-  std::vector<shoal::Process<void>> processes_;
 };
 
 std::vector<double> floor_round_trips(int count, bool spin, std::chrono::microseconds idle,

@@ -30,6 +30,11 @@ std::string shell_quoted(const std::string& text) {
   return result + "'";
 }
 
+/// In place of an implementation's name.
+constexpr const char* kAnyPeer = "any peer";
+
+bool is_shoal(const Figure& figure) { return figure.impl.starts_with("shoal"); }
+
 /// How many times as good `ours` is as `theirs`.
 double times_as_good(const Figure& ours, double theirs) {
   return more_is_better(ours.unit) ? ours.value / theirs : theirs / ours.value;
@@ -95,6 +100,11 @@ void Report::ask(const std::string& case_name, const std::string& metric, const 
   asked_.push_back({case_name, metric, against, "", times});
 }
 
+void Report::ask_against_peers(const std::string& impl, const std::string& case_name, const std::string& metric,
+                               double times) {
+  asked_.push_back({case_name, metric, kAnyPeer, "", times, impl});
+}
+
 void Report::ask_of_case(const std::string& case_name, const std::string& metric, const std::string& other,
                          double times) {
   asked_.push_back({case_name, metric, "", other, times});
@@ -104,14 +114,16 @@ void Report::ask_value(const std::string& case_name, const std::string& metric, 
   asked_.push_back({case_name, metric, "", "", value});
 }
 
-void Report::run_program(const std::string& name, const std::vector<std::string>& arguments,
-                         const std::string& package) {
+void Report::run_program(const std::string& name, const std::vector<std::string>& arguments, const std::string& package,
+                         const std::vector<std::string>& launcher) {
   std::string path = std::string(SHOAL_BENCH_PEER_PROGRAMS) + "/" + name;
   if (::access(path.c_str(), X_OK) != 0) {
     fmt::print("# peer {} was not built: it needs the package {}\n", name, package);
     return;
   }
-  std::string command = shell_quoted(path);
+  std::string command;
+  for (const std::string& word : launcher) command.append(shell_quoted(word)).append(" ");
+  command += shell_quoted(path);
   for (const std::string& argument : arguments) command.append(" ").append(shell_quoted(argument));
   run(name, command);
 }
@@ -141,9 +153,11 @@ void Report::run(const std::string& name, const std::string& command) {
   if (int status = ::pclose(pipe); status != 0) fmt::print("# peer {} ended with status {}\n", name, status);
 }
 
-const Figure* Report::ours(const std::string& case_name, const std::string& metric) const {
+const Figure* Report::ours(const std::string& case_name, const std::string& metric, const std::string& impl) const {
   for (const Figure& figure : figures_)
-    if (figure.case_name == case_name && figure.metric == metric && figure.impl.starts_with("shoal")) return &figure;
+    if (figure.case_name == case_name && figure.metric == metric && is_shoal(figure) &&
+        (impl.empty() || figure.impl == impl))
+      return &figure;
   return nullptr;
 }
 
@@ -177,27 +191,33 @@ void Report::print_asked() const {
   if (asked_.empty()) return;
   fmt::print("\n{:44} {:42} {:>12} {:>12} {:>6}\n", "asked of shoal", "against", "asked", "got", "");
   for (const Asked& asked : asked_) {
-    const Figure* ours = this->ours(asked.case_name, asked.metric);
+    const Figure* ours = this->ours(asked.case_name, asked.metric, asked.ours);
     if (!ours) continue;
+    const std::string asked_of = asked.case_name + ", " + asked.metric + (asked.ours.empty() ? "" : ", " + asked.ours);
     const bool of_value = asked.impl.empty() && asked.other_case.empty();
     if (of_value) {
       const bool met = times_as_good(*ours, asked.least) >= 1;
       const char* sign = more_is_better(ours->unit) ? ">=" : "<=";
-      fmt::print("{:44} {:42} {:>12} {:>12} {:>6}\n", asked.case_name + ", " + asked.metric, "",
+      fmt::print("{:44} {:42} {:>12} {:>12} {:>6}\n", asked_of, "",
                  fmt::format("{} {:.4g} {}", sign, asked.least, ours->unit),
                  fmt::format("{:.4g} {}", ours->value, ours->unit), met ? "met" : "MISSED");
       continue;
     }
     const Figure* best = nullptr;
     for (const Figure& figure : figures_) {
-      bool wanted = asked.impl.empty() ? figure.case_name == asked.other_case && figure.impl == ours->impl
-                                       : figure.case_name == asked.case_name && figure.impl.starts_with(asked.impl);
+      bool wanted = false;
+      if (asked.impl.empty())
+        wanted = figure.case_name == asked.other_case && figure.impl == ours->impl;
+      else if (asked.impl == kAnyPeer)
+        wanted = figure.case_name == asked.case_name && !is_shoal(figure);
+      else
+        wanted = figure.case_name == asked.case_name && figure.impl.starts_with(asked.impl);
       if (!wanted || figure.metric != asked.metric || figure.unit != ours->unit) continue;
       if (!best || times_as_good(figure, best->value) > 1) best = &figure;
     }
     if (!best) continue;
     const double got = times_as_good(*ours, best->value);
-    fmt::print("{:44} {:42} {:>12} {:>12} {:>6}\n", asked.case_name + ", " + asked.metric,
+    fmt::print("{:44} {:42} {:>12} {:>12} {:>6}\n", asked_of,
                asked.impl.empty() ? "shoal's " + asked.other_case : best->impl, fmt::format(">= {:.3g} x", asked.least),
                fmt::format("{:.3g} x", got), got >= asked.least ? "met" : "MISSED");
   }

@@ -42,6 +42,9 @@ class Report {
   /// What shoal's figure of this case and metric has to be: at least `times` as good as that of the implementation
   /// whose name starts with `against`, the best of them if there are several (0.9: a tenth worse is still right).
   void ask(const std::string& case_name, const std::string& metric, const std::string& against, double times);
+  /// The same of the figure of `impl`, one of shoal's, against the best of all that is not shoal's.
+  void ask_against_peers(const std::string& impl, const std::string& case_name, const std::string& metric,
+                         double times);
   /// The same against shoal's own figure of another case.
   void ask_of_case(const std::string& case_name, const std::string& metric, const std::string& other, double times);
   /// The same against a value in the figure's unit: at most that, or for rates at least.
@@ -49,7 +52,9 @@ class Report {
 
   /// Runs the peer of this name that was built from bench/peers/NAME.cpp, and takes over the JSON lines it prints. Says
   /// so where it is missing, because what it needs (`package`) was not there when this was configured.
-  void run_program(const std::string& name, const std::vector<std::string>& arguments, const std::string& package = "");
+  /// `launcher`: the words of a command that is to start it.
+  void run_program(const std::string& name, const std::vector<std::string>& arguments, const std::string& package = "",
+                   const std::vector<std::string>& launcher = {});
   /// Runs bench/peers/SCRIPT.py with the project's Python and takes over the JSON lines it prints. Says so
   /// where it cannot: a peer that is missing is no reason to measure nothing.
   void run_peer(const std::string& script, const std::vector<std::string>& arguments = {});
@@ -59,11 +64,12 @@ class Report {
     std::string case_name, metric;
     std::string impl, other_case;  // one of the two, or neither
     double least;                  // how much better than that, or the value
+    std::string ours = {};         // which of shoal's; empty: the first
   };
   void run(const std::string& name, const std::string& command);
   void print_figures() const;
   void print_asked() const;
-  const Figure* ours(const std::string& case_name, const std::string& metric) const;
+  const Figure* ours(const std::string& case_name, const std::string& metric, const std::string& impl = "") const;
 
   std::string bench_;
   std::vector<Figure> figures_;
