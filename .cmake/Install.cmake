@@ -8,7 +8,7 @@ install(TARGETS ${libraries} EXPORT shoalTargets)
 # All that install() takes, and nothing else: what ./dev install builds.
 add_custom_target(installed)
 add_dependencies(installed ${libraries})
-foreach(program shoal shoal-rendezvous)
+foreach(program shoal shoal-rendezvous shoal-beton shoal-beton-write)
   if(TARGET ${program})
     add_dependencies(installed ${program})
   endif()

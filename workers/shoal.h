@@ -51,6 +51,15 @@
 #include <shoal/tensors/share.h>
 #include <shoal/tensors/shared_memory_scope.h>
 #include <shoal/workers/async_result.h>
+#include <shoal/workers/beton/beton_dataset.h>
+#include <shoal/workers/beton/beton_field.h>
+#include <shoal/workers/beton/beton_file.h>
+#include <shoal/workers/beton/beton_image_options.h>
+#include <shoal/workers/beton/beton_loader.h>
+#include <shoal/workers/beton/beton_sampler.h>
+#include <shoal/workers/beton/beton_values.h>
+#include <shoal/workers/beton/beton_writer.h>
+#include <shoal/workers/beton/member_names.h>
 #include <shoal/workers/data/collate.h>
 #include <shoal/workers/data/cpu_profile.h>
 #include <shoal/workers/data/data_loader.h>
@@ -71,6 +80,7 @@
 #include <shoal/workers/datasets/chain_dataset.h>
 #include <shoal/workers/datasets/concat_dataset.h>
 #include <shoal/workers/datasets/dataset_error.h>
+#include <shoal/workers/datasets/encoded_folder.h>
 #include <shoal/workers/datasets/image_folder.h>
 #include <shoal/workers/datasets/iterable_dataset.h>
 #include <shoal/workers/datasets/ram_dataset.h>

@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
   add_top(app, action);
   add_trace(app, action);
   add_stacks(app, action);
+  add_beton(app, action, program);
   try {
     check_subcommand(app, arguments);
     program = split_program(app, arguments);

@@ -45,6 +45,8 @@ std::vector<std::string> split_program(const CLI::App& shoal, std::vector<std::s
 void add_top(CLI::App& shoal, Action& action);
 void add_trace(CLI::App& shoal, Action& action);
 void add_stacks(CLI::App& shoal, Action& action);
+/// `program`: as of add_run.
+void add_beton(CLI::App& shoal, Action& action, const std::vector<std::string>& program);
 
 /// "5s", "200ms", "2m", "1.5": up to a day. Throws std::invalid_argument that names `what` and the value.
 std::chrono::nanoseconds parse_duration(const std::string& text, const std::string& what);

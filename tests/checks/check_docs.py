@@ -56,7 +56,7 @@ for page in pages:
             faults.append(f"{page}: {name} does not have '{code.strip().splitlines()[0]}' and what follows it")
 
 # Commands of `./dev` and `shoal`, with their options up to a "--"; benchmarks by name; libraries to link.
-text_of = {name: (root / name).read_text() for name in tracked("dev", "runtime/command/*.cpp")}
+text_of = {name: (root / name).read_text() for name in tracked("dev", "runtime/command/*.cpp", "workers/beton/command/*.cpp")}
 has = {"./dev": set(re.findall(r"^  (\w+)[^()\n]*\) ", text_of.get("dev", "").partition("case $command in")[2], re.MULTILINE)),
        "shoal": {name for text in text_of.values() for name in re.findall(r'add_subcommand\("(\w+)"', text)}}
 options = {"-h", "--help", "--version"} | {name for text in text_of.values() for name in re.findall(r'[",](--?\w[\w-]*)(?=[",])', text)}

@@ -20,7 +20,8 @@
 namespace shoal {
 namespace detail {
 
-/// The picture in a sample, or the pictures in a batch: the tensor itself, the member `data`, or the first element.
+/// The picture in a sample, or the pictures in a batch: the tensor itself, the member `data` or `image`, or the first
+/// element.
 template <class Sample>
 at::Tensor& picture_of(Sample& sample) {
   if constexpr (std::same_as<Sample, at::Tensor>) {
@@ -29,6 +30,10 @@ at::Tensor& picture_of(Sample& sample) {
                          { sample.data } -> std::same_as<at::Tensor&>;
                        }) {
     return sample.data;
+  } else if constexpr (requires {
+                         { sample.image } -> std::same_as<at::Tensor&>;
+                       }) {
+    return sample.image;
   } else {
     return picture_of(std::get<0>(sample));
   }
@@ -80,7 +85,7 @@ enum class Transformed : std::uint8_t { picture, picture_and_mask };
 /// The samples of `dataset` with their pictures transformed. The random draws depend on this thread's EpochScope and
 /// the sample's index in this data set.
 ///
-/// - A sample's picture is the sample itself if that is a tensor, otherwise its member `data` (Example) or its first
+/// - A sample's picture is the sample itself if that is a tensor, otherwise its member `data` (Example) or `image`, or its first
 ///   element (pair, tuple, array).
 /// - With picture_and_mask the sample's mask (its member `target`, or its second element) goes through the same draws:
 ///   see transform_mask().

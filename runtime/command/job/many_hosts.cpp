@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <shoal/internal/runtime/command/companion/companion.h>
 #include <shoal/internal/runtime/command/job/one_host.h>
 #include <shoal/internal/runtime/os/pidfd.h>
 #include <shoal/ipc/error.h>
@@ -14,22 +15,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <filesystem>
 #include <sstream>
 #include <stdexcept>
 
 namespace shoal::command {
 namespace {
-
-std::string find_companion() {
-  const auto own = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  for (const auto& path : {own / "shoal-rendezvous", own / "../libexec/shoal/shoal-rendezvous"})
-    if (::access(path.c_str(), X_OK) == 0) return path;
-  throw Error(
-      fmt::format("a run of several hosts needs the program shoal-rendezvous, which is neither in {0} nor in "
-                  "{0}/../libexec/shoal: build shoal with SHOAL_TENSORS=ON",
-                  own.string()));
-}
 
 bool debugs() {
   const char* level = std::getenv("SHOAL_LOG");
@@ -87,7 +77,7 @@ ManyHosts::ManyHosts(const RunOptions& options)
       master_port_(options.endpoint.empty() ? 0 : options.master_port) {
   std::vector<std::string> arguments{"shoal-rendezvous", "endpoint=" + endpoint_of(options)};
   for (const auto& [name, value] : options.rendezvous_conf) arguments.push_back(fmt::format("{}={}", name, value));
-  const std::string path = find_companion();
+  const std::string path = find_companion("shoal-rendezvous", "a run of several hosts");
   arguments.insert(arguments.end(),
                    {"id=" + options.run_id, fmt::format("least={}", options.nodes.least),
                     fmt::format("most={}", options.nodes.most), fmt::format("max_restarts={}", options.max_restarts),

@@ -1,0 +1,113 @@
+// shoal beton: info, verify and cat.
+#include <fmt/format.h>
+#include <shoal/internal/workers/beton/format/beton_layout.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/runtime/command/shoal_program.h"
+#include "tests/support/catch.h"
+#include "tests/workers/beton/beton_vectors.h"
+
+using namespace shoal::test;
+
+namespace {
+
+ProgramResult beton(std::vector<std::string> words) {
+  words.insert(words.begin(), {kShoal, "beton"});
+  return run_program(words);
+}
+
+}  // namespace
+
+TEST_CASE("shoal beton: cat --json prints a line a sample, with hashes of what is no number") {
+  const TemporaryFolder folder;
+  const std::string path = write_beton(folder, "all", beton_vector("all"));
+  const ProgramResult result = beton({"cat", path, "--json"});
+  REQUIRE(result.code == 0);
+  std::istringstream lines(result.output);
+  std::int64_t row = 0;
+  for (std::string line; std::getline(lines, line); ++row) {
+    const auto sample = nlohmann::json::parse(line);
+    CHECK(sample["index"] == row);
+    const auto& fields = sample["fields"];
+    CHECK(fields.size() == 6);
+    CHECK(fields["label"] == 11 * row - 3);
+    CHECK(fields["score"] == double(row) / 2);
+    CHECK(fields["image"]["mode"] == "raw");
+    CHECK(fields["image"]["width"] == 5);
+    CHECK(fields["image"]["height"] == 4 + row);
+    CHECK(fields["vec"]["shape"] == nlohmann::json({2, 3}));
+    CHECK(fields["vec"]["dtype"] == "<f4");
+    CHECK(fields["blob"]["shape"] == nlohmann::json(std::vector<std::int64_t>{3 * row}));
+    CHECK(fields["a_very_long_fiel"]["k"] == row);
+    CHECK(fields["a_very_long_fiel"]["s"] == "\u00e9\"x");
+    // sha256sum's of nothing, and of three 'B'.
+    if (row == 0) CHECK(fields["blob"]["sha256"] == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    if (row == 1) CHECK(fields["blob"]["sha256"] == "dcdb704109a454784b81229d2b05f368692e758bfa33cb61d04c1b93791b0273");
+  }
+  CHECK(row == 5);
+  CHECK(beton({"cat", path, "--first", "3", "--count", "1"}).output.starts_with("3  image="));
+}
+
+TEST_CASE("shoal beton: the pixels of a JPEG by FFCV's writer are those of FFCV's decoder") {
+  const TemporaryFolder folder;
+  const ProgramResult result = beton({"cat", write_beton(folder, "jpeg", beton_vector("jpeg")), "--json"});
+  REQUIRE(result.code == 0);
+  std::istringstream lines(result.output);
+  std::vector<nlohmann::json> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(nlohmann::json::parse(line)["fields"]);
+  REQUIRE(rows.size() == 20);
+  CHECK(rows[0]["image"]["mode"] == "jpg");
+  CHECK(rows[0]["image"]["sha256"] == "9fe7677338e4fc9b3cb9ba0570546aabf7aa46f0e11965456c407174bdfabd03");
+  CHECK(rows[7]["image"]["width"] == 33);
+  CHECK(rows[7]["image"]["sha256"] == "55724bc4673c1abf02235ec3e3a291f8ff2bb64b978f401de5c40ad68bf62709");
+  CHECK(rows[7]["words"]["dtype"] == "<i2");
+}
+
+TEST_CASE("shoal beton: info says fields, sizes, counts and pages, with a histogram of sizes that differ") {
+  const TemporaryFolder folder;
+  const ProgramResult result = beton({"info", write_beton(folder, "pages", beton_vector("pages"))});
+  CHECK(result.code == 0);
+  for (const char* text :
+       {"3 samples, 2 fields, 8.0 MiB", "3 used, 6 regions; 1 to 1 samples a page",
+        "  a                 bytes; 500 B to 1.0 MiB", "sizes of a, and how many values have them:", "########"})
+    CHECK_THAT(result.output, ContainsSubstring(text));
+}
+
+TEST_CASE("shoal beton: verify says what is wrong, and where") {
+  const TemporaryFolder folder;
+  auto bytes = beton_vector("all");
+  const ProgramResult good = beton({"verify", write_beton(folder, "all", bytes)});
+  CHECK(good.code == 0);
+  CHECK_THAT(good.output, ContainsSubstring("5 samples, 20 regions: no fault"));
+  const std::size_t meta = 24 + 6 * 1041;
+  shoal::detail::store64(bytes.data() + meta + 72 + 5, 77);               // sample 1's picture
+  bytes[shoal::detail::load64(bytes.data() + meta + 2 * 72 + 56)] = '}';  // sample 2's JSON
+  shoal::detail::store64(bytes.data() + bytes.size() - 16,
+                         shoal::detail::load64(bytes.data() + bytes.size() - 40));  // the last region
+  const ProgramResult bad = beton({"verify", write_beton(folder, "bad", bytes)});
+  CHECK(bad.code == 1);
+  for (const char* text : {"sample 1, field \"image\": 75 bytes at 77",
+                           "sample 2, field \"a_very_long_fiel\": the text is no JSON", "overlap"})
+    CHECK_THAT(bad.error, ContainsSubstring(text));
+  CHECK(bad.output.empty());
+}
+
+TEST_CASE("shoal beton: wrong words are one line and a code of their own") {
+  const TemporaryFolder folder;
+  const auto is_refused = [](const ProgramResult& result, int code, const std::string& what) {
+    CHECK(result.code == code);
+    CHECK_THAT(result.error, ContainsSubstring(what));
+    CHECK(std::count(result.error.begin(), result.error.end(), '\n') == 1);
+  };
+  is_refused(beton({}), 2, "write, info, verify or cat?");
+  is_refused(beton({"look"}), 2, "look");
+  is_refused(beton({"info"}), 2, "FILE");
+  is_refused(beton({"info", folder.file("none")}), 1, "none: can't be opened");
+  is_refused(beton({"cat", write_beton(folder, "all", beton_vector("all")), "--first", "6"}), 4,
+             "--first is 6: the file has 5 samples");
+  is_refused(beton({"cat", folder.file("all.beton"), "--custom", "x"}), 4, "--custom is 'x'");
+  CHECK(beton({"cat", "--help"}).code == 0);
+  CHECK(beton({"--help"}).code == 0);
+}

@@ -1,0 +1,141 @@
+// shoal-beton: what `shoal beton info`, `verify` and `cat` become. A program of its own, since `shoal` knows nothing of
+// data; without libtorch, so that it answers at once.
+#include <fmt/format.h>
+#include <shoal/internal/runtime/command/help.h>
+#include <shoal/internal/runtime/command/subcommand.h>
+#include <shoal/internal/workers/beton/command/file_report.h>
+#include <shoal/internal/workers/beton/command/values.h>
+#include <shoal/ipc/error.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace shoal::command {
+namespace {
+
+constexpr const char* kExitCodes =
+    "Exit codes:\n"
+    "  0    all is well\n"
+    "  1    the file cannot be read, or is damaged\n"
+    "  2    wrong usage: an unknown option, no file named\n"
+    "  4    an option has a bad value";
+
+struct Options {
+  std::string path;
+  std::vector<std::string> custom;
+  bool json = false, quick = false;
+  std::int64_t first = 0, count = -1;
+  std::size_t most = 20;
+};
+
+BetonFile open_file(const Options& options) {
+  std::vector<BetonCustomCell> cells;
+  for (const std::string& text : options.custom) cells.push_back(parse_custom(text));
+  return BetonFile(options.path, cells);
+}
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    throw SystemError("writing to standard output", errno);
+}
+
+int show_info(const Options& options) {
+  print(info_text(open_file(options)));
+  return 0;
+}
+
+int verify(const Options& options) {
+  const BetonFile file = open_file(options);
+  const auto faults = find_faults(file, options.quick, options.most);
+  for (const std::string& fault : faults) std::fprintf(stderr, "shoal: %s\n", fault.c_str());
+  if (faults.empty())
+    print(fmt::format("{}: {} samples, {} regions: no fault\n", file.path(), file.size(), file.regions()));
+  return faults.empty() ? 0 : ExitCode::kFailed;
+}
+
+int cat(const Options& options) {
+  const BetonFile file = open_file(options);
+  if (options.first < 0 || options.first > file.size())
+    throw std::invalid_argument(fmt::format("--first is {}: the file has {} samples", options.first, file.size()));
+  const std::int64_t left = file.size() - options.first;
+  const std::int64_t end = options.first + (options.count < 0 ? left : std::min(left, options.count));
+  for (std::int64_t row = options.first; row < end; ++row) {
+    std::string line = options.json ? fmt::format("{{\"index\":{},\"fields\":{{", row) : fmt::format("{}", row);
+    for (std::size_t f = 0; f < file.fields().size(); ++f) {
+      const std::string& name = file.fields()[f].name;
+      if (options.json)
+        line += fmt::format("{}{}:{}", f == 0 ? "" : ",",
+                            nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace),
+                            json_of(file, row, f));
+      else
+        line += fmt::format("  {}={}", name, json_of(file, row, f));
+    }
+    print(line + (options.json ? "}}\n" : "\n"));
+  }
+  return 0;
+}
+
+CLI::App* add(CLI::App& app, const char* name, const char* help, Options& options) {
+  CLI::App* command = app.add_subcommand(name, help);
+  command->add_option("FILE", options.path, "the .beton file")->required();
+  command->add_option("--custom", options.custom, "bytes and alignment of a custom field's cell")
+      ->type_name("NAME=BYTES:ALIGNMENT");
+  command->footer(kExitCodes);
+  return command;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Looks at .beton files.", "shoal beton");
+  app.require_subcommand(1);
+  app.formatter(std::make_shared<Help>());
+  app.footer(std::string("  write                               writes a folder of pictures as a .beton file: shoal "
+                         "beton write --help\n\n") +
+             kExitCodes);
+  Options options;
+  Action action;
+  add(app, "info", "fields, sizes, counts, pages, and a histogram of sizes", options)->callback([&] {
+    action = [&] { return show_info(options); };
+  });
+  CLI::App* verifying = add(app, "verify", "reads everything, and says what is wrong", options);
+  verifying->add_flag("--quick", options.quick, "does not decode JPEGs");
+  verifying->add_option("--most", options.most, "ends after so many faults (20)")->type_name("N");
+  verifying->callback([&] { action = [&] { return verify(options); }; });
+  CLI::App* printing = add(app, "cat", "prints the samples, a line each", options);
+  printing->add_flag("--json", options.json, "each line is a JSON object");
+  printing->add_option("--first", options.first, "begins at this sample (0)")->type_name("INDEX");
+  printing->add_option("--count", options.count, "prints so many samples (all)")->type_name("N");
+  printing->callback([&] { action = [&] { return cat(options); }; });
+  try {
+    app.parse(argc, argv);
+    return action();
+  } catch (const CLI::Success& success) {  // --help
+    return app.exit(success);
+  } catch (const CLI::ValidationError& error) {
+    std::fprintf(stderr, "shoal: beton: %s\n", error.what());
+    return ExitCode::kBadValue;
+  } catch (const CLI::ConversionError& error) {
+    std::fprintf(stderr, "shoal: beton: %s\n", error.what());
+    return ExitCode::kBadValue;
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "shoal: beton: %s\n", error.what());
+    return ExitCode::kUsage;
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "shoal: %s\n", error.what());
+    return ExitCode::kBadValue;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "shoal: %s\n", error.what());
+    return ExitCode::kFailed;
+  }
+}
+
+}  // namespace
+}  // namespace shoal::command
+
+int main(int argc, char** argv) { return shoal::command::run(argc, argv); }

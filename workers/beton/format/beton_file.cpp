@@ -1,0 +1,124 @@
+#include <shoal/workers/beton/beton_file.h>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <shoal/internal/workers/beton/format/beton_view.h>
+#include <shoal/ipc/fd.h>
+#include <shoal/workers/datasets/dataset_error.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const char* what, int error) {
+  throw DatasetError(fmt::format("{}: can't be {}: {}", path, what, std::strerror(error)));
+}
+
+/// A file's bytes, read-only, as long as this object lives.
+class Mapping {
+ public:
+  explicit Mapping(const std::string& path) {
+    const Fd file = lift(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
+    if (!file) fail(path, "opened", errno);
+    struct stat status{};
+    if (::fstat(file.get(), &status) != 0) fail(path, "looked at", errno);
+    if (!S_ISREG(status.st_mode)) throw DatasetError(fmt::format("{}: not a regular file", path));
+    bytes_ = std::size_t(status.st_size);
+    if (bytes_ == 0) throw DatasetError(fmt::format("{}: no .beton file: it is empty", path));
+    // Shared: private mappings of a file are accounted for per process, though nobody writes.
+    void* at = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (at == MAP_FAILED) fail(path, "mapped", errno);
+    at_ = static_cast<std::uint8_t*>(at);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() { ::munmap(at_, bytes_); }
+
+  std::span<const std::uint8_t> bytes() const { return {at_, bytes_}; }
+  /// madvise over what the mapping has of [first, first + bytes). Its advice is a hint: a failure changes nothing.
+  void advise(std::uint64_t first, std::uint64_t bytes, int advice) const {
+    if (first >= bytes_) return;
+    ::madvise(at_ + first, std::min<std::uint64_t>(bytes, bytes_ - first), advice);
+  }
+
+ private:
+  std::uint8_t* at_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace
+
+struct BetonFile::Opened {
+  Opened(std::string file, std::vector<BetonCustomCell> cells)
+      : path(std::move(file)), custom(std::move(cells)), mapping(path), view(mapping.bytes(), path, custom) {}
+  std::string path;
+  std::vector<BetonCustomCell> custom;
+  Mapping mapping;
+  detail::BetonView view;
+};
+
+BetonFile::BetonFile(const std::filesystem::path& path, std::vector<BetonCustomCell> custom)
+    : opened_(std::make_shared<const Opened>(path.native(), std::move(custom))) {}
+
+const detail::BetonView& BetonFile::view() const { return opened_->view; }
+const std::string& BetonFile::path() const { return opened_->path; }
+std::int64_t BetonFile::size() const { return view().size(); }
+std::span<const BetonField> BetonFile::fields() const { return view().fields(); }
+std::size_t BetonFile::field(std::string_view name) const { return view().field(name); }
+std::uint64_t BetonFile::page_bytes() const { return view().page_bytes(); }
+std::uint64_t BetonFile::file_bytes() const { return view().file().size(); }
+std::int64_t BetonFile::integer(std::int64_t row, std::size_t field) const { return view().integer(row, field); }
+double BetonFile::real(std::int64_t row, std::size_t field) const { return view().real(row, field); }
+std::span<const std::uint8_t> BetonFile::bytes(std::int64_t row, std::size_t field) const {
+  return view().bytes(row, field);
+}
+std::string_view BetonFile::json(std::int64_t row, std::size_t field) const { return view().json(row, field); }
+std::span<const std::uint8_t> BetonFile::array(std::int64_t row, std::size_t field) const {
+  return view().array(row, field);
+}
+BetonImage BetonFile::image(std::int64_t row, std::size_t field) const { return view().image(row, field); }
+std::span<const std::uint8_t> BetonFile::custom(std::int64_t row, std::size_t field) const {
+  return view().custom(row, field);
+}
+std::optional<std::uint64_t> BetonFile::page(std::int64_t row) const { return view().page(row); }
+std::int64_t BetonFile::regions() const { return view().regions(); }
+BetonRegion BetonFile::region(std::int64_t number) const { return view().region(number); }
+
+std::uint64_t BetonFile::place_of(std::span<const std::uint8_t> bytes) const {
+  return bytes.empty() ? 0 : std::uint64_t(bytes.data() - view().file().data());
+}
+
+void BetonFile::prefetch_page(std::uint64_t page) const {
+  if (page < file_bytes() / page_bytes()) opened_->mapping.advise(page * page_bytes(), page_bytes(), MADV_WILLNEED);
+}
+void BetonFile::drop_page(std::uint64_t page) const {
+  if (page < file_bytes() / page_bytes()) opened_->mapping.advise(page * page_bytes(), page_bytes(), MADV_DONTNEED);
+}
+
+const std::vector<BetonCustomCell>& BetonFile::custom_cells() const { return opened_->custom; }
+
+void Codec<BetonFile>::encode(Encoder& encoder, const BetonFile& file) {
+  shoal::encode(encoder, file.path());
+  shoal::encode(encoder, file.file_bytes());
+  shoal::encode(encoder, file.custom_cells());
+}
+
+BetonFile Codec<BetonFile>::decode(Decoder& decoder) {
+  const auto path = shoal::decode<std::string>(decoder);
+  const auto bytes = shoal::decode<std::uint64_t>(decoder);
+  BetonFile file(path, shoal::decode<std::vector<BetonCustomCell>>(decoder));
+  if (file.file_bytes() != bytes)
+    throw DatasetError(fmt::format(
+        "{}: has {} bytes, {} where this message comes from; was it replaced, or is another file in this place here?",
+        path, file.file_bytes(), bytes));
+  return file;
+}
+
+}  // namespace shoal

@@ -1,0 +1,196 @@
+#include <shoal/internal/workers/beton/format/jpeg_pixels.h>
+
+#include <fmt/format.h>
+#include <jerror.h>
+#include <jpeglib.h>
+#include <shoal/workers/datasets/dataset_error.h>
+
+#include <csetjmp>
+#include <cstdio>  // jpeglib.h uses FILE
+#include <cstdlib>
+#include <stdexcept>
+
+namespace shoal::detail {
+namespace {
+
+// As in workers/images/formats/jpeg.cpp: libjpeg's callback must not return, and no exception may pass through C frames.
+// So it jumps, out of functions that have no objects with destructors of their own.
+struct Failure {
+  jpeg_error_mgr base;  // first: libjpeg knows a pointer to it
+  std::jmp_buf back;
+  char text[JMSG_LENGTH_MAX];
+  bool at_end;  // the JPEG has no more bytes, and there was no end marker
+};
+
+[[noreturn]] void on_error(j_common_ptr info) {
+  auto& failure = *reinterpret_cast<Failure*>(info->err);
+  info->err->format_message(info, failure.text);
+  std::longjmp(failure.back, 1);
+}
+
+/// libjpeg fills in grey behind the end of a JPEG that is cut short: no training data. Only the end marker may be
+/// missing; workers/images/formats/jpeg.cpp says how one knows.
+void on_message(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  auto& failure = *reinterpret_cast<Failure*>(info->err);
+  const auto& decompressor = *reinterpret_cast<j_decompress_ptr>(info);
+  const int code = info->err->msg_code;
+  if (code == JWRN_JPEG_EOF) failure.at_end = true;
+  const bool needs_end = decompressor.arith_code || decompressor.progressive_mode || decompressor.comps_in_scan == 0 ||
+                         decompressor.comps_in_scan < decompressor.num_components;
+  if (failure.at_end && (code == JWRN_HIT_MARKER || needs_end)) on_error(info);
+}
+
+class Decoder {
+ public:
+  explicit Decoder(std::span<const std::uint8_t> jpeg) : jpeg_(jpeg) {
+    info_.err = jpeg_std_error(&failure_.base);
+    failure_.base.error_exit = on_error;
+    failure_.base.emit_message = on_message;
+  }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+  ~Decoder() { jpeg_destroy_decompress(&info_); }
+
+  bool read_header() {
+    if (setjmp(failure_.back) != 0) return false;  // see Failure
+    jpeg_create_decompress(&info_);
+    jpeg_mem_src(&info_, jpeg_.data(), jpeg_.size());
+    jpeg_read_header(&info_, TRUE);
+    return true;
+  }
+  bool read_rows(std::uint8_t* rows) {
+    if (setjmp(failure_.back) != 0) return false;  // see Failure
+    info_.out_color_space = JCS_RGB;
+    info_.dct_method = JDCT_IFAST;
+    jpeg_start_decompress(&info_);
+    const std::size_t stride = std::size_t(info_.output_width) * 3;
+    while (info_.output_scanline < info_.output_height) {
+      JSAMPROW row = rows + info_.output_scanline * stride;
+      jpeg_read_scanlines(&info_, &row, 1);
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
+  }
+  JpegHeader header() const { return {info_.image_width, info_.image_height, info_.num_components}; }
+  const char* text() const { return failure_.text; }
+
+ private:
+  std::span<const std::uint8_t> jpeg_;
+  Failure failure_{};
+  jpeg_decompress_struct info_{};
+};
+
+/// Where libjpeg writes to. Not jpeg_mem_dest(): when it fails, nobody knows which of its buffers is still there.
+struct Destination {
+  jpeg_destination_mgr base;  // first, as above
+  unsigned char* bytes = nullptr;
+  std::size_t capacity = 0;
+
+  static boolean grow(j_compress_ptr info) {
+    auto& self = *reinterpret_cast<Destination*>(info->dest);
+    const std::size_t used = self.capacity, wanted = used == 0 ? 64U << 10U : used * 2;
+    void* bigger = std::realloc(self.bytes, wanted);
+    if (bigger == nullptr) ERREXIT1(info, JERR_OUT_OF_MEMORY, 0);
+    self.bytes = static_cast<unsigned char*>(bigger);
+    self.capacity = wanted;
+    self.base.next_output_byte = self.bytes + used;
+    self.base.free_in_buffer = wanted - used;
+    return TRUE;
+  }
+};
+
+class Encoder {
+ public:
+  Encoder() {
+    destination_.base.init_destination = [](j_compress_ptr info) { Destination::grow(info); };
+    destination_.base.empty_output_buffer = &Destination::grow;
+    destination_.base.term_destination = [](j_compress_ptr) {};
+    info_.err = jpeg_std_error(&failure_.base);
+    failure_.base.error_exit = on_error;
+  }
+  Encoder(const Encoder&) = delete;
+  Encoder& operator=(const Encoder&) = delete;
+  ~Encoder() {
+    jpeg_destroy_compress(&info_);
+    std::free(destination_.bytes);
+  }
+
+  bool encode(const std::uint8_t* rows, std::int64_t width, std::int64_t height, int quality) {
+    if (setjmp(failure_.back) != 0) return false;  // see Failure
+    jpeg_create_compress(&info_);
+    info_.dest = &destination_.base;
+    info_.image_width = JDIMENSION(width);
+    info_.image_height = JDIMENSION(height);
+    info_.input_components = 3;
+    info_.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&info_);
+    jpeg_set_quality(&info_, quality, TRUE);
+    jpeg_start_compress(&info_, TRUE);
+    const std::size_t stride = std::size_t(width) * 3;
+    while (info_.next_scanline < info_.image_height) {
+      auto* row = const_cast<std::uint8_t*>(rows + info_.next_scanline * stride);  // libjpeg reads it
+      jpeg_write_scanlines(&info_, &row, 1);
+    }
+    jpeg_finish_compress(&info_);
+    return true;
+  }
+  std::span<const std::uint8_t> bytes() const {
+    return {destination_.bytes, destination_.capacity - destination_.base.free_in_buffer};
+  }
+  const char* text() const { return failure_.text; }
+
+ private:
+  Failure failure_{};
+  jpeg_compress_struct info_{};
+  Destination destination_{};
+};
+
+[[noreturn]] void report(const Decoder& decoder, const std::string& name) {
+  throw DatasetError(fmt::format("{}: this JPEG can't be decoded: {}", name, decoder.text()));
+}
+
+void check_size(const JpegHeader& header, std::int64_t width, std::int64_t height, const std::string& name) {
+  if (width * height > kMostJpegPixels)
+    throw DatasetError(
+        fmt::format("{}: this JPEG has {} x {} pixels, more than {}", name, width, height, kMostJpegPixels));
+  if (header.width != width || header.height != height)
+    throw DatasetError(fmt::format("{}: this JPEG has {} x {} pixels, {} x {} by its record", name, header.width,
+                                   header.height, width, height));
+}
+
+}  // namespace
+
+JpegHeader jpeg_header(std::span<const std::uint8_t> jpeg, const std::string& name) {
+  Decoder decoder(jpeg);
+  if (!decoder.read_header()) report(decoder, name);
+  return decoder.header();
+}
+
+void check_jpeg_size(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
+                     const std::string& name) {
+  check_size(jpeg_header(jpeg, name), width, height, name);
+}
+
+void decode_jpeg_rows(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
+                      std::span<std::uint8_t> rows, const std::string& name) {
+  if (std::uint64_t(width) * std::uint64_t(height) * 3 != rows.size())
+    throw std::invalid_argument(fmt::format("{}: {} x {} pixels into {} bytes", name, width, height, rows.size()));
+  Decoder decoder(jpeg);
+  if (!decoder.read_header()) report(decoder, name);
+  check_size(decoder.header(), width, height, name);
+  if (!decoder.read_rows(rows.data())) report(decoder, name);
+}
+
+std::vector<std::uint8_t> encode_jpeg_rows(std::span<const std::uint8_t> rows, std::int64_t width, std::int64_t height,
+                                           int quality) {
+  if (quality < 1 || quality > 100) throw std::invalid_argument(fmt::format("JPEG quality is {}; 1 to 100", quality));
+  if (width < 1 || height < 1 || std::uint64_t(width) * std::uint64_t(height) * 3 != rows.size())
+    throw std::invalid_argument(fmt::format("a JPEG of {} x {} pixels of {} bytes", width, height, rows.size()));
+  Encoder encoder;
+  if (!encoder.encode(rows.data(), width, height, quality))
+    throw std::runtime_error(fmt::format("encoding a JPEG: {}", encoder.text()));
+  return {encoder.bytes().begin(), encoder.bytes().end()};
+}
+
+}  // namespace shoal::detail

@@ -1,0 +1,96 @@
+// The worker processes of a BetonWriter: each encodes chunks of samples, in any order; the chunks come back in order.
+#pragma once
+
+#include <shoal/internal/workers/beton/make/encode_sample.h>
+#include <shoal/ipc/raw_array.h>
+#include <shoal/ipc/shared_bytes.h>
+#include <shoal/workers/data/dataset.h>
+#include <shoal/workers/data/sample_random.h>
+#include <shoal/workers/pool.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace shoal::detail {
+
+/// Samples of one task. `number`: of the chunk.
+struct WriterChunk {
+  std::int64_t number = 0;
+  std::vector<std::int64_t> indices;
+};
+
+/// What a worker process has: one at a time, set by its pool's initializer.
+template <class D>
+struct WriterWorker {
+  D dataset;
+  SampleEncoder encoder;
+  RawArray<std::int64_t> at_work;  // the index that a chunk is at: read by the parent when its worker has failed
+
+  static std::unique_ptr<WriterWorker>& mine() {
+    static std::unique_ptr<WriterWorker> worker;
+    return worker;
+  }
+  static void begin(D dataset, SampleEncoder encoder, RawArray<std::int64_t> at_work) {
+    mine().reset(new WriterWorker{std::move(dataset), std::move(encoder), std::move(at_work)});
+  }
+  static SharedBytes encode(const WriterChunk& chunk) {
+    WriterWorker& self = *mine();
+    std::vector<std::uint8_t> bytes;
+    // Relaxed: the parent reads it when the chunk has failed, and learns of that by a message or by the kernel.
+    const std::atomic_ref<std::int64_t> at(self.at_work[std::size_t(chunk.number) % self.at_work.size()]);
+    for (const std::int64_t index : chunk.indices) {
+      at.store(index, std::memory_order_relaxed);  // see above
+      auto sample = self.dataset.get(index);
+      self.encoder.append(values_of(sample), index, bytes);
+    }
+    SharedBytes result(bytes.size());
+    if (!bytes.empty()) std::memcpy(result.data(), bytes.data(), bytes.size());
+    return result;
+  }
+};
+
+/// The pool and its order of chunks. One thread.
+template <class D>
+class WriterTeam {
+ public:
+  WriterTeam(const PoolOptions& options, D dataset, const SampleEncoder& encoder, std::span<const std::int64_t> indices,
+             std::int64_t chunk)
+      : ahead_(std::size_t(2 * options.processes)),
+        at_work_(ahead_ + 2),
+        pool_(options, &WriterWorker<D>::begin, std::move(dataset), encoder, at_work_) {
+    for (std::size_t first = 0; first < indices.size(); first += std::size_t(chunk)) {
+      const auto part = indices.subspan(first, std::min(indices.size() - first, std::size_t(chunk)));
+      chunks_.push_back({std::int64_t(chunks_.size()), {part.begin(), part.end()}});
+    }
+  }
+
+  /// Calls add(bytes) for each chunk in order. Throws what a task threw, or WorkerDied.
+  template <class Add>
+  void encode(Add& add) {
+    next_ = 0;
+    for (auto&& bytes : pool_.imap({.chunksize = 1, .prefetch = ahead_}, &WriterWorker<D>::encode, chunks_)) {
+      add(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
+      ++next_;
+    }
+  }
+  /// Of the sample at which the chunk that failed was.
+  std::int64_t index_at_fault() const {
+    std::int64_t& at = at_work_[next_ % at_work_.size()];
+    return std::atomic_ref<std::int64_t>(at).load(std::memory_order_relaxed);  // see WriterWorker::encode
+  }
+
+ private:
+  std::size_t ahead_;
+  RawArray<std::int64_t> at_work_;
+  std::vector<WriterChunk> chunks_;
+  std::size_t next_ = 0;
+  Pool pool_;
+};
+
+}  // namespace shoal::detail
