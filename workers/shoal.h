@@ -102,6 +102,8 @@
 #include <shoal/workers/train/object_collectives.h>
 #include <shoal/workers/train/point_to_point.h>
 #include <shoal/workers/train/process_group.h>
+#include <shoal/workers/train/process_group_objects.h>
+#include <shoal/workers/train/process_group_parts.h>
 #include <shoal/workers/train/shm_group.h>
 #include <shoal/workers/train/split.h>
 #include <shoal/workers/train/tensor_collectives.h>

@@ -1,11 +1,12 @@
 #include <shoal/workers/train/launched_ranks.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/workers/train/backend/collective_process_group.h>
 #include <shoal/internal/workers/train/gloo/gloo_backend.h>
 #include <shoal/internal/workers/train/hosts/backend_choice.h>
 #include <shoal/internal/workers/train/hosts/host_ranks.h>
 #include <shoal/internal/workers/train/hosts/meet_hosts.h>
-#include <shoal/internal/workers/train/hosts/two_level_backend.h>
+#include <shoal/internal/workers/train/hosts/two_level.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
 #include <shoal/workers/train/object_collectives.h>
@@ -80,7 +81,7 @@ Group on_one_host(const RankPlace& place, const LaunchedRanksOptions& options, C
   const bool gloo = asked == CpuBackend::gloo;
   check_agreement(ranks, gloo ? "gloo" : "shm");
   say_choice(self, options, gloo ? "Gloo" : "shared memory", "all ranks are on this host");
-  if (!gloo) return make_process_group(std::move(ranks));
+  if (!gloo) return make_process_group(std::move(ranks), {.progress = options.progress});
   return gloo_on_one_host(ranks, self, fmt::format("{}/{}/{}", options.name, ::getppid(), number), deadline);
 }
 
@@ -106,10 +107,11 @@ Group on_several_hosts(const RankPlace& place, const LaunchedRanksOptions& optio
     return c10::make_intrusive<OneBackendGroup>(backend, c10d::ProcessGroup::GLOO);
   }
   say_choice(self, options, "shared memory within a host, Gloo in columns between hosts", hosts);
-  auto backend = c10::make_intrusive<TwoLevelBackend>(
+  auto ranks = std::make_unique<TwoLevelGroup>(
       connect_columns(std::move(meeting), std::move(host), deadline, options.link_timeout));
-  backend->barrier(c10d::BarrierOptions());
-  return c10::make_intrusive<OneBackendGroup>(backend, c10d::ProcessGroup::CUSTOM);
+  ranks->begin();
+  return c10::make_intrusive<CollectiveProcessGroup>(
+      c10::make_intrusive<CollectiveBackend>(std::move(ranks), options.progress));
 }
 
 }  // namespace

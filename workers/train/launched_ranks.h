@@ -3,6 +3,7 @@
 
 #include <shoal/runtime/environment.h>
 #include <shoal/workers/train/communicator.h>
+#include <shoal/workers/train/process_group.h>
 
 #include <chrono>
 #include <string>
@@ -21,6 +22,8 @@ struct LaunchedRanksOptions {
   std::string backend = "auto";
   /// On several hosts: after how long without an answer a host counts as gone.
   std::chrono::milliseconds link_timeout = std::chrono::seconds(30);
+  /// Who does the collectives of init_process_group()'s group, unless that is Gloo's.
+  Progress progress = Progress::automatic;
 };
 
 /// Makes this process its rank in a group of all ranks that `shoal run`, another launcher or spawn() has started with it.
@@ -34,7 +37,8 @@ struct LaunchedRanksOptions {
 Communicator join_launched_ranks(const LaunchedRanksOptions& options = {});
 
 /// The ranks as a c10d::ProcessGroup, also on several hosts, where they meet at MASTER_ADDR and MASTER_PORT. With "auto"
-/// CPU tensors go through shared memory within a host and through Gloo's connections between hosts. A line of the log
+/// CPU tensors go through shared memory within a host and through Gloo's connections between hosts. What process_group.h
+/// says of Work and errors holds here, too. A line of the log
 /// (SHOAL_LOG=info) says what rank 0 has chosen, and why. Throws besides
 ///
 /// - std::invalid_argument for a backend that does not exist, that this libtorch does not have, or that cannot connect

@@ -38,9 +38,7 @@ class Transfer {
  private:
   struct State;
   explicit Transfer(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  friend Transfer isend(Communicator&, const at::Tensor&, int, int);
-  friend Transfer irecv(Communicator&, const at::Tensor&, int, int);
-  friend Transfer irecv_anysource(Communicator&, const at::Tensor&, int);
+  friend struct TransferMaker;
   std::shared_ptr<State> state_;
 };
 
@@ -76,16 +74,23 @@ namespace object_messages {
 using Write = std::function<void(Encoder&)>;  ///< writes the value
 using Read = std::function<void(Decoder&)>;   ///< reads it
 /// Sends what `write` writes.
-void send(Communicator& ranks, std::uint64_t schema, const std::string& type, const Write& write, int to, int tag);
+void send(Mailbox& mailbox, std::uint64_t schema, const std::string& type, const Write& write, int to, int tag);
 inline constexpr int kAnyRank = std::numeric_limits<int>::min();  ///< in `from`: whoever sends
 /// Returns the sender.
-int receive(Communicator& ranks, std::uint64_t schema, const std::string& type, const Read& read, int from, int tag);
+int receive(Mailbox& mailbox, std::uint64_t schema, const std::string& type, const Read& read, int from, int tag);
+/// Sends the value.
+template <class T>
+void send(Mailbox& mailbox, const T& value, int to, int tag) {
+  send(
+      mailbox, schema_of<T>(), c10::demangle(typeid(T).name()), [&](Encoder& encoder) { encode<T>(encoder, value); },
+      to, tag);
+}
 /// Returns the value and its sender.
 template <class T>
-std::pair<T, int> receive(Communicator& ranks, int from, int tag) {
+std::pair<T, int> receive(Mailbox& mailbox, int from, int tag) {
   std::optional<T> value;
   const int sender = receive(
-      ranks, schema_of<T>(), c10::demangle(typeid(T).name()),
+      mailbox, schema_of<T>(), c10::demangle(typeid(T).name()),
       [&](Decoder& decoder) {
         value.emplace(decode<T>(decoder));
         decoder.finish();
@@ -100,19 +105,17 @@ std::pair<T, int> receive(Communicator& ranks, int from, int tag) {
 /// std::invalid_argument and the value stays; one that it cannot decode throws DecodeError and is gone.
 template <class T>
 void send_object(Communicator& ranks, const T& value, int to, int tag = 0) {
-  object_messages::send(
-      ranks, schema_of<T>(), c10::demangle(typeid(T).name()), [&](Encoder& encoder) { encode<T>(encoder, value); }, to,
-      tag);
+  object_messages::send<T>(ranks.mailbox(), value, to, tag);
 }
 /// Returns the value that the rank has sent.
 template <class T>
 T recv_object(Communicator& ranks, int from, int tag = 0) {
-  return object_messages::receive<T>(ranks, from, tag).first;
+  return object_messages::receive<T>(ranks.mailbox(), from, tag).first;
 }
 /// Returns the first value with this tag that there is, and the rank that has sent it.
 template <class T>
 std::pair<T, int> recv_object_anysource(Communicator& ranks, int tag = 0) {
-  return object_messages::receive<T>(ranks, object_messages::kAnyRank, tag);
+  return object_messages::receive<T>(ranks.mailbox(), object_messages::kAnyRank, tag);
 }
 
 }  // namespace shoal

@@ -11,7 +11,7 @@
 
 namespace shoal {
 
-/// Does what it is given, one after the other, in the order of push(). Owned by a ShmBackend. The destructor waits until
+/// Does what it is given, one after the other, in the order of push(). Owned by a CollectiveBackend. The destructor waits until
 /// all is done: what others wait for is not broken off because nobody here does. Threads: any. A forked child has no
 /// such thread; its copy of the object does nothing.
 class ProgressThread {

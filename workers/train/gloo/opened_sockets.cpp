@@ -13,17 +13,33 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 namespace shoal {
 namespace {
 
+struct OwnSockets {
+  std::mutex mutex;
+  std::set<int> descriptors;
+};
+
+/// Never destroyed: groups with static lifetime use it.
+OwnSockets& own_sockets() {
+  static OwnSockets& sockets = *new OwnSockets;
+  return sockets;
+}
+
+/// Without those that are shoal's own, whose numbers a library may get next.
 std::set<int> open_descriptors() {
   std::set<int> found;
+  OwnSockets& own = own_sockets();
+  std::lock_guard lock(own.mutex);
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   if (!folder) return found;
   while (const dirent* entry = ::readdir(folder.get())) {
     const int number = entry->d_name[0] == '.' ? -1 : std::atoi(entry->d_name);
-    if (number >= 0 && number != ::dirfd(folder.get())) found.insert(number);
+    if (number >= 0 && number != ::dirfd(folder.get()) && !own.descriptors.contains(number)) found.insert(number);
   }
   return found;
 }
@@ -77,19 +93,40 @@ void OpenedSockets::find(int port) {
 }
 
 void OpenedSockets::keep_alive(std::chrono::milliseconds at_most) const {
+  for (const Socket& socket : sockets_) shoal::keep_alive(socket.descriptor.get(), at_most);
+}
+
+void keep_alive(int number, std::chrono::milliseconds at_most) {
   const int seconds = std::max(3, int(at_most.count() / 1000));
   const int on = 1, idle = std::max(1, seconds / 3), interval = std::max(1, seconds / 6), probes = 4;
   const unsigned unanswered = unsigned(at_most.count());
-  for (const Socket& socket : sockets_) {
-    const int number = socket.descriptor.get();
-    // Where the kernel refuses one, the others still help; TCP's own time-out is what remains.
-    (void)::setsockopt(number, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    // What was sent, and what is asked, unanswered for so long: the connection ends.
-    (void)::setsockopt(number, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
-  }
+  // Where the kernel refuses one, the others still help; TCP's own time-out is what remains.
+  (void)::setsockopt(number, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  // What was sent, and what is asked, unanswered for so long: the connection ends.
+  (void)::setsockopt(number, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
+}
+
+OwnSocket::OwnSocket(const std::function<Fd()>& open) {
+  OwnSockets& own = own_sockets();
+  std::lock_guard lock(own.mutex);
+  descriptor_ = open();
+  if (descriptor_) own.descriptors.insert(descriptor_.get());
+}
+
+OwnSocket& OwnSocket::operator=(OwnSocket&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void OwnSocket::close() noexcept {
+  if (!descriptor_) return;
+  OwnSockets& own = own_sockets();
+  std::lock_guard lock(own.mutex);
+  own.descriptors.erase(descriptor_.get());
+  descriptor_.reset();
 }
 
 bool OpenedSockets::is_released(const Socket& socket) noexcept {

@@ -4,6 +4,7 @@
 #include <shoal/ipc/fd.h>
 
 #include <chrono>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,6 +54,28 @@ class OpenedSockets {
   std::set<int> before_;
   std::vector<Socket> sockets_;
 };
+
+/// A connection of shoal's own, which no OpenedSockets takes for a library's: it is open and known as such, or neither, for
+/// whoever looks.
+class OwnSocket {
+ public:
+  OwnSocket() = default;
+  /// Calls `open`, which returns a descriptor or nothing.
+  explicit OwnSocket(const std::function<Fd()>& open);
+  OwnSocket(OwnSocket&&) noexcept = default;
+  OwnSocket& operator=(OwnSocket&& other) noexcept;
+  ~OwnSocket() { close(); }
+
+  int get() const noexcept { return descriptor_.get(); }
+  explicit operator bool() const noexcept { return bool(descriptor_); }
+  void close() noexcept;
+
+ private:
+  Fd descriptor_;
+};
+
+/// Lets the kernel ask whether the other side of a connection still answers: it ends with an error within this time.
+void keep_alive(int descriptor, std::chrono::milliseconds at_most);
 
 /// One side of a connection by TCP.
 struct SocketAddress {

@@ -25,7 +25,8 @@ enum class Collective : std::uint32_t {
   gather_object,
   broadcast_object,
   scatter_object,
-  refused  // of `op`: this rank cannot take part, and its stage says why
+  refused,  // of `op`: this rank cannot take part, and its stage says why
+  split     // of ranks on several hosts
 };
 
 /// What a rank says about the collective that it starts: the others compare it with their own, and

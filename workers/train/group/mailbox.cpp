@@ -34,11 +34,17 @@ std::string describe_bytes(std::uint64_t bytes, std::uint32_t type) {
 }  // namespace
 
 Mailbox::Mailbox(std::shared_ptr<ShmGroup::Parts> parts, GroupLayout& layout, int rank)
-    : parts_(std::move(parts)), layout_(layout), me_(rank), world_(int(layout.world_size)), fork_count_(fork_count()) {}
+    : parts_(std::move(parts)),
+      layout_(layout),
+      me_(rank),
+      world_(int(layout.world_size)),
+      my_local_(rank),
+      fork_count_(fork_count()) {}
 
 void Mailbox::check_usable() const {
   if (fork_count() != fork_count_)
     throw Error(fmt::format("rank {} belongs to the process that joined the group, not to a forked copy of it", me_));
+  if (broken_) std::rethrow_exception(broken_);
   if (left_) throw Error(fmt::format("rank {} has left the group", me_));
 }
 
@@ -49,12 +55,19 @@ void Mailbox::check_peer(const char* what, int rank, int tag) const {
   if (tag < 0) throw std::invalid_argument(fmt::format("{}: tag {}: tags are not negative", what, tag));
 }
 
+/// By which rank of its ShmGroup the receiver knows this one, or by which of the larger group.
+std::uint32_t Mailbox::sender_for(int to) const { return std::uint32_t(is_remote(to) ? me_ : my_local_); }
+
 Mailbox::Handle Mailbox::send(const Region& data, int to, int tag, std::uint32_t type, std::function<void()> at_end) {
   check_peer("send", to, tag);
   auto operation = std::make_shared<Operation>();
   Operation& o = *operation;
   o.sends = true;
-  o.kind = data.bytes <= kEagerBytes ? Envelope::kBytes : data.hold ? Envelope::kInPlace : Envelope::kStaged;
+  const bool remote = is_remote(to);
+  o.kind = data.bytes <= (remote ? kEagerRemoteBytes : kEagerBytes) ? Envelope::kBytes
+           : remote                                                 ? Envelope::kOffered
+           : data.hold                                              ? Envelope::kInPlace
+                                                                    : Envelope::kStaged;
   o.peer = to;
   o.tag = tag;
   o.type = type;
@@ -62,11 +75,15 @@ Mailbox::Handle Mailbox::send(const Region& data, int to, int tag, std::uint32_t
   o.bytes = data.bytes;
   o.at_end = std::move(at_end);
   o.message = std::make_unique<Encoder>();
-  const std::uint64_t offset = o.kind == Envelope::kInPlace ? std::uint64_t(data.data - data.hold->data()) : 0;
-  o.message->write(Envelope{o.kind, std::uint32_t(me_), tag, type, data.bytes, offset});
+  std::uint64_t offset = o.kind == Envelope::kInPlace ? std::uint64_t(data.data - data.hold->data()) : 0;
+  if (o.kind == Envelope::kOffered) {
+    std::lock_guard lock(mutex_);
+    offset = o.remote = ++offers_;
+  }
+  o.message->write(Envelope{o.kind, sender_for(to), tag, type, data.bytes, offset});
   if (o.kind == Envelope::kBytes) {
     o.message->write(data.data, data.bytes);
-  } else {
+  } else if (o.kind != Envelope::kOffered) {
     const std::uint64_t stages =
         o.kind == Envelope::kInPlace ? 0 : std::min(data.bytes, 2 * TransferLayout::kChunkBytes);
     static_assert(TransferLayout::kStages == 2);
@@ -88,7 +105,7 @@ Mailbox::Handle Mailbox::send_value(std::uint64_t schema, const std::string& typ
   o.peer = to;
   o.tag = tag;
   o.message = std::make_unique<Encoder>();
-  o.message->write(Envelope{o.kind, std::uint32_t(me_), tag, 0, 0, 0});
+  o.message->write(Envelope{o.kind, sender_for(to), tag, 0, 0, 0});
   o.message->write(ValueHead{schema, type_name.size()});
   o.message->write(type_name.data(), type_name.size());
   write(*o.message);
@@ -103,7 +120,7 @@ Mailbox::Handle Mailbox::send_note(const std::string& text, int to, int tag) {
   o.peer = to;
   o.tag = tag;
   o.message = std::make_unique<Encoder>();
-  o.message->write(Envelope{o.kind, std::uint32_t(me_), tag, 0, text.size(), 0});
+  o.message->write(Envelope{o.kind, sender_for(to), tag, 0, text.size(), 0});
   o.message->write(text.data(), text.size());
   return start_send(std::move(operation));
 }
@@ -154,8 +171,10 @@ Mailbox::Handle Mailbox::start_receive(Handle operation, int from) {
   const char* what = operation->kind == Envelope::kValue ? "recv_object" : "recv";
   check_peer(what, from == kAnySource ? (me_ + 1) % world_ : from, operation->tag);
   operation->peer = from;
+  operation->from_any = from == kAnySource;
   std::lock_guard lock(mutex_);
   check_usable();
+  if (is_remote(from)) remote_->watch(from);
   operations_.push_back(operation);
   progress();
   return operation;
@@ -178,19 +197,23 @@ bool Mailbox::fetch() {
     Message message{std::make_unique<Received>(), nullptr, {}, 0, {}};
     if (inbox(me_).get(*message.memory, Deadline::now()) != RingStatus::kDone) return fetched;
     message.decoder = std::make_unique<Decoder>(std::move(*message.memory).decoder());
-    message.envelope = message.decoder->read<Envelope>();
-    if (message.envelope.from >= std::uint32_t(world_) || message.envelope.kind > Envelope::kNote)
+    read_head(message);
+    if (message.envelope.from >= layout_.world_size || message.envelope.kind > Envelope::kNote)
       throw DecodeError(fmt::format("a message of kind {} of rank {}", message.envelope.kind, message.envelope.from));
-    if (message.envelope.kind == Envelope::kValue) {
-      const auto head = message.decoder->read<ValueHead>();
-      const auto name = message.decoder->read(head.name_length);
-      message.schema = head.schema;
-      message.type_name.assign(reinterpret_cast<const char*>(name.data()), name.size());
-    }
+    if (remote_) message.envelope.from = std::uint32_t(rank_of_[message.envelope.from]);
     SHOAL_KILL_POINT("mail.fetched");
     arrived_.push_back(std::move(message));
     fetched = true;
   }
+}
+
+void Mailbox::read_head(Message& message) {
+  message.envelope = message.decoder->read<Envelope>();
+  if (message.envelope.kind != Envelope::kValue) return;
+  const auto head = message.decoder->read<ValueHead>();
+  const auto name = message.decoder->read(head.name_length);
+  message.schema = head.schema;
+  message.type_name.assign(reinterpret_cast<const char*>(name.data()), name.size());
 }
 
 /// Looks for the first message that the receive asks for.
@@ -236,6 +259,12 @@ bool Mailbox::accept(Operation& receive, Message& message) {
     end(receive);
     return true;
   }
+  if (envelope.kind == Envelope::kOffered) {
+    receive.pulls = true;
+    receive.remote = envelope.offset;
+    remote_->pull(receive.peer, receive.remote, receive.data, receive.bytes);
+    return true;
+  }
   receive.transfer = message.decoder->take_handle(0);
   const std::uint64_t stages =
       envelope.kind == Envelope::kStaged ? std::min(envelope.bytes, 2 * TransferLayout::kChunkBytes) : 0;
@@ -244,6 +273,7 @@ bool Mailbox::accept(Operation& receive, Message& message) {
   // acq_rel: in place, the sender's data are older than its offer; a sender that takes back sees that it may not.
   if (!layout_of(receive).state.compare_exchange_strong(offered, TransferLayout::kTaken, std::memory_order_acq_rel)) {
     receive.transfer.release();
+    if (receive.from_any) receive.peer = kAnySource;
     return false;
   }
   SHOAL_KILL_POINT("mail.taken");
@@ -265,6 +295,7 @@ bool Mailbox::accept(Operation& receive, Message& message) {
 }
 
 bool Mailbox::pull(Operation& receive) {
+  if (receive.remote != 0) return false;  // pulled() tells
   TransferLayout& transfer = layout_of(receive);
   const std::uint32_t chunks = chunks_of(receive.bytes);
   std::uint32_t at = transfer.emptied.load(std::memory_order_relaxed);  // relaxed: our own word
@@ -294,6 +325,21 @@ bool Mailbox::push(Operation& send) {
       if (other->sends && !other->done && other->message && other->peer == send.peer) return false;
     }
     SHOAL_KILL_POINT("mail.put");
+    if (is_remote(send.peer)) {
+      if (send.remote == 0) {
+        std::exception_ptr failure;
+        try {
+          remote_->send(send.peer, *send.message);
+        } catch (const std::exception&) {
+          failure = std::current_exception();  // it refers to what cannot go there
+        }
+        end(send, std::move(failure));
+      } else {
+        remote_->offer(send.peer, send.remote, *send.message, send.data, send.bytes);
+        send.message.reset();
+      }
+      return true;
+    }
     if (inbox(send.peer).put(*send.message, Deadline::now()) != RingStatus::kDone) {
       const Gone gone = state_of(send.peer);  // nobody may wait for this one, and it would be tried for ever
       if (gone != Gone::no) end(send, death_of(send, send.peer, gone));
@@ -306,6 +352,7 @@ bool Mailbox::push(Operation& send) {
       return true;
     }
   }
+  if (send.remote != 0) return false;  // sent() tells
   TransferLayout& transfer = layout_of(send);
   if (send.kind == Envelope::kInPlace) {
     // A1: pairs with R1. seq_cst: after the event was prepared, where this comes before a sleep.
@@ -343,7 +390,8 @@ void Mailbox::end(Operation& operation, std::exception_ptr failure) {
 }
 
 Mailbox::Gone Mailbox::state_of(int rank) const {
-  RankLayout& peer = layout_.rank(rank);
+  if (is_remote(rank)) return remote_->state_of(rank);
+  RankLayout& peer = layout_.rank(local_of(rank));
   const ProcessTag tag = ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));  // acquire: not newer than it
   if (!tag) return Gone::no;                                                               // has not joined yet
   // seq_cst: after the event was prepared, where this comes before a sleep.
@@ -369,9 +417,9 @@ void Mailbox::check_alive(Operation& operation) {
     if (gone == Gone::left && left != world_ - 1) gone = Gone::no;  // the others may send
   }
   if (gone == Gone::no) return;
-  if (gone == Gone::died) {
-    const ProcessTag tag =
-        ProcessTag::from_word(layout_.rank(rank).tag.load(std::memory_order_acquire));  // acquire: as in state_of
+  if (gone == Gone::died && !is_remote(rank)) {
+    const ProcessTag tag = ProcessTag::from_word(
+        layout_.rank(local_of(rank)).tag.load(std::memory_order_acquire));  // acquire: as in state_of
     SessionCore& session = SessionCore::current();
     if (!session.is_alive(tag)) session.reclaim(tag);
   }
@@ -381,13 +429,20 @@ void Mailbox::check_alive(Operation& operation) {
 }
 
 std::exception_ptr Mailbox::death_of(const Operation& operation, int rank, Gone gone) const {
+  if (is_remote(rank))
+    return std::make_exception_ptr(PeerDied(fmt::format("{}: {}", describe(operation), remote_->end_of(rank))));
   return std::make_exception_ptr(
       PeerDied(fmt::format("{}: rank {} (process {}) {}", describe(operation), rank,
-                           layout_.rank(rank).pid.load(std::memory_order_relaxed),  // relaxed: for people
+                           layout_.rank(local_of(rank)).pid.load(std::memory_order_relaxed),  // relaxed: for people
                            gone == Gone::died ? "died" : "left the group")));
 }
 
 bool Mailbox::take_back(Operation& operation) {
+  if (operation.remote != 0 && !operation.message) {
+    if (operation.sends) return remote_->withdraw(operation.remote);
+    remote_->cancel(operation.peer, operation.remote);
+    return true;
+  }
   if (operation.message || !operation.transfer) return true;
   std::atomic<std::uint32_t>& state = layout_of(operation).state;
   std::uint32_t expected = TransferLayout::kOffered;
@@ -508,16 +563,19 @@ std::chrono::nanoseconds Mailbox::timeout() const { return timeout_.load(std::me
 
 void Mailbox::leave() noexcept {
   if (fork_count() != fork_count_) return;
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (left_) return;
   left_ = true;
   for (const Handle& operation : operations_) {
     if (!take_back(*operation)) continue;  // the receiver has a hold of its own on what it is copying
     operation->at_end = nullptr;
     end(*operation, std::make_exception_ptr(Error(fmt::format("{}: this rank left the group", describe(*operation)))));
   }
-  operations_.clear();
+  std::erase_if(operations_, [](const Handle& o) { return o->done || o->remote == 0; });
   arrived_.clear();
   if (sleepers_ != 0) tell(me_);
+  lock.unlock();
+  close_remote(broken_ != nullptr, std::make_exception_ptr(Error(fmt::format("rank {} has left the group", me_))));
 }
 
 std::string Mailbox::describe(const Operation& operation) const {

@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
+#include <shoal/internal/workers/train/group/remote_mail.h>
 #include <shoal/internal/workers/train/group/transfer_layout.h>
 #include <shoal/workers/train/communicator.h>
 
@@ -35,24 +36,37 @@ namespace shoal {
 /// Threads: any, several at once; the lock is not held in sleep. Not usable in a forked child. If the process at the
 /// other end dies or leaves, its operations end with PeerDied, but a receive gets what was sent before. A time-out ends
 /// its operation alone: what was not begun is taken back, and the other side does not notice.
+///
+/// Ranks of other hosts are reached by a RemoteMail (connect()). Their messages are matched here like all others, so a
+/// receive from any rank takes from either.
 class Mailbox {
  public:
   /// In `from`: whoever sends.
   static constexpr int kAnySource = std::numeric_limits<int>::min();
   static constexpr std::size_t kEagerBytes = 16u << 10;
+  /// To another host: up to here data go with the message.
+  static constexpr std::size_t kEagerRemoteBytes = 512u << 10;
   static constexpr std::uint32_t kCapacity = 64;
   static constexpr std::uint64_t schema() { return 0x6d61696c'00000001; }  // "mail"
 
   Mailbox(std::shared_ptr<ShmGroup::Parts> parts, GroupLayout& layout, int rank);
   Mailbox(const Mailbox&) = delete;
 
+  /// Makes this the mailbox of a rank of a larger group, before anything is sent. `local_of`: which rank of the ShmGroup a
+  /// rank of that group is, -1 for those of other hosts, which are reached by `remote`. All ranks are that group's from now
+  /// on.
+  void connect(std::shared_ptr<RemoteMail> remote, std::vector<int> local_of, int me);
+  /// Ends everything, now and later, with this exception: the larger group is broken.
+  void break_off(std::exception_ptr failure);
+
   /// A message that has come.
   struct Message {
     std::unique_ptr<Received> memory;  // what the decoder reads
     std::unique_ptr<Decoder> decoder;  // behind the envelope, and what a value begins with
     Envelope envelope;
-    std::uint64_t schema = 0;  // of a value
-    std::string type_name;     // likewise
+    std::uint64_t schema = 0;         // of a value
+    std::string type_name;            // likewise
+    std::vector<std::byte> copied{};  // what the decoder reads, of a message from another host
   };
 
   /// One send or receive. Its owner keeps a share of it; this object, too, until it is done.
@@ -72,7 +86,9 @@ class Mailbox {
     std::unique_ptr<Encoder> message;  // a send that has found no room yet
     Message value;                     // a receive of a value
     Hold transfer;                     // of the TransferLayout, once there is one
-    bool pulls = false;                // a receive that has begun with the stages
+    bool pulls = false;                // a receive that has begun with the stages, or waits for what was offered
+    std::uint64_t remote = 0;          // the number of an offer to, or from, another host
+    bool from_any = false;             // a receive that asked for no rank
     bool done = false;
     std::exception_ptr failure;
   };
@@ -109,15 +125,24 @@ class Mailbox {
   /// The n-th monitored barrier of this rank is the n-th of all others.
   int next_monitored_barrier();
 
+  // What RemoteMail tells.
+  void deliver(int from, Message message);         ///< a message has come; its decoder is at the beginning
+  void sent(std::uint64_t number);                 ///< all data of an offer are gone
+  void pulled(int from, std::uint64_t number);     ///< all data of an offer are there
+  void withdrawn(int from, std::uint64_t number);  ///< its sender has taken it back
+  void look();                                     ///< a rank is gone
+
   void set_timeout(std::chrono::nanoseconds timeout);
   std::chrono::nanoseconds timeout() const;
   /// Takes back what was not begun. Everything ends with an Error, now and later: the rank leaves.
   void leave() noexcept;
 
  private:
-  enum class Gone { no, died, left };
+  using Gone = RemoteMail::Gone;
 
-  Ring& inbox(int rank) const { return parts_->mail[std::size_t(rank)]; }
+  bool is_remote(int rank) const { return remote_ && rank >= 0 && local_of_[std::size_t(rank)] < 0; }
+  int local_of(int rank) const { return remote_ ? local_of_[std::size_t(rank)] : rank; }
+  Ring& inbox(int rank) const { return parts_->mail[std::size_t(local_of(rank))]; }
   TransferLayout& layout_of(const Operation& operation) const {
     return *reinterpret_cast<TransferLayout*>(operation.transfer.data());
   }
@@ -133,7 +158,13 @@ class Mailbox {
   bool pull(Operation& receive);
   bool push(Operation& send);
   void end(Operation& operation, std::exception_ptr failure = {});
-  void tell(int rank) const { inbox(rank).message_event().notify_all(); }
+  void tell(int rank) const {
+    if (!is_remote(rank)) inbox(rank).message_event().notify_all();
+  }
+  void close_remote(bool at_once, const std::exception_ptr& failure);
+  static void read_head(Message& message);
+  std::uint32_t sender_for(int to) const;
+  Operation* find_remote(bool sends, int peer, std::uint64_t number);
   Gone state_of(int rank) const;
   void check_alive(Operation& operation);
   std::chrono::milliseconds longest_nap(std::chrono::milliseconds& retry) const;
@@ -147,6 +178,11 @@ class Mailbox {
   std::shared_ptr<ShmGroup::Parts> parts_;
   GroupLayout& layout_;
   int me_, world_;
+  const int my_local_;                   // rank in the ShmGroup
+  std::shared_ptr<RemoteMail> remote_;   // null: all ranks share memory
+  std::vector<int> local_of_, rank_of_;  // with it: by rank, and by rank in the ShmGroup
+  std::uint64_t offers_ = 0;
+  std::exception_ptr broken_;
   std::uint32_t fork_count_;
   mutable std::mutex mutex_;
   std::atomic<std::chrono::nanoseconds> timeout_{std::chrono::minutes(30)};

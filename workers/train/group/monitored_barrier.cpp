@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <shoal/internal/workers/train/group/mailbox.h>
+#include <shoal/internal/workers/train/group/monitored_ranks.h>
 #include <shoal/internal/workers/train/group/time_text.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/trace_span.h>
@@ -119,11 +119,15 @@ void wait_for_verdict(Mailbox& mailbox, int round, std::chrono::nanoseconds time
 }  // namespace
 
 void monitored_barrier(Communicator& ranks, std::chrono::nanoseconds timeout, MissingRanks missing) {
+  monitored_barrier(ranks.mailbox(), ranks.rank(), ranks.world_size(), timeout, missing);
+}
+
+void monitored_barrier(Mailbox& mailbox, int rank, int world_size, std::chrono::nanoseconds timeout,
+                       MissingRanks missing) {
   const TraceSpan span("monitored_barrier");
-  Mailbox& mailbox = ranks.mailbox();
   const int round = mailbox.next_monitored_barrier();
-  if (ranks.rank() != 0) return wait_for_verdict(mailbox, round, timeout);
-  RankZero zero(mailbox, ranks.world_size(), round, timeout);
+  if (rank != 0) return wait_for_verdict(mailbox, round, timeout);
+  RankZero zero(mailbox, world_size, round, timeout);
   const Verdict verdict = zero.wait(missing);
   zero.announce(verdict);
   if (!verdict.text.empty()) verdict.raise();

@@ -2,6 +2,7 @@
 
 #include <shoal/internal/workers/train/group/mailbox.h>
 #include <shoal/internal/workers/train/group/tensor_bytes.h>
+#include <shoal/internal/workers/train/group/tensor_messages.h>
 #include <shoal/ipc/trace_span.h>
 
 namespace shoal {
@@ -11,6 +12,12 @@ static_assert(object_messages::kAnyRank == Mailbox::kAnySource);
 struct Transfer::State {
   std::shared_ptr<Mailbox> mailbox;
   Mailbox::Handle operation;
+};
+
+struct TransferMaker {
+  static Transfer make(std::shared_ptr<Mailbox> mailbox, Mailbox::Handle operation) {
+    return Transfer(std::make_shared<Transfer::State>(Transfer::State{std::move(mailbox), std::move(operation)}));
+  }
 };
 
 bool Transfer::is_done() const { return state_->mailbox->is_done(state_->operation); }
@@ -47,6 +54,16 @@ Mailbox::Handle begin_recv(Mailbox& mailbox, const at::Tensor& tensor, int from,
 
 }  // namespace
 
+Transfer tensor_messages::isend(std::shared_ptr<Mailbox> mailbox, const at::Tensor& tensor, int to, int tag) {
+  auto operation = begin_send(*mailbox, tensor, to, tag);
+  return TransferMaker::make(std::move(mailbox), std::move(operation));
+}
+
+Transfer tensor_messages::irecv(std::shared_ptr<Mailbox> mailbox, const at::Tensor& tensor, int from, int tag) {
+  auto operation = begin_recv(*mailbox, tensor, from, tag);
+  return TransferMaker::make(std::move(mailbox), std::move(operation));
+}
+
 void send(Communicator& ranks, const at::Tensor& tensor, int to, int tag) {
   const TraceSpan span("send", traced_bytes(tensor));
   ranks.mailbox().wait(begin_send(ranks.mailbox(), tensor, to, tag));
@@ -63,35 +80,29 @@ int recv_anysource(Communicator& ranks, const at::Tensor& tensor, int tag) {
 }
 
 Transfer isend(Communicator& ranks, const at::Tensor& tensor, int to, int tag) {
-  auto mailbox = ranks.share_mailbox();
-  auto operation = begin_send(*mailbox, tensor, to, tag);
-  return Transfer(std::make_shared<Transfer::State>(Transfer::State{std::move(mailbox), std::move(operation)}));
+  return tensor_messages::isend(ranks.share_mailbox(), tensor, to, tag);
 }
 
 Transfer irecv(Communicator& ranks, const at::Tensor& tensor, int from, int tag) {
-  auto mailbox = ranks.share_mailbox();
-  auto operation = begin_recv(*mailbox, tensor, from, tag);
-  return Transfer(std::make_shared<Transfer::State>(Transfer::State{std::move(mailbox), std::move(operation)}));
+  return tensor_messages::irecv(ranks.share_mailbox(), tensor, from, tag);
 }
 
 Transfer irecv_anysource(Communicator& ranks, const at::Tensor& tensor, int tag) {
-  auto mailbox = ranks.share_mailbox();
-  auto operation = begin_recv(*mailbox, tensor, Mailbox::kAnySource, tag);
-  return Transfer(std::make_shared<Transfer::State>(Transfer::State{std::move(mailbox), std::move(operation)}));
+  return tensor_messages::irecv(ranks.share_mailbox(), tensor, Mailbox::kAnySource, tag);
 }
 
-void object_messages::send(Communicator& ranks, std::uint64_t schema, const std::string& type, const Write& write,
-                           int to, int tag) {
+void object_messages::send(Mailbox& mailbox, std::uint64_t schema, const std::string& type, const Write& write, int to,
+                           int tag) {
   const TraceSpan span("send_object");
-  ranks.mailbox().wait(ranks.mailbox().send_value(schema, type, write, to, tag));
+  mailbox.wait(mailbox.send_value(schema, type, write, to, tag));
 }
 
-int object_messages::receive(Communicator& ranks, std::uint64_t schema, const std::string& type, const Read& read,
+int object_messages::receive(Mailbox& mailbox, std::uint64_t schema, const std::string& type, const Read& read,
                              int from, int tag) {
   const TraceSpan span("recv_object");
-  const auto operation = ranks.mailbox().receive_value(schema, type, from, tag);
-  const int sender = ranks.mailbox().wait(operation);
-  const Mailbox::Message message = ranks.mailbox().take_message(operation);
+  const auto operation = mailbox.receive_value(schema, type, from, tag);
+  const int sender = mailbox.wait(operation);
+  const Mailbox::Message message = mailbox.take_message(operation);
   read(*message.decoder);
   return sender;
 }

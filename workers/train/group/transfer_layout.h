@@ -14,7 +14,8 @@ struct Envelope {
     kInPlace = 1,  // handle 0 is a TransferLayout, handle 1 the block that the data lie in
     kStaged = 2,   // handle 0 is a TransferLayout, through whose stages the data come
     kValue = 3,    // a ValueHead, the type's name, and a value that a codec has written
-    kNote = 4      // what ranks tell each other in a monitored barrier
+    kNote = 4,     // what ranks tell each other in a monitored barrier
+    kOffered = 5   // of another host: the data come when they are asked for, by the number in `offset`
   };
   std::uint32_t kind;
   std::uint32_t from;

@@ -251,8 +251,8 @@ Failure FailureWatch::first_of_all(const Failure& seen, bool is_sure) {
   if (store_.is_served() && seen.kind == Failure::died) return store_failure();
   if (is_sure) return seen;
   // Without its store rank 0 is gone, or its host; a connection that ended then is likely to have ended because of that.
-  if (map_.places[0].host == map_.my_host()) return seen;
-  return {Failure::died, map_.describe(0) + " died, or has left: its store is gone", 0};
+  if (map_.keeper.is_here) return seen;
+  return {Failure::died, map_.keeper.who + " died, or has left: its store is gone", map_.keeper.rank};
 }
 
 }  // namespace shoal

@@ -80,6 +80,28 @@ HostMap HostMap::from(std::vector<Host> hosts, int me, int world_size) {
     }
   for (int rank = 0; rank < world_size; ++rank)
     if (map.places[std::size_t(rank)].host < 0) throw Error(fmt::format("no host has rank {}", rank));
+  if (me >= 0) map.keeper = {map.describe(0), map.places[0].host == map.my_host(), me == 0, 0};
+  return map;
+}
+
+HostMap HostMap::part(const std::vector<int>& members) const {
+  std::vector<Host> some;
+  int index = -1;
+  for (std::size_t host = 0; host < hosts.size(); ++host) {
+    Host here{hosts[host].name, hosts[host].address, {}};
+    for (std::size_t number = 0; number < members.size(); ++number) {
+      const Place place = places[std::size_t(members[number])];
+      if (place.host != int(host)) continue;
+      const Rank& old = hosts[host].ranks[std::size_t(place.local)];
+      here.ranks.push_back({int(number), old.pid, old.backend});
+      if (members[number] == me) index = int(number);
+    }
+    if (!here.ranks.empty()) some.push_back(std::move(here));
+  }
+  HostMap map = from(std::move(some), index, int(members.size()));
+  map.keeper = keeper;
+  const auto place = std::ranges::find(members, keeper.rank);
+  map.keeper.rank = keeper.rank < 0 || place == members.end() ? -1 : int(place - members.begin());
   return map;
 }
 

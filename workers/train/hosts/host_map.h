@@ -29,6 +29,13 @@ struct HostMap {
   std::vector<Host> hosts;
   std::vector<Place> places;  ///< by rank
   int me = 0;                 ///< this process's rank
+  /// Whoever keeps the store: rank 0, or in a part of a group the whole group's.
+  struct Keeper {
+    std::string who;
+    bool is_here = false;  ///< on this host
+    bool is_me = false;    ///< this process
+    int rank = -1;         ///< in this group; -1: in none, or another one
+  } keeper;
 
   int world_size() const { return int(places.size()); }
   int my_host() const { return places[std::size_t(me)].host; }
@@ -43,6 +50,10 @@ struct HostMap {
 
   /// "rank 3 (host b, process 77)".
   std::string describe(int rank) const;
+
+  /// The map of a part of the group, without what no rank of it is on: `members` are its ranks 0, 1, ... If this process is
+  /// none of them, `me` is -1.
+  HostMap part(const std::vector<int>& members) const;
 
   /// What a host says of itself, and back. Names have no tabs or ends of lines.
   static std::string encode(const Host& host);

@@ -96,7 +96,7 @@ Meeting meet_other_hosts(Communicator& host, const Environment& self, const std:
   HostMap map = HostMap::from(taken_apart(hosts), self.rank, self.world_size);
   check_backends(map);
   if (!store) store = std::make_unique<StoreConnection>(place, deadline);
-  return {std::move(map), std::move(store)};
+  return {std::move(map), std::move(store), place};
 }
 
 TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadline deadline,
@@ -105,6 +105,7 @@ TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadlin
   TwoLevelGroup::Parts parts;
   parts.map = std::move(meeting.map);
   parts.store = std::move(meeting.store);
+  parts.place = std::move(meeting.place);
   parts.link_timeout = link_timeout;
   parts.store->sockets().keep_alive(link_timeout);
   const int column = parts.map.my_local();

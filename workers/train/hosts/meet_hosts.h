@@ -18,6 +18,7 @@ namespace shoal {
 struct Meeting {
   HostMap map;
   std::unique_ptr<StoreConnection> store;
+  MeetingPlace place;
 };
 
 /// The first rank of each host meets those of the others in rank 0's store, and tells its own host what it learned: also an

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <shoal/internal/workers/train/group/reduce_kernel.h>
+#include <shoal/internal/workers/train/hosts/host_mail.h>
 #include <shoal/internal/workers/train/hosts/two_level_state.h>
 
 #include <cstring>
@@ -34,6 +35,11 @@ TwoLevelGroup::TwoLevelGroup(Parts parts) : state_(std::make_unique<State>(std::
 TwoLevelGroup::~TwoLevelGroup() = default;
 
 const HostMap& TwoLevelGroup::map() const { return state_->map; }
+
+double TwoLevelGroup::cpu_share() const {
+  std::lock_guard lock(state_->in_call);
+  return state_->host ? state_->host->cpu_share() : 0;
+}
 
 void TwoLevelGroup::set_timeout(std::chrono::nanoseconds timeout) {
   std::lock_guard lock(state_->in_call);
@@ -87,6 +93,10 @@ void TwoLevelGroup::all_reduce(Region data, Type type, ReduceOp op) {
     }
     s.spread(data, shares);
   });
+}
+
+void TwoLevelGroup::all_reduce_sparse(const at::Tensor&, ReduceOp) {
+  throw std::invalid_argument("backend shm+gloo has no allreduce of sparse tensors: make them dense");
 }
 
 /// As all_reduce up to the columns, where all send to root's host.
@@ -541,6 +551,37 @@ void TwoLevelGroup::all_to_all(Region input, std::span<const std::size_t> input_
         last_leg += sends(rank, me);
       }
   });
+}
+
+/// Its note differs from that of a rank that does the collective, so all learn who refuses it.
+void TwoLevelGroup::refuse(Collective what, const std::string& why) {
+  State& s = *state_;
+  try {
+    s.call({Collective::refused, ~0u, std::uint32_t(what), -1, 0}, [&] {
+      s.post_notes();
+      s.meet();
+    });
+  } catch (const std::invalid_argument&) {
+    // The others' opinion of this call: this rank's own reason says more.
+  }
+  throw std::invalid_argument(why);
+}
+
+std::shared_ptr<Mailbox> TwoLevelGroup::mailbox() const { return state_->mail; }
+
+/// Each rank listens at a port of its own, which all others have to know.
+void TwoLevelGroup::begin() {
+  State& s = *state_;
+  std::vector<int> local_of;
+  local_of.reserve(std::size_t(s.map.world_size()));
+  for (const HostMap::Place place : s.map.places) local_of.push_back(place.host == s.map.my_host() ? place.local : -1);
+  auto remote = std::make_shared<HostMail>(*s.mail, s.map, schema_hash(s.place.group), s.link_timeout);
+  std::vector<std::int32_t> ports;
+  s.call({Collective::all_gather, ~0u, ~0u, -1, sizeof ports[0]},
+         [&] { ports = s.all_of(std::int32_t(remote->port())); });
+  s.mail->connect(remote, std::move(local_of), s.map.me);
+  remote->start(ports);
+  barrier();  // nobody connects before all know whom they get a connection from
 }
 
 /// When another host's note is there, all its ranks have called it.

@@ -93,19 +93,23 @@ struct TwoLevelGroup::State {
   void deliver_parts(const std::byte* carried, std::byte* output, std::size_t part);
   /// What each column has goes to one local rank: `sizes` by column. The result is one after the other.
   void deliver_to(int local, const std::byte* carried, std::span<const std::size_t> sizes, std::byte* output);
+  template <class T>
+  std::vector<T> all_of(T own);  ///< every rank's, by rank
   void all_gather_now(const Region& input, std::span<std::byte* const> outputs, Type type);
 
   /// Memory that stays until the collective is over. Kept for the next one.
   std::byte* scratch(std::size_t bytes);
 
   [[noreturn]] void fail(const char* what, std::exception_ptr error);
+  /// This rank's collectives and messages are over: the group is broken. The second: its messages alone. Any thread.
+  void leave_host(const Failure& failure);
+  void end_messages(const Failure& failure);
   [[noreturn]] void throw_failure(const char* what, const Failure& failure) const;
   void check_usable(const char* what);
   void set_deadlines();
   std::string missing_text(std::span<const int> local_ranks) const;
   std::string late_text(int culprit) const;
   std::string waited_text() const;
-  void leave_host();
   void check_root(const char* what, int root) const;
 
   HostMap map;
@@ -114,6 +118,8 @@ struct TwoLevelGroup::State {
   std::unique_ptr<StoreConnection> store;
   std::unique_ptr<GlooGroup> column;
   std::unique_ptr<FailureBoard> board;
+  std::shared_ptr<Mailbox> mail;
+  MeetingPlace place;
   std::chrono::milliseconds link_timeout;
   int columns;
   int column_index;  // -1: in none
@@ -123,6 +129,7 @@ struct TwoLevelGroup::State {
   std::chrono::nanoseconds timeout = std::chrono::minutes(30);
   Deadline deadline = Deadline::never();
   std::uint64_t number = 0;  // of the collective
+  std::uint64_t splits = 0;
   HostNote own_note;
   std::vector<HostNote> notes;  // by host
   struct Posted {
@@ -159,6 +166,16 @@ void TwoLevelGroup::State::call(const CallNote& note, Body body) {
     watch->enter(false);
     fail(what, std::current_exception());
   }
+}
+
+template <class T>
+std::vector<T> TwoLevelGroup::State::all_of(T own) {
+  std::vector<T> all(std::size_t(map.world_size()));
+  std::vector<std::byte*> places;
+  places.reserve(all.size());
+  for (T& each : all) places.push_back(reinterpret_cast<std::byte*>(&each));
+  all_gather_now({reinterpret_cast<std::byte*>(&own), sizeof own, nullptr}, places, Type::Undefined);
+  return all;
 }
 
 }  // namespace shoal

@@ -34,6 +34,8 @@ bool is_stopped(int pid) {
 }
 
 std::string describe(const CallNote& note) {
+  if (note.what == Collective::refused)
+    return fmt::format("nothing, as it refuses its {}", name_of(Collective(note.op)));
   std::string text = fmt::format("{}({} bytes", name_of(note.what), note.bytes);
   if (note.op != ~0u) text += fmt::format(", {} of", name_of(ReduceOp(note.op)));
   if (note.type < std::uint32_t(c10::ScalarType::Undefined))
@@ -61,11 +63,14 @@ TwoLevelGroup::State::State(Parts parts)
       store(std::move(parts.store)),
       column(std::move(parts.column)),
       board(std::move(parts.board)),
+      mail(host->share_mailbox()),
+      place(std::move(parts.place)),
       link_timeout(parts.link_timeout),
       columns(map.columns()),
       column_index(map.my_local() < columns ? map.my_local() : -1),
       notes(map.hosts.size()) {
   watch = std::make_unique<FailureWatch>(map, *board, *store, column.get(), [this] {
+    if (const auto failure = board->read()) end_messages(*failure);
     std::lock_guard lock(leaving);
     if (host) host->state_->rounds.abort();
   });
@@ -102,12 +107,13 @@ void TwoLevelGroup::State::check_usable(const char* what) {
     throw Error(fmt::format("{}: rank {} belongs to the process that joined the group, not to a forked copy of it",
                             what, map.me));
   if (auto failure = watch->failure()) {
-    leave_host();
+    leave_host(*failure);
     throw_failure(what, *failure);
   }
 }
 
-void TwoLevelGroup::State::leave_host() {
+void TwoLevelGroup::State::leave_host(const Failure& failure) {
+  end_messages(failure);
   std::lock_guard lock(leaving);
   host.reset();
 }
@@ -259,6 +265,14 @@ void TwoLevelGroup::State::deliver_parts(const std::byte* carried, std::byte* ou
   host->all_to_all({const_cast<std::byte*>(carried), bytes, nullptr}, to, output, from);
 }
 
+void TwoLevelGroup::State::end_messages(const Failure& failure) {
+  try {
+    throw_failure("a message", failure);
+  } catch (const std::exception&) {
+    mail->break_off(std::current_exception());
+  }
+}
+
 void TwoLevelGroup::State::throw_failure(const char* what, const Failure& failure) const {
   const std::string text = fmt::format("{}: {}", what, failure.text);
   if (failure.kind == Failure::died || failure.kind == Failure::unreachable) throw PeerDied(text);
@@ -341,8 +355,8 @@ void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
   if (column) column->settle();
   posted_notes.clear();
   posted.clear();
-  leave_host();
-  if (map.me == 0) watch->keep_store(first);
+  leave_host(first);
+  if (map.keeper.is_me) watch->keep_store(first);
   throw_failure(what, first);
 }
 

@@ -25,18 +25,18 @@
 #include <vector>
 
 #include "tests/hosts/programs/rank/ddp.h"
+#include "tests/hosts/programs/rank/messages.h"
+#include "tests/hosts/programs/rank/parts.h"
+#include "tests/hosts/programs/rank/ranks.h"
+#include "tests/workers/train/premul_sum.h"
 
 namespace {
 
-using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
-using Tensors = std::vector<at::Tensor>;
+using shoal::test::Group;
+using shoal::test::require;
+using shoal::test::Tensors;
 
 int checked = 0;
-
-void require(bool condition, const std::string& what) {
-  ++checked;
-  if (!condition) throw std::logic_error("wrong: " + what);
-}
 
 std::string text_or(const char* variable, const char* otherwise) {
   const char* value = std::getenv(variable);
@@ -144,6 +144,33 @@ void reductions(const Ranks& r, std::int64_t count, at::ScalarType type, bool sh
   }
 }
 
+/// Each rank has a factor of its own.
+void multiplied(const Ranks& r, std::int64_t count, at::ScalarType type) {
+  if (!at::isFloatingType(type) || type == at::kBFloat16) return;
+  at::Tensor expected = at::zeros({count}, type);
+  for (int rank = 0; rank < r.world; ++rank) expected = expected + given(rank, count, type, 1) * (rank + 1);
+  const c10d::ReduceOp factor = shoal::test::premul_sum(double(r.me + 1));
+  Tensors data{given(r.me, count, type, 1)};
+  c10d::AllreduceOptions all;
+  all.reduceOp = factor;
+  r.group->allreduce(data, all)->wait();
+  require(same(data[0], expected), "allreduce, PREMUL_SUM");
+
+  const at::Tensor own = given(r.me, count, type, 1);
+  Tensors one{own.clone()};
+  c10d::ReduceOptions to_last;
+  to_last.reduceOp = factor;
+  to_last.rootRank = r.world - 1;
+  r.group->reduce(one, to_last)->wait();
+  require(same(one[0], r.me == r.world - 1 ? expected : own), "reduce, PREMUL_SUM");
+
+  at::Tensor parts = own.repeat({r.world}), part = at::zeros({count}, type);
+  c10d::ReduceScatterOptions scatter;
+  scatter.reduceOp = factor;
+  r.group->_reduce_scatter_base(part, parts, scatter)->wait();
+  require(same(part, expected) && same(parts, own.repeat({r.world})), "reduce_scatter, PREMUL_SUM");
+}
+
 void movements(const Ranks& r, std::int64_t count, at::ScalarType type, bool shared) {
   const std::string what = fmt::format("{} {}", count, c10::toString(type));
   const Tensors all = r.given_by_all(count, type, 3);
@@ -232,6 +259,7 @@ void collectives(const Ranks& r) {
     for (const std::int64_t count : counts) {
       if (scale == 1 && count == 40'000 && type != at::kFloat) continue;
       reductions(r, count, type, count == 777);
+      multiplied(r, count, type);
       movements(r, count, type, count == 777);
     }
   std::vector<int> ranks_of_hosts;
@@ -267,11 +295,19 @@ int work(const std::string& what) {
   options.backend = text_or("BACKEND", "auto");
   options.timeout = std::chrono::milliseconds(std::atoi(text_or("MEET_MS", "60000").c_str()));
   options.link_timeout = std::chrono::milliseconds(std::atoi(text_or("LINK_MS", "30000").c_str()));
-  const Group group = shoal::init_process_group(options);
-  const Ranks r{group, group->getRank(), group->getSize()};
+  if (text_or("PROGRESS", "") == "thread") options.progress = shoal::Progress::thread;
+  if (text_or("PROGRESS", "") == "in_call") options.progress = shoal::Progress::in_call;
+  Group group = shoal::init_process_group(options);
+  Ranks r{group, group->getRank(), group->getSize()};
   fmt::print("MET rank {} of {} by {}\n", r.me, r.world, group->getBackendName());
   std::fflush(stdout);
   const std::chrono::milliseconds timeout(std::atoi(text_or("CALL_MS", "600000").c_str()));
+  if (what == "leave") {
+    r.group.reset();
+    shoal::test::messages_of_one_that_leaves(std::move(group));
+    fmt::print("DONE {} checked\n", checked);
+    return 0;
+  }
   if (what == "collectives") collectives(r);
   if (what == "sum") {
     Tensors data{at::ones({5})};
@@ -280,6 +316,32 @@ int work(const std::string& what) {
   }
   if (what == "until_it_fails") until_it_fails(r, 1000, timeout);
   if (what == "large_until_it_fails") until_it_fails(r, 1 << 20, timeout);
+  if (what == "messages") shoal::test::messages(group);
+  if (what == "wait_for_the_last") shoal::test::wait_for_the_last(group, say_ready);
+  if (what == "parts") shoal::test::parts_of_a_group(group);
+  if (what == "under_way") {
+    options.name = "second";
+    shoal::test::work_under_way(group, shoal::init_process_group(options));
+  }
+  // One rank gives lists that make no sense: it alone knows why, and the others are told who.
+  if (what == "refusal") {
+    Tensors in, out;
+    for (int rank = 0; rank < r.world; ++rank) {
+      in.push_back(at::ones({2}));
+      out.push_back(at::zeros({2}));
+    }
+    if (r.me == 1) in.pop_back();
+    std::string said = "nothing";
+    try {
+      group->alltoall(out, in)->wait();
+    } catch (const std::invalid_argument& error) {
+      said = error.what();
+    }
+    fmt::print("SAID {}\n", said);
+    Tensors data{at::ones({5})};
+    group->allreduce(data)->wait();
+    require(data[0][0].item<float>() == float(r.world), "the sum after a refusal");
+  }
   if (what == "ddp") {
     const double difference = shoal::test::difference_of_ddp(group);
     require(difference < 1e-12, fmt::format("the parameters after a training, by {}", difference));
@@ -324,6 +386,11 @@ std::string spawned_rank(int rank) {
 }
 
 }  // namespace
+
+void shoal::test::require(bool condition, const std::string& what) {
+  ++checked;
+  if (!condition) throw std::logic_error("wrong: " + what);
+}
 
 int main(int argc, char** argv) {
   shoal::init(argc, argv);

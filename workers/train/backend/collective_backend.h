@@ -1,10 +1,10 @@
-// The c10d backend "shm".
+// The c10d backends "shm" and "shm+gloo".
 #pragma once
 
 #include <shoal/internal/workers/train/backend/collective_work.h>
 #include <shoal/internal/workers/train/backend/progress_thread.h>
+#include <shoal/internal/workers/train/backend/rank_group.h>
 #include <shoal/internal/workers/train/backend/reduction.h>
-#include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/process_group.h>
 
 #include <atomic>
@@ -19,22 +19,24 @@
 
 namespace shoal {
 
-/// A Communicator in libtorch's form; init_process_group makes it and says what it does. Owned by its ProcessGroup.
+/// A RankGroup in libtorch's form; init_process_group makes it and says what it does. Owned by its ProcessGroup.
 /// Threads: any; collectives take turns, and are begun in the order in which they got theirs.
-class ShmBackend final : public c10d::Backend {
+class CollectiveBackend final : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
   using Work = c10::intrusive_ptr<c10d::Work>;
 
-  explicit ShmBackend(Communicator communicator, Progress progress = Progress::automatic);
+  explicit CollectiveBackend(std::unique_ptr<RankGroup> ranks, Progress progress = Progress::automatic);
 
-  const std::string getBackendName() const override { return "shm"; }
+  const std::string getBackendName() const override { return ranks_->backend_name(); }
   void setTimeout(std::chrono::milliseconds timeout) override;
   c10::intrusive_ptr<Options> getBackendOptions() override;
   /// This rank's part of a new group of these ranks (split.h), null if it is no member. Its timeout is this one's
   /// unless another is given.
-  c10::intrusive_ptr<ShmBackend> split_off(const std::vector<int>& ranks,
-                                           std::optional<std::chrono::milliseconds> timeout);
+  c10::intrusive_ptr<CollectiveBackend> split_off(const std::vector<int>& ranks,
+                                                  std::optional<std::chrono::milliseconds> timeout);
+  /// The same for the ranks that give this color, in the order of keys; null for kNoColor.
+  c10::intrusive_ptr<CollectiveBackend> split_off(int color, int key);
   bool supportsSplitting() const override { return true; }
   c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                     const c10::intrusive_ptr<Options>& options) override;
@@ -81,6 +83,8 @@ class ShmBackend final : public c10d::Backend {
   void enableCollectivesTiming() override {}  // it costs next to nothing, and is always on
   /// What the last collective that went wrong did so by; SUCCESS where only arguments did not fit.
   c10d::ErrorType getError() override;
+  void abort() override { ranks_->abort(); }
+  std::shared_ptr<Mailbox> mailbox() const { return ranks_->mailbox(); }
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   /// In the heap, where collectives find it in place.
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
@@ -92,6 +96,8 @@ class ShmBackend final : public c10d::Backend {
   void perform(CollectiveWork& work, std::chrono::milliseconds timeout, const Collective& collective);
   void report(const CollectiveWork& work, std::chrono::steady_clock::time_point since);
   Work begun(Work work);
+  template <class Split>
+  c10::intrusive_ptr<CollectiveBackend> part_by(Split split, std::chrono::milliseconds timeout);
   void choose_progress();
 
   void all_reduce_one(const at::Tensor& tensor, const Reduction& reduction);
@@ -101,7 +107,7 @@ class ShmBackend final : public c10d::Backend {
   std::chrono::milliseconds timeout() const { return timeout_.load(std::memory_order_relaxed); }  // relaxed: a number
 
   std::mutex mutex_;  // the turns: of collectives that are done in the call, or of those that are given to the thread
-  Communicator communicator_;
+  std::unique_ptr<RankGroup> ranks_;
   std::atomic<std::chrono::milliseconds> timeout_ = kBackendDefaultTimeout;
   std::atomic<c10d::ErrorType> error_ = c10d::ErrorType::SUCCESS;
   std::uint64_t sequence_ = 0;

@@ -1,4 +1,4 @@
-#include <shoal/internal/workers/train/backend/shm_backend.h>
+#include <shoal/internal/workers/train/backend/collective_backend.h>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -8,12 +8,12 @@
 #include <shoal/internal/workers/train/backend/joined_work.h>
 #include <shoal/internal/workers/train/backend/transfer_work.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
+#include <shoal/internal/workers/train/group/monitored_ranks.h>
+#include <shoal/internal/workers/train/group/row_exchange.h>
 #include <shoal/internal/workers/train/group/tensor_bytes.h>
+#include <shoal/internal/workers/train/group/tensor_messages.h>
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/share.h>
-#include <shoal/workers/train/monitored_barrier.h>
-#include <shoal/workers/train/split.h>
-#include <shoal/workers/train/tensor_collectives.h>
 
 #include <numeric>
 #include <stdexcept>
@@ -80,28 +80,26 @@ c10d::ErrorType error_type(const std::exception_ptr& failure) {
 
 }  // namespace
 
-ShmBackend::ShmBackend(Communicator communicator, Progress progress)
-    : Backend(communicator.rank(), communicator.world_size()),
-      communicator_(std::move(communicator)),
-      progress_(progress) {
+CollectiveBackend::CollectiveBackend(std::unique_ptr<RankGroup> ranks, Progress progress)
+    : Backend(ranks->rank(), ranks->world_size()), ranks_(std::move(ranks)), progress_(progress) {
   if (progress_ == Progress::thread) thread_.emplace();
 }
 
-void ShmBackend::setTimeout(std::chrono::milliseconds timeout) {
+void CollectiveBackend::setTimeout(std::chrono::milliseconds timeout) {
   timeout_.store(timeout, std::memory_order_relaxed);  // relaxed: a number by itself
 }
 
-c10::intrusive_ptr<c10d::Backend::Options> ShmBackend::getBackendOptions() {
+c10::intrusive_ptr<c10d::Backend::Options> CollectiveBackend::getBackendOptions() {
   return c10::make_intrusive<Options>(getBackendName(), timeout());
 }
 
 template <class Collective>
-void ShmBackend::perform(CollectiveWork& work, std::chrono::milliseconds timeout, const Collective& collective) {
+void CollectiveBackend::perform(CollectiveWork& work, std::chrono::milliseconds timeout, const Collective& collective) {
   std::exception_ptr failure;
   const auto since = std::chrono::steady_clock::now();
   try {
     // Its own timeout overrides the backend's.
-    communicator_.set_timeout(timeout.count() > 0 ? timeout : this->timeout());
+    ranks_->set_timeout(timeout.count() > 0 ? timeout : this->timeout());
     collective();
   } catch (...) {
     failure = std::current_exception();
@@ -112,8 +110,8 @@ void ShmBackend::perform(CollectiveWork& work, std::chrono::milliseconds timeout
 
 /// Begins a collective: does it, or gives it to the thread.
 template <class Collective>
-ShmBackend::Work ShmBackend::submit(c10d::OpType type, std::chrono::milliseconds timeout, Tensors outputs,
-                                    Collective collective) {
+CollectiveBackend::Work CollectiveBackend::submit(c10d::OpType type, std::chrono::milliseconds timeout, Tensors outputs,
+                                                  Collective collective) {
   std::unique_lock turn(mutex_);
   auto work = c10::make_intrusive<CollectiveWork>(type, std::move(outputs), ++sequence_);
   const auto since = std::chrono::steady_clock::now();
@@ -133,7 +131,7 @@ ShmBackend::Work ShmBackend::submit(c10d::OpType type, std::chrono::milliseconds
 }
 
 /// Calls the hook, without a lock: it is others' code.
-void ShmBackend::report(const CollectiveWork& work, std::chrono::steady_clock::time_point since) {
+void CollectiveBackend::report(const CollectiveWork& work, std::chrono::steady_clock::time_point since) {
   if (!onCompletionHook_) return;
   onCompletionHook_(std::make_shared<c10d::WorkInfo>(
       work.retrieveOpType(), work.getSequencenumber(), since, std::chrono::steady_clock::now(),
@@ -141,54 +139,62 @@ void ShmBackend::report(const CollectiveWork& work, std::chrono::steady_clock::t
           std::chrono::duration<float, std::milli>(work.getDuration()))));
 }
 
-ShmBackend::Work ShmBackend::begun(Work work) {
+CollectiveBackend::Work CollectiveBackend::begun(Work work) {
   if (coalesced_) coalesced_->push_back(work);
   return work;
 }
 
 /// After a collective, when all ranks have said what CPUs they have. Each rank chooses for itself.
-void ShmBackend::choose_progress() {
+void CollectiveBackend::choose_progress() {
   constexpr double kEnough = 2;  // one for the backward pass, one for the collectives
-  const bool thread = getSize() > 1 && communicator_.cpu_share() >= kEnough;
+  const bool thread = getSize() > 1 && ranks_->cpu_share() >= kEnough;
   progress_ = thread ? Progress::thread : Progress::in_call;
   if (progress_ == Progress::thread) thread_.emplace();
 }
 
-c10::intrusive_ptr<ShmBackend> ShmBackend::split_off(const std::vector<int>& ranks,
-                                                     std::optional<std::chrono::milliseconds> timeout) {
-  std::optional<Communicator> part;
-  submit(c10d::OpType::UNKNOWN, std::chrono::milliseconds(0), {}, [&] {
-    part = shoal::split(communicator_, ranks);
-  })->wait();
+template <class Split>
+c10::intrusive_ptr<CollectiveBackend> CollectiveBackend::part_by(Split split, std::chrono::milliseconds timeout) {
+  std::unique_ptr<RankGroup> part;
+  submit(c10d::OpType::UNKNOWN, std::chrono::milliseconds(0), {}, [&] { part = split(); })->wait();
   if (!part) return {};
-  auto backend = c10::make_intrusive<ShmBackend>(std::move(*part), progress_);
-  backend->setTimeout(timeout.value_or(this->timeout()));
+  auto backend = c10::make_intrusive<CollectiveBackend>(std::move(part), progress_);
+  backend->setTimeout(timeout);
   return backend;
 }
 
-c10::intrusive_ptr<c10d::Backend> ShmBackend::split(const c10::intrusive_ptr<c10d::Store>&,
-                                                    const std::vector<int>& ranks,
-                                                    const c10::intrusive_ptr<Options>& options) {
+c10::intrusive_ptr<CollectiveBackend> CollectiveBackend::split_off(const std::vector<int>& ranks,
+                                                                   std::optional<std::chrono::milliseconds> timeout) {
+  return part_by([&] { return ranks_->split(ranks); }, timeout.value_or(this->timeout()));
+}
+
+c10::intrusive_ptr<CollectiveBackend> CollectiveBackend::split_off(int color, int key) {
+  return part_by([&] { return ranks_->split(color, key); }, timeout());
+}
+
+c10::intrusive_ptr<c10d::Backend> CollectiveBackend::split(const c10::intrusive_ptr<c10d::Store>&,
+                                                           const std::vector<int>& ranks,
+                                                           const c10::intrusive_ptr<Options>& options) {
   return split_off(ranks, options ? std::optional(options->timeout) : std::nullopt);
 }
 
-void ShmBackend::all_reduce_one(const at::Tensor& tensor, const Reduction& reduction) {
-  if (tensor.defined() && tensor.layout() == c10::kSparse) return all_reduce(communicator_, tensor, reduction.op());
+void CollectiveBackend::all_reduce_one(const at::Tensor& tensor, const Reduction& reduction) {
+  if (tensor.defined() && tensor.layout() == c10::kSparse) return ranks_->all_reduce_sparse(tensor, reduction.op());
   const at::Tensor share = reduction.own_share(tensor);
   TensorBytes bytes(share, "allreduce");
-  communicator_.all_reduce(bytes.region(), tensor.scalar_type(), reduction.op());
+  ranks_->all_reduce(bytes.region(), tensor.scalar_type(), reduction.op());
   bytes.write_back();
   if (!share.is_same(tensor)) tensor.detach().copy_(share);
 }
 
-ShmBackend::Work ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+CollectiveBackend::Work CollectiveBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   return submit(c10d::OpType::ALLREDUCE, options.timeout, tensors,
                 [this, tensor = only(tensors, "allreduce"), reduction = Reduction(options.reduceOp)] {
                   all_reduce_one(tensor, reduction);
                 });
 }
 
-ShmBackend::Work ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+CollectiveBackend::Work CollectiveBackend::allreduce_coalesced(Tensors& tensors,
+                                                               const c10d::AllreduceCoalescedOptions& options) {
   check_one_type(tensors, "allreduce_coalesced");
   return submit(c10d::OpType::ALLREDUCE_COALESCED, options.timeout, tensors,
                 [this, tensors, reduction = Reduction(options.reduceOp)] {
@@ -196,7 +202,7 @@ ShmBackend::Work ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::A
                 });
 }
 
-ShmBackend::Work ShmBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+CollectiveBackend::Work CollectiveBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const at::Tensor tensor = only(tensors, "allreduce_sparse");
   if (!tensor.defined() || tensor.layout() != c10::kSparse)
     throw std::invalid_argument(fmt::format(
@@ -206,31 +212,31 @@ ShmBackend::Work ShmBackend::allreduce_sparse(Tensors& tensors, const c10d::Allr
                 [this, tensor, reduction = Reduction(options.reduceOp)] { all_reduce_one(tensor, reduction); });
 }
 
-ShmBackend::Work ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+CollectiveBackend::Work CollectiveBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   check_root_tensor(options.rootTensor, "reduce");
   return submit(
       c10d::OpType::REDUCE, options.timeout, tensors,
       [this, tensor = only(tensors, "reduce"), root = options.rootRank, reduction = Reduction(options.reduceOp)] {
         const at::Tensor share = reduction.own_share(tensor);
         TensorBytes bytes(share, "reduce");
-        communicator_.reduce(bytes.region(), tensor.scalar_type(), reduction.op(), int(root));
+        ranks_->reduce(bytes.region(), tensor.scalar_type(), reduction.op(), int(root));
         if (root != getRank()) return;
         bytes.write_back();
         if (!share.is_same(tensor)) tensor.detach().copy_(share);
       });
 }
 
-ShmBackend::Work ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+CollectiveBackend::Work CollectiveBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   check_root_tensor(options.rootTensor, "broadcast");
   return submit(c10d::OpType::BROADCAST, options.timeout, tensors,
                 [this, tensor = only(tensors, "broadcast"), root = options.rootRank] {
                   TensorBytes bytes(tensor, "broadcast");
-                  communicator_.broadcast(bytes.region(), int(root), tensor.scalar_type());
+                  ranks_->broadcast(bytes.region(), int(root), tensor.scalar_type());
                   if (root != getRank()) bytes.write_back();
                 });
 }
 
-void ShmBackend::all_gather_one(const Tensors& outputs, const at::Tensor& input) {
+void CollectiveBackend::all_gather_one(const Tensors& outputs, const at::Tensor& input) {
   TensorBytes source(input, "allgather");
   std::vector<TensorBytes> targets;
   std::vector<std::byte*> data;
@@ -238,12 +244,13 @@ void ShmBackend::all_gather_one(const Tensors& outputs, const at::Tensor& input)
     check_like(output, input, "allgather");
     data.push_back(targets.emplace_back(output, "allgather").data());
   }
-  communicator_.all_gather(source.region(), data, input.scalar_type());
+  ranks_->all_gather(source.region(), data, input.scalar_type());
   for (TensorBytes& target : targets) target.write_back();
 }
 
 /// The parts of `whole` for the ranks, each as large as `part`.
-ShmBackend::Tensors ShmBackend::parts_of(const at::Tensor& whole, const at::Tensor& part, const char* what) const {
+CollectiveBackend::Tensors CollectiveBackend::parts_of(const at::Tensor& whole, const at::Tensor& part,
+                                                       const char* what) const {
   if (!whole.defined() || !part.defined()) throw std::invalid_argument(fmt::format("{} of an undefined tensor", what));
   if (whole.numel() != part.numel() * getSize() || whole.scalar_type() != part.scalar_type() || !whole.is_contiguous())
     throw std::invalid_argument(fmt::format("{}: needs a contiguous buffer of {} times {} {}, this one has {} {}", what,
@@ -252,22 +259,22 @@ ShmBackend::Tensors ShmBackend::parts_of(const at::Tensor& whole, const at::Tens
   return whole.detach().view({getSize(), part.numel()}).unbind(0);
 }
 
-ShmBackend::Work ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                       const c10d::AllgatherOptions& options) {
+CollectiveBackend::Work CollectiveBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                     const c10d::AllgatherOptions& options) {
   const Tensors& places = only(outputs, "allgather");
   return submit(c10d::OpType::ALLGATHER, options.timeout, places,
                 [this, places, input = only(inputs, "allgather")] { all_gather_one(places, input); });
 }
 
-ShmBackend::Work ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                             const c10d::AllgatherOptions& options) {
+CollectiveBackend::Work CollectiveBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                           const c10d::AllgatherOptions& options) {
   return submit(
       c10d::OpType::_ALLGATHER_BASE, options.timeout, {output},
       [this, places = parts_of(output, input, "allgather"), input = input] { all_gather_one(places, input); });
 }
 
-ShmBackend::Work ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
-                                                 const c10d::AllgatherOptions& options) {
+CollectiveBackend::Work CollectiveBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                               const c10d::AllgatherOptions& options) {
   // Here the outer list goes over the ranks, and each has a tensor for every input.
   for (const Tensors& of_rank : outputs) check_counts(of_rank.size(), inputs.size(), "allgather_coalesced");
   return submit(c10d::OpType::ALLGATHER_COALESCED, options.timeout, flatten(outputs), [this, outputs, inputs] {
@@ -279,8 +286,8 @@ ShmBackend::Work ShmBackend::allgather_coalesced(std::vector<Tensors>& outputs, 
   });
 }
 
-ShmBackend::Work ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                             const c10d::AllgatherOptions& options) {
+CollectiveBackend::Work CollectiveBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                           const c10d::AllgatherOptions& options) {
   check_counts(outputs.size(), inputs.size(), "allgather_into_tensor_coalesced");
   std::vector<Tensors> places;
   places.reserve(inputs.size());
@@ -290,8 +297,8 @@ ShmBackend::Work ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, T
   });
 }
 
-ShmBackend::Work ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                    const c10d::GatherOptions& options) {
+CollectiveBackend::Work CollectiveBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                  const c10d::GatherOptions& options) {
   const bool is_root = options.rootRank == getRank();
   if (!is_root) check_only_on_root(outputs, "gather", "outputs", options.rootRank);
   return submit(c10d::OpType::GATHER, options.timeout, flatten(outputs),
@@ -304,20 +311,21 @@ ShmBackend::Work ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inpu
                     check_like(output, input, "gather");
                     data.push_back(targets.emplace_back(output, "gather").data());
                   }
-                  communicator_.gather(source.region(), data, int(root), input.scalar_type());
+                  ranks_->gather(source.region(), data, int(root), input.scalar_type());
                   for (TensorBytes& target : targets) target.write_back();
                 });
 }
 
-void ShmBackend::reduce_scatter_one(const at::Tensor& output, const at::Tensor& input, const Reduction& reduction) {
+void CollectiveBackend::reduce_scatter_one(const at::Tensor& output, const at::Tensor& input,
+                                           const Reduction& reduction) {
   TensorBytes source(reduction.own_share(input), "reduce_scatter");
   TensorBytes target(output, "reduce_scatter");
-  communicator_.reduce_scatter(source.region(), target.data(), output.scalar_type(), reduction.op());
+  ranks_->reduce_scatter(source.region(), target.data(), output.scalar_type(), reduction.op());
   target.write_back();
 }
 
-ShmBackend::Work ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                            const c10d::ReduceScatterOptions& options) {
+CollectiveBackend::Work CollectiveBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                          const c10d::ReduceScatterOptions& options) {
   const at::Tensor output = only(outputs, "reduce_scatter");
   const Tensors& parts = only(inputs, "reduce_scatter");
   for (const at::Tensor& input : parts) check_like(output, input, "reduce_scatter");
@@ -330,8 +338,8 @@ ShmBackend::Work ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensor
                 });
 }
 
-ShmBackend::Work ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                  const c10d::ReduceScatterOptions& options) {
+CollectiveBackend::Work CollectiveBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                                const c10d::ReduceScatterOptions& options) {
   parts_of(input, output, "reduce_scatter");
   return submit(c10d::OpType::_REDUCE_SCATTER_BASE, options.timeout, {output},
                 [this, output = output, input = input, reduction = Reduction(options.reduceOp)] {
@@ -339,8 +347,8 @@ ShmBackend::Work ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor
                 });
 }
 
-ShmBackend::Work ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                             const c10d::ReduceScatterOptions& options) {
+CollectiveBackend::Work CollectiveBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                           const c10d::ReduceScatterOptions& options) {
   check_counts(outputs.size(), inputs.size(), "reduce_scatter_tensor_coalesced");
   for (std::size_t i = 0; i < inputs.size(); ++i) parts_of(inputs[i], outputs[i], "reduce_scatter");
   return submit(c10d::OpType::COALESCED, options.timeout, outputs,
@@ -349,8 +357,8 @@ ShmBackend::Work ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, T
                 });
 }
 
-ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                     const c10d::ScatterOptions& options) {
+CollectiveBackend::Work CollectiveBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                   const c10d::ScatterOptions& options) {
   const at::Tensor output = only(outputs, "scatter");
   Tensors parts;
   if (options.rootRank == getRank()) {
@@ -365,33 +373,34 @@ ShmBackend::Work ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inp
     TensorBytes target(output, "scatter");
     const at::Tensor whole = parts.empty() ? at::empty_like(output) : one_row(parts);
     TensorBytes source(whole, "scatter");
-    communicator_.scatter(source.region(), target.data(), output.nbytes(), int(root), output.scalar_type());
+    ranks_->scatter(source.region(), target.data(), output.nbytes(), int(root), output.scalar_type());
     target.write_back();
   });
 }
 
-ShmBackend::Work ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                           std::vector<std::int64_t>& output_splits,
-                                           std::vector<std::int64_t>& input_splits,
-                                           const c10d::AllToAllOptions& options) {
+CollectiveBackend::Work CollectiveBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                         std::vector<std::int64_t>& output_splits,
+                                                         std::vector<std::int64_t>& input_splits,
+                                                         const c10d::AllToAllOptions& options) {
   return submit(c10d::OpType::ALLTOALL_BASE, options.timeout, {output},
                 [this, output = output, input = input, output_splits, input_splits] {
-                  all_to_all_single(communicator_, output, input, output_splits, input_splits);
+                  exchange_rows(*ranks_, output, input, output_splits, input_splits);
                 });
 }
 
-ShmBackend::Work ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+CollectiveBackend::Work CollectiveBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                                    const c10d::AllToAllOptions& options) {
   return submit(c10d::OpType::ALLTOALL, options.timeout, outputs, [this, outputs, inputs] {
     // What one rank gives alone may be wrong: the others have to learn of it.
     if (const std::string why = fault_in_lists(outputs, inputs, getSize()); !why.empty())
-      communicator_.refuse(Collective::all_to_all, why);
+      ranks_->refuse(Collective::all_to_all, why);
     // One buffer each: rows of single elements, as many as each tensor has.
     std::vector<std::int64_t> output_splits, input_splits;
     for (const at::Tensor& input : inputs) input_splits.push_back(input.numel());
     for (const at::Tensor& output : outputs) output_splits.push_back(output.numel());
     const at::Tensor received =
         at::empty({std::accumulate(output_splits.begin(), output_splits.end(), std::int64_t(0))}, inputs[0].options());
-    all_to_all_single(communicator_, received, one_row(inputs), output_splits, input_splits);
+    exchange_rows(*ranks_, received, one_row(inputs), output_splits, input_splits);
     std::int64_t at = 0;
     for (const at::Tensor& output : outputs) {
       output.detach().copy_(received.narrow(0, at, output.numel()).view(output.sizes()));
@@ -400,55 +409,58 @@ ShmBackend::Work ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c
   });
 }
 
-ShmBackend::Work ShmBackend::barrier(const c10d::BarrierOptions& options) {
-  return submit(c10d::OpType::BARRIER, options.timeout, {}, [this] { communicator_.barrier(); });
+CollectiveBackend::Work CollectiveBackend::barrier(const c10d::BarrierOptions& options) {
+  return submit(c10d::OpType::BARRIER, options.timeout, {}, [this] { ranks_->barrier(); });
 }
 
 /// Beside the collectives, which may be what the ranks that are missing are in.
-void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  monitored_barrier(communicator_, options.timeout.count() > 0 ? options.timeout : timeout(),
+void CollectiveBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  monitored_barrier(*ranks_->mailbox(), getRank(), getSize(), options.timeout.count() > 0 ? options.timeout : timeout(),
                     wait_all_ranks ? MissingRanks::all : MissingRanks::first);
 }
 
-ShmBackend::Work ShmBackend::send(Tensors& tensors, int to, int tag) {
-  return begun(c10::make_intrusive<TransferWork>(c10d::OpType::SEND, tensors,
-                                                 isend(communicator_, only(tensors, "send"), to, tag), timeout()));
-}
-
-ShmBackend::Work ShmBackend::recv(Tensors& tensors, int from, int tag) {
-  return begun(c10::make_intrusive<TransferWork>(c10d::OpType::RECV, tensors,
-                                                 irecv(communicator_, only(tensors, "recv"), from, tag), timeout()));
-}
-
-ShmBackend::Work ShmBackend::recvAnysource(Tensors& tensors, int tag) {
+CollectiveBackend::Work CollectiveBackend::send(Tensors& tensors, int to, int tag) {
   return begun(c10::make_intrusive<TransferWork>(
-      c10d::OpType::RECVANYSOURCE, tensors, irecv_anysource(communicator_, only(tensors, "recv"), tag), timeout()));
+      c10d::OpType::SEND, tensors, tensor_messages::isend(ranks_->mailbox(), only(tensors, "send"), to, tag),
+      timeout()));
 }
 
-void ShmBackend::startCoalescing() {
+CollectiveBackend::Work CollectiveBackend::recv(Tensors& tensors, int from, int tag) {
+  return begun(c10::make_intrusive<TransferWork>(
+      c10d::OpType::RECV, tensors, tensor_messages::irecv(ranks_->mailbox(), only(tensors, "recv"), from, tag),
+      timeout()));
+}
+
+CollectiveBackend::Work CollectiveBackend::recvAnysource(Tensors& tensors, int tag) {
+  return begun(c10::make_intrusive<TransferWork>(
+      c10d::OpType::RECVANYSOURCE, tensors,
+      tensor_messages::irecv(ranks_->mailbox(), only(tensors, "recv"), Mailbox::kAnySource, tag), timeout()));
+}
+
+void CollectiveBackend::startCoalescing() {
   if (coalesced_) throw std::invalid_argument("startCoalescing() twice without an endCoalescing()");
   coalesced_.emplace();
 }
 
-ShmBackend::Work ShmBackend::endCoalescing() {
+CollectiveBackend::Work CollectiveBackend::endCoalescing() {
   if (!coalesced_) throw std::invalid_argument("endCoalescing() without a startCoalescing()");
   auto work = c10::make_intrusive<JoinedWork>(std::move(*coalesced_));
   coalesced_.reset();
   return work;
 }
 
-std::uint64_t ShmBackend::getSequenceNumberForGroup() {
+std::uint64_t CollectiveBackend::getSequenceNumberForGroup() {
   std::lock_guard turn(mutex_);
   return sequence_;
 }
 
-void ShmBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+void CollectiveBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
   waitForPendingWorks();  // the thread reads it
   onCompletionHook_ = std::move(hook);
 }
 
 /// The thread does all in order: what it does last is over when all is.
-void ShmBackend::waitForPendingWorks() {
+void CollectiveBackend::waitForPendingWorks() {
   std::unique_lock turn(mutex_);
   if (!thread_) return;
   auto last = c10::make_intrusive<CollectiveWork>(c10d::OpType::UNKNOWN, Tensors(), sequence_);
@@ -457,8 +469,12 @@ void ShmBackend::waitForPendingWorks() {
   last->wait(kNoTimeout);
 }
 
-c10d::ErrorType ShmBackend::getError() { return error_.load(std::memory_order_relaxed); }  // relaxed: a word by itself
+c10d::ErrorType CollectiveBackend::getError() {
+  return error_.load(std::memory_order_relaxed);
+}  // relaxed: a word by itself
 
-at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) { return empty_shared({size}, options); }
+at::Tensor CollectiveBackend::allocateTensor(long size, at::TensorOptions options) {
+  return empty_shared({size}, options);
+}
 
 }  // namespace shoal

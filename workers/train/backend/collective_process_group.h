@@ -1,7 +1,7 @@
-// A c10d::ProcessGroup that has the backend "shm" and nothing else.
+// A c10d::ProcessGroup that has one of shoal's backends and nothing else.
 #pragma once
 
-#include <shoal/internal/workers/train/backend/shm_backend.h>
+#include <shoal/internal/workers/train/backend/collective_backend.h>
 
 #include <chrono>
 #include <optional>
@@ -35,11 +35,19 @@ class SplitsGroup<c10::intrusive_ptr<c10d::ProcessGroup> (c10d::ProcessGroup::*)
 };
 
 /// Made by make_process_group. libtorch's own class splits a group by its store, of which this one has no need.
-class ShmProcessGroup final : public SplitsGroup<decltype(&c10d::ProcessGroup::splitGroup)> {
+class CollectiveProcessGroup final : public SplitsGroup<decltype(&c10d::ProcessGroup::splitGroup)> {
  public:
-  explicit ShmProcessGroup(c10::intrusive_ptr<ShmBackend> backend);
+  explicit CollectiveProcessGroup(c10::intrusive_ptr<CollectiveBackend> backend);
 
   const std::string getBackendName() const override { return backend_->getBackendName(); }
+
+  /// Null if this rank is no member.
+  c10::intrusive_ptr<c10d::ProcessGroup> split_by_list(const std::vector<int>& members) {
+    return split(members, std::nullopt, std::nullopt, std::nullopt);
+  }
+  /// Null for kNoColor.
+  c10::intrusive_ptr<c10d::ProcessGroup> split_by(int color, int key);
+  CollectiveBackend& backend() const { return *backend_; }
 
  private:
   c10::intrusive_ptr<c10d::ProcessGroup> split(const std::vector<int>& ranks,
@@ -47,7 +55,9 @@ class ShmProcessGroup final : public SplitsGroup<decltype(&c10d::ProcessGroup::s
                                                const std::optional<std::string>& name,
                                                const std::optional<std::string>& description) override;
 
-  c10::intrusive_ptr<ShmBackend> backend_;
+  std::string next_name();
+
+  c10::intrusive_ptr<CollectiveBackend> backend_;
 };
 
 }  // namespace shoal
