@@ -12,21 +12,9 @@
 namespace shoal {
 namespace {
 
-/// Up to here a share is sent to all other hosts at once, so that one message has to be waited for and not two.
-constexpr std::size_t kDirectBytes = 16 << 10;
-
-/// What the hosts' sums are made by: an average is a sum, divided when all is summed.
-ReduceOp summing(ReduceOp op) { return op == ReduceOp::avg ? ReduceOp::sum : op; }
-
 std::byte* append(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
   return to + bytes;
-}
-
-void check_elements(const char* what, std::size_t bytes, std::size_t size, c10::ScalarType type) {
-  if (bytes % size != 0)
-    throw std::invalid_argument(
-        fmt::format("{}: {} bytes are no whole number of {}", what, bytes, c10::toString(type)));
 }
 
 }  // namespace
@@ -48,51 +36,6 @@ void TwoLevelGroup::set_timeout(std::chrono::nanoseconds timeout) {
 
 void TwoLevelGroup::abort() {
   state_->watch->report({Failure::aborted, state_->map.describe(state_->map.me) + " has aborted the group"}, true);
-}
-
-/// Each host's sum on all its ranks; then each column reduces its share over the hosts; then the shares go to all.
-void TwoLevelGroup::all_reduce(Region data, Type type, ReduceOp op) {
-  State& s = *state_;
-  const ReduceKernel checked(type, op), kernel(type, summing(op));
-  check_elements("all_reduce", data.bytes, kernel.element_size(), type);
-  s.call({Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes}, [&] {
-    if (s.local_ranks() > 1) s.host->all_reduce(data, type, summing(op));
-    const int shares = s.columns_for(data.bytes), hosts = s.hosts(), own = s.map.my_host();
-    const State::Share share = s.in_column() && s.column_index < shares
-                                   ? State::Share(data.bytes, shares, s.column_index)
-                                   : State::Share(0, 1, 0);
-    const bool direct = hosts == 2 || share.size <= kDirectBytes;
-    std::byte* const mine = data.data + share.begin;
-    auto piece = [&](int host) {
-      return direct ? State::Share(share.size, 1, 0) : State::Share(share.size, hosts, host);
-    };
-    std::vector<const std::byte*> sources;
-    s.post_notes();
-    if (share.size != 0)
-      for (int host = 0; host < hosts; ++host) {
-        const std::size_t bytes = piece(own).size;
-        if (host == own) {
-          sources.push_back(mine + piece(own).begin);
-          continue;
-        }
-        std::byte* theirs = s.scratch(bytes);
-        sources.push_back(theirs);
-        s.receive(host, theirs, bytes, 1);
-        s.send(host, mine + piece(host).begin, piece(host).size, 1);
-      }
-    s.meet();
-    if (share.size != 0) {
-      s.reduce_hosts(kernel, sources, mine + piece(own).begin, piece(own).size);
-      s.average(mine + piece(own).begin, piece(own).size, type, op);
-      for (int host = 0; host < hosts && !direct; ++host) {
-        if (host == own) continue;
-        s.receive(host, mine + piece(host).begin, piece(host).size, 2);
-        s.send(host, mine + piece(own).begin, piece(own).size, 2);
-      }
-      s.finish();
-    }
-    s.spread(data, shares);
-  });
 }
 
 void TwoLevelGroup::all_reduce_sparse(const at::Tensor&, ReduceOp) {

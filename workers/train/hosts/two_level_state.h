@@ -10,6 +10,7 @@
 #include <shoal/internal/workers/train/hosts/two_level.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -38,6 +39,14 @@ struct HostNote {
 };
 
 static_assert(std::is_trivially_copyable_v<HostNote> && sizeof(HostNote) == 64);
+
+/// Up to here a share is sent to all other hosts at once, so that one message has to be waited for and not two.
+inline constexpr std::size_t kDirectBytes = 16 << 10;
+
+/// What the hosts' sums are made by: an average is a sum, divided when all is summed.
+inline ReduceOp summing(ReduceOp op) { return op == ReduceOp::avg ? ReduceOp::sum : op; }
+/// Throws std::invalid_argument unless the bytes are whole elements.
+void check_elements(const char* what, std::size_t bytes, std::size_t size, c10::ScalarType type);
 
 struct TwoLevelGroup::State {
   explicit State(Parts parts);
@@ -81,6 +90,24 @@ struct TwoLevelGroup::State {
   void wait_for(const GlooGroup::Pending& message);
   /// Waits for what was posted since.
   void finish();
+
+  // --- A large all-reduce, piece by piece.
+  struct Passage {
+    Region range;
+    std::uint32_t piece = 0;
+    int shares = 1;
+    Share share{0, 1, 0};  // this column's
+    bool direct = true;    // all hosts get the whole share of each
+    std::vector<const std::byte*> sources;
+    std::vector<std::byte*> rooms;  // for the other hosts' shares, by host
+    /// What of the share a host reduces.
+    Share part_of(int host, int hosts) const {
+      return direct ? Share(share.size, 1, 0) : Share(share.size, hosts, host);
+    }
+  };
+  void begin_passage(Passage& passage, const Region& range, std::uint32_t number_of_piece);
+  template <class Average>
+  void end_passage(Passage& passage, const ReduceKernel& kernel, Average average_of);
 
   // --- What several collectives do.
   /// data (of hosts() sources, in their order) = their reduction. `own` is this host's place in `data`.
@@ -138,6 +165,8 @@ struct TwoLevelGroup::State {
   };
   std::vector<GlooGroup::Pending> posted_notes;
   std::vector<Posted> posted;
+  std::array<std::vector<Posted>, 2> posted_pieces;
+  std::uint32_t piece = 0;  // that is sent and received
   std::deque<std::vector<std::byte>> memory;
   std::size_t memory_used = 0;
 
@@ -152,6 +181,7 @@ void TwoLevelGroup::State::call(const CallNote& note, Body body) {
   set_deadlines();
   own_note = HostNote{++number, map.rank_at(map.my_host(), 0), -1, note, {}};
   memory_used = 0;
+  piece = 0;
   try {
     watch->enter(true);
     compare_on_host(note);

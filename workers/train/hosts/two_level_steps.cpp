@@ -46,11 +46,11 @@ std::string describe(const CallNote& note) {
 
 /// Messages of the same collective have the same tag, and if hosts disagree about it, their messages never meet: Gloo ends
 /// the process where two that meet differ in size. Two bits say which step it is; 0 is the note.
-std::uint32_t tag_of(std::uint64_t number, const CallNote& call, int phase) {
+std::uint32_t tag_of(std::uint64_t number, const CallNote& call, int phase, std::uint32_t piece = 0) {
   if (phase == 0) return std::uint32_t(number << 2) & 0x7fffffff;
   std::uint64_t hash = number;
   for (const std::uint64_t word : {std::uint64_t(call.what), std::uint64_t(call.type), std::uint64_t(call.op),
-                                   std::uint64_t(std::uint32_t(call.root)), call.bytes})
+                                   std::uint64_t(std::uint32_t(call.root)), call.bytes, std::uint64_t(piece)})
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u ^ hash >> 29;
   return (std::uint32_t(hash >> 32) << 2 | std::uint32_t(phase)) & 0x7fffffff;
 }
@@ -162,11 +162,12 @@ void TwoLevelGroup::State::post_notes() {
 }
 
 void TwoLevelGroup::State::send(int to, const void* data, std::size_t bytes, int phase) {
-  if (bytes != 0) posted.push_back({column->send(to, data, bytes, tag_of(number, own_note.call, phase)), to});
+  if (bytes != 0) posted.push_back({column->send(to, data, bytes, tag_of(number, own_note.call, phase, piece)), to});
 }
 
 void TwoLevelGroup::State::receive(int from, void* data, std::size_t bytes, int phase) {
-  if (bytes != 0) posted.push_back({column->receive(from, data, bytes, tag_of(number, own_note.call, phase)), from});
+  if (bytes != 0)
+    posted.push_back({column->receive(from, data, bytes, tag_of(number, own_note.call, phase, piece)), from});
 }
 
 void TwoLevelGroup::State::wait_for(const GlooGroup::Pending& message) {
@@ -355,6 +356,7 @@ void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
   if (column) column->settle();
   posted_notes.clear();
   posted.clear();
+  for (auto& messages : posted_pieces) messages.clear();
   leave_host(first);
   if (map.keeper.is_me) watch->keep_store(first);
   throw_failure(what, first);
