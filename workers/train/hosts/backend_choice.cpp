@@ -1,8 +1,7 @@
 #include <shoal/internal/workers/train/hosts/backend_choice.h>
 
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
-#include <torch/version.h>
+#include <shoal/internal/workers/train/nccl/nccl_backend.h>
 
 #include <optional>
 #include <stdexcept>
@@ -10,17 +9,9 @@
 namespace shoal {
 namespace {
 
-[[noreturn]] void refuse_nccl() {
-  if (c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA))
-    throw std::invalid_argument(
-        fmt::format("backend 'nccl': libtorch {} has CUDA, but this build of shoal does not know its NCCL; CPU tensors "
-                    "go by 'auto'",
-                    TORCH_VERSION));
-  throw std::invalid_argument(
-      fmt::format("backend 'nccl': libtorch {} here is the one for CPUs, without CUDA and NCCL; the wheel of torch {} "
-                  "for CUDA has them "
-                  "(pip install torch=={} from an index of PyTorch for CUDA). CPU tensors go by 'auto'",
-                  TORCH_VERSION, TORCH_VERSION, TORCH_VERSION));
+void check_nccl() {
+  if (const std::string why = why_no_nccl(); !why.empty())
+    throw std::invalid_argument("backend 'nccl': " + why + ". CPU tensors go by 'auto'");
 }
 
 std::optional<CpuBackend> find(const std::string& name) {
@@ -49,14 +40,22 @@ const char* text_of(CpuBackend backend) {
   return "auto";
 }
 
-CpuBackend parse_backend(const std::string& text) {
-  if (text == "nccl") refuse_nccl();
+std::string text_of(const BackendChoice& choice) {
+  return choice.nccl ? fmt::format("{},cuda:nccl", text_of(choice.cpu)) : text_of(choice.cpu);
+}
+
+BackendChoice parse_backend(const std::string& text) {
+  if (text == "nccl") {
+    check_nccl();
+    return {CpuBackend::automatic, true};
+  }
   if (text.find(':') == std::string::npos) {
     const auto found = find(text);
     if (!found) refuse(text, text);
-    return *found;
+    return {*found, *found == CpuBackend::automatic && why_no_nccl().empty()};
   }
   std::optional<CpuBackend> cpu;
+  bool nccl = false;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string entry = text.substr(begin, end - begin);
@@ -64,16 +63,19 @@ CpuBackend parse_backend(const std::string& text) {
     const std::string device = entry.substr(0, colon);
     const std::string name = colon == std::string::npos ? "" : entry.substr(colon + 1);
     if (device == "cuda") {
-      if (name == "nccl") refuse_nccl();
-      if (!find(name)) refuse(text, entry);
-      throw std::invalid_argument(
-          fmt::format("backend '{}': '{}' does not take CUDA tensors here; only nccl would", text, name));
+      if (name != "nccl" && !find(name)) refuse(text, entry);
+      if (name != "nccl")
+        throw std::invalid_argument(
+            fmt::format("backend '{}': '{}' does not take CUDA tensors here; only nccl does", text, name));
+      if (nccl) refuse(text, entry);
+      check_nccl();
+      nccl = true;
+    } else if (device != "cpu" || cpu || !(cpu = find(name))) {
+      refuse(text, entry);
     }
-    if (device != "cpu" || cpu || !(cpu = find(name))) refuse(text, entry);
     begin = end + 1;
   }
-  if (!cpu) refuse(text, text);
-  return *cpu;
+  return {cpu.value_or(CpuBackend::automatic), nccl};
 }
 
 }  // namespace shoal

@@ -1,0 +1,4 @@
+// What libtorch's headers name of cuBLASLt.
+#pragma once
+
+typedef struct cublasLtContext* cublasLtHandle_t;
