@@ -4,7 +4,9 @@
 #include <shoal/internal/workers/train/group/reduce_kernel.h>
 #include <shoal/internal/workers/train/hosts/host_mail.h>
 #include <shoal/internal/workers/train/hosts/two_level_state.h>
+#include <shoal/ipc/error.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
@@ -518,10 +520,20 @@ void TwoLevelGroup::begin() {
   std::vector<int> local_of;
   local_of.reserve(std::size_t(s.map.world_size()));
   for (const HostMap::Place place : s.map.places) local_of.push_back(place.host == s.map.my_host() ? place.local : -1);
-  auto remote = std::make_shared<HostMail>(*s.mail, s.map, schema_hash(s.place.group), s.link_timeout);
+  std::shared_ptr<HostMail> remote;
+  std::string why;
+  try {
+    remote = std::make_shared<HostMail>(*s.mail, s.map, schema_hash(s.place.group), s.link_timeout);
+  } catch (const Error& error) {
+    why = error.what();  // the others have to know
+  }
   std::vector<std::int32_t> ports;
   s.call({Collective::all_gather, ~0u, ~0u, -1, sizeof ports[0]},
-         [&] { ports = s.all_of(std::int32_t(remote->port())); });
+         [&] { ports = s.all_of(std::int32_t(remote ? remote->port() : -1)); });
+  if (!why.empty()) throw Error(why);
+  if (const auto none = std::ranges::find(ports, -1); none != ports.end())
+    throw Error(
+        fmt::format("{} could not listen for messages from other hosts", s.map.describe(int(none - ports.begin()))));
   s.mail->connect(remote, std::move(local_of), s.map.me);
   remote->start(ports);
   barrier();  // nobody connects before all know whom they get a connection from
