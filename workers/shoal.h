@@ -96,6 +96,7 @@
 #include <shoal/workers/thread_pool.h>
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
+#include <shoal/workers/train/gather_samples.h>
 #include <shoal/workers/train/hogwild.h>
 #include <shoal/workers/train/launched_ranks.h>
 #include <shoal/workers/train/monitored_barrier.h>
