@@ -107,6 +107,7 @@
 #include <shoal/workers/train/process_group_parts.h>
 #include <shoal/workers/train/shm_group.h>
 #include <shoal/workers/train/split.h>
+#include <shoal/workers/train/sync_batch_norm.h>
 #include <shoal/workers/train/tensor_collectives.h>
 #include <shoal/workers/transforms/color_jitter.h>
 #include <shoal/workers/transforms/compose.h>
