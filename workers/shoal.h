@@ -94,10 +94,13 @@
 #include <shoal/workers/pool_failure.h>
 #include <shoal/workers/pool_options.h>
 #include <shoal/workers/thread_pool.h>
+#include <shoal/workers/train/comm_hook.h>
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
+#include <shoal/workers/train/float_masters.h>
 #include <shoal/workers/train/gather_samples.h>
 #include <shoal/workers/train/hogwild.h>
+#include <shoal/workers/train/join.h>
 #include <shoal/workers/train/launched_ranks.h>
 #include <shoal/workers/train/monitored_barrier.h>
 #include <shoal/workers/train/object_collectives.h>

@@ -41,8 +41,11 @@ struct Owner<Module> {
 /// what happens when a rank dies. The module is shared with the caller; optimizers take module.parameters() as usual.
 /// Without gradients enabled, forward() is the module's own and no collective, so one rank may evaluate alone.
 ///
-/// With find_unused_parameters forward() may return tensors and aggregates, containers, tuples and optionals of them;
+/// With find_unused_parameters, static_graph or delayed forward() may return tensors and aggregates, containers, tuples and optionals of them;
 /// anything else throws std::invalid_argument. It then returns copies of the module's results.
+///
+/// Several forward passes may go before one backward pass of all their results. Of two backward passes after two forward
+/// passes only the first one reduces, as in torch.
 template <class Module>
 class DistributedDataParallel {
  public:
@@ -98,6 +101,12 @@ class DistributedDataParallel {
     bool before_;
   };
   NoSync no_sync() { return NoSync(*reducer_); }  ///< for as long as the result lives
+
+  /// Gradients are reduced by this hook instead of by their mean: comm_hooks.h has some. Once, before the first
+  /// forward(), and the same on all ranks; otherwise throws std::invalid_argument.
+  void register_comm_hook(CommHook hook) { reducer_->register_comm_hook(std::move(hook)); }
+
+  Joinable& joinable() { return *reducer_; }  ///< for a Join, in which ranks may have different numbers of batches
 
  private:
   Owner module_;

@@ -72,17 +72,20 @@ std::vector<std::string> fail_once(int rank, ShmGroup group, std::vector<bool> f
 }
 
 struct LookUpImpl : torch::nn::Module {
-  LookUpImpl() : rows(register_module("rows", torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 4).sparse(true)))) {}
-  at::Tensor forward(const at::Tensor& x) { return rows(x); }
-  torch::nn::Embedding rows;
+  LookUpImpl() : rows(register_parameter("rows", torch::randn({10, 4}))) {}
+  at::Tensor forward(const at::Tensor& x) { return torch::embedding(rows, x, -1, false, /*sparse=*/is_training()); }
+  at::Tensor rows;
 };
 TORCH_MODULE(LookUp);
 
-std::string sparse_gradient(int rank, ShmGroup group) {
+std::string sparse_gradient(int rank, ShmGroup group, bool is_sparse, bool announced) {
   at::set_num_threads(1);
   auto process_group = init_process_group(group, rank);
   LookUp net;
-  DistributedDataParallel<LookUp> ddp(net, process_group);
+  net->train(is_sparse);
+  std::vector<std::string> sparse;
+  if (announced) sparse.emplace_back("rows");
+  DistributedDataParallel<LookUp> ddp({.sparse = sparse}, net, process_group);
   try {
     ddp.forward(torch::tensor({1, 2, rank})).sum().backward();
   } catch (const std::invalid_argument& error) {
@@ -115,7 +118,10 @@ TEST_CASE("DDP: after an exception in one rank's backward() all ranks are told, 
   }
 }
 
-TEST_CASE("DDP: a sparse gradient is refused by the parameter's name, with what to do") {
-  for (auto& said : spawn({.nprocs = 2}, sparse_gradient, ShmGroup(2)))
-    CHECK_THAT(said, ContainsSubstring("the gradient of rows.weight is Sparse") && ContainsSubstring("sparse(false)"));
+TEST_CASE("DDP: a gradient that is sparse or dense unannounced is refused by the parameter's name, with what to do") {
+  for (auto& said : spawn({.nprocs = 2}, sparse_gradient, ShmGroup(2), true, false))
+    CHECK_THAT(said, ContainsSubstring("the gradient of rows is Sparse") && ContainsSubstring("Options::sparse"));
+  for (auto& said : spawn({.nprocs = 2}, sparse_gradient, ShmGroup(2), false, true))
+    CHECK_THAT(said, ContainsSubstring("the gradient of rows is Strided") && ContainsSubstring("was announced"));
+  for (auto& said : spawn({.nprocs = 2}, sparse_gradient, ShmGroup(2), true, true)) CHECK(said == "went through");
 }

@@ -2,11 +2,16 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 #include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <shoal/internal/workers/train/ddp/module_check.h>
+#include <shoal/internal/workers/train/ddp/delayed_gradients.h>
+#include <shoal/internal/workers/train/ddp/equal_tensors.h>
+#include <shoal/internal/workers/train/ddp/module_parts.h>
 #include <shoal/internal/workers/train/ddp/reducer_factory.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/trace_span.h>
@@ -16,45 +21,19 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <unordered_set>
+#include <unordered_map>
+#include <utility>
 
 namespace shoal {
 namespace {
-
-constexpr std::size_t kBroadcastBytes = 250u << 20;
-
-NamedTensors parameters_of(const torch::nn::Module& module) {
-  NamedTensors result;
-  std::unordered_set<const c10::TensorImpl*> seen;  // tied parameters are one
-  for (const auto& item : module.named_parameters())
-    if (item.value().requires_grad() && seen.insert(item.value().unsafeGetTensorImpl()).second)
-      result.emplace_back(item.key(), item.value());
-  return result;
-}
-
-/// Everything that a replica has to start with: also parameters that are not trained.
-NamedTensors state_of(const torch::nn::Module& module) {
-  NamedTensors result;
-  for (const auto& item : module.named_parameters()) result.emplace_back(item.key(), item.value());
-  for (const auto& item : module.named_buffers())
-    if (item.value().defined()) result.emplace_back(item.key(), item.value());
-  return result;
-}
-
-void broadcast(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const std::vector<at::Tensor>& tensors) {
-  if (tensors.empty()) return;
-  at::NoGradGuard no_grad;
-  std::vector<at::Tensor> detached;
-  detached.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) detached.push_back(tensor.detach());
-  c10d::broadcast_coalesced(process_group, detached, kBroadcastBytes, 0);
-}
 
 /// While buckets are made. They are born in the heap; and the gradients, which are views of them, are made
 /// as tensors that autograd does not know to be views: an optimizer's zero_grad() detaches gradients in
@@ -76,45 +55,103 @@ std::string names_without_gradient(const std::string& complaint, const NamedTens
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
-  return tensors;
-}
+/// The word of a backward pass that it begins, for whoever made the results.
+struct BackwardBegins : torch::CustomClassHolder {
+  std::function<void()> call;  // null once nobody wants to know
+};
 
 /// Between the module's results and the loss: its backward pass runs when any of them got a gradient, and gives the
 /// others an undefined one, which goes on to the parameters behind them. So the Reducer hears of every parameter.
 /// Copies, as torch has them: a result that is a view of several could not be changed in place.
 struct PassOn : torch::autograd::Function<PassOn> {
   using Tensors = torch::autograd::variable_list;
-  static Tensors forward(torch::autograd::AutogradContext* context, at::TensorList results) {
+  static Tensors forward(torch::autograd::AutogradContext* context, const c10::intrusive_ptr<BackwardBegins>& begins,
+                         at::TensorList results) {
     context->set_materialize_grads(false);
+    context->saved_data["begins"] = c10::IValue::make_capsule(begins);
     Tensors copies;
     for (const at::Tensor& result : results) copies.push_back(result.clone());
     return copies;
   }
-  static Tensors backward(torch::autograd::AutogradContext*, const Tensors& gradients) { return gradients; }
+  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
+    const auto begins = c10::static_intrusive_pointer_cast<BackwardBegins>(context->saved_data["begins"].toCapsule());
+    if (begins->call) begins->call();
+    Tensors with_none{at::Tensor()};  // for `begins`
+    with_none.insert(with_none.end(), gradients.begin(), gradients.end());
+    return with_none;
+  }
+};
+
+/// The user's hook as the Reducer calls it.
+class HookOfReducer final : public c10d::CommHookInterface {
+ public:
+  HookOfReducer(const CommHook& hook, const int& divisor) : hook_(hook), divisor_(divisor) {}
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    GradBucket ours(bucket, divisor_);
+    return hook_(ours);
+  }
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return c10d::detail::parseCppCommHookResult(result);
+  }
+
+ private:
+  const CommHook& hook_;
+  const int& divisor_;
+};
+
+/// The number by which the Reducer divides, in the form in which it asks for it.
+class DivisorWork final : public c10d::Work {
+ public:
+  explicit DivisorWork(int divisor) : divisor_(at::full({1}, divisor, at::kInt)) { finish(); }
+  bool wait(std::chrono::milliseconds) override { return true; }
+  std::vector<at::Tensor> result() override { return {divisor_}; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future->markCompleted(c10::IValue(std::vector<at::Tensor>{divisor_}));
+    return future;
+  }
+
+ private:
+  at::Tensor divisor_;
 };
 
 }  // namespace
 
 struct GradientReducer::State {
   void make_reducer_anew();
-  void watch_gradients();
-  void gradient_came(std::size_t parameter, const at::Tensor& gradient);
+  void watch_gradients(const NamedTensors& watched, bool reduced_by_reducer);
+  void queue_what_comes_last();
+  void gradient_came();
+  void check_layout(std::size_t parameter, const at::Tensor& gradient) const;
   void start_anew();
+  void begin_step(const JoinStep& step, bool has_data);
+  void equalize_buffers(const JoinStep& step, bool has_data);
+  void shadow_backward(const JoinStep& step);
+  bool syncs_buffers(BufferSync one, BufferSync other) const {
+    return options.broadcast_buffers && (options.buffer_sync == one || options.buffer_sync == other);
+  }
+  /// What a step is without a Join.
+  JoinStep everyones_step() const { return {.active = process_group->getSize(), .first_active = 0, .syncs = syncs}; }
 
   DistributedDataParallelOptions options;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
-  NamedTensors parameters;
-  std::vector<at::Tensor> buffers;
+  ModuleParts parts;
+  std::unique_ptr<DelayedGradients> delayed;
+  CommHook hook;
+  int divisor = 1;  // of the step that has begun
   LoggedReducer reducer;
+  bool learning_queued = false, delayed_queued = false;
+  int synced_forwards = 0;  // of this Reducer: a static graph is learnt in the first one
   bool syncs = true;
   bool synced_last_time = true;
-  std::vector<unsigned> hooks;  // by parameter
-  bool in_backward = false;     // or in what goes before it; also after one of these has ended by an exception
+  Join* join = nullptr;
+  JoinStep step;
+  std::vector<std::pair<at::Tensor, unsigned>> hooks;
+  c10::intrusive_ptr<BackwardBegins> backward_begins = c10::make_intrusive<BackwardBegins>();
+  bool in_backward = false;  // or in what goes before it; also after one of these has ended by an exception
   ~State() {
-    for (std::size_t i = 0; i < hooks.size(); ++i) parameters[i].second.remove_hook(hooks[i]);
+    backward_begins->call = nullptr;  // graphs may live longer
+    for (auto& [parameter, hook] : hooks) parameter.remove_hook(hook);
   }
 };
 
@@ -124,70 +161,111 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
   State& s = *state_;
   s.options = options;
   s.process_group = std::move(process_group);
-  s.parameters = parameters_of(module);
-  NamedTensors all = state_of(module);
+  s.parts = parts_of(module, options);
+  s.divisor = s.process_group->getSize();
   // The check comes first: a broadcast between tensors of other sizes would say less.
-  check_same_on_all_ranks(s.process_group, all);
-  if (s.parameters.empty())
+  check_same_on_all_ranks(s.process_group, s.parts.all);
+  if (s.parts.parameters.empty())
     throw std::invalid_argument("DistributedDataParallel of a module without parameters that require gradients");
   if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0)
     throw std::invalid_argument(fmt::format("buckets of {} and {} bytes: give positive sizes", options.bucket_bytes,
                                             options.first_bucket_bytes));
-  broadcast(s.process_group, tensors_of(all));
-  for (const at::Tensor& buffer : module.buffers())
-    if (buffer.defined()) s.buffers.push_back(buffer);
+  if (options.init_sync) broadcast_tensors(s.process_group, tensors_of(s.parts.all), 0);
+  if (!s.parts.delayed.empty()) s.delayed = std::make_unique<DelayedGradients>(s.parts.delayed);
 
   s.make_reducer_anew();
-  s.watch_gradients();
+  s.watch_gradients(s.parts.parameters, true);
+  s.watch_gradients(s.parts.delayed, false);
 }
 
 void GradientReducer::State::make_reducer_anew() {
-  ReducerArguments arguments{.parameters = tensors_of(parameters),
+  ReducerArguments arguments{.parameters = tensors_of(parts.parameters),
                              .bucket_indices = {},
                              .process_group = process_group,
+                             .expect_sparse = parts.expect_sparse,
                              .bucket_bytes = options.bucket_bytes,
                              .first_bucket_bytes = options.first_bucket_bytes,
                              .find_unused_parameters = options.find_unused_parameters,
                              .gradient_as_bucket_view = options.gradient_as_bucket_view,
+                             .skip_all_reduce_unused_params = options.skip_all_reduce_unused_params,
                              .parameter_names = {}};
-  for (std::size_t i = 0; i < parameters.size(); ++i) arguments.parameter_names[i] = parameters[i].first;
+  for (std::size_t i = 0; i < parts.parameters.size(); ++i) arguments.parameter_names[i] = parts.parameters[i].first;
   // A first guess, in the reverse order of use; after the first backward pass the Reducer knows better.
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
-      arguments.parameters, {std::size_t(options.first_bucket_bytes), std::size_t(options.bucket_bytes)});
+      arguments.parameters, {std::size_t(options.first_bucket_bytes), std::size_t(options.bucket_bytes)},
+      arguments.expect_sparse);
   std::ranges::reverse(buckets);
   arguments.bucket_indices = std::move(buckets);
   BucketScope scope;
+  backward_begins->call = nullptr;
   reducer = {};  // its hooks go before the next one's come
   reducer = make_reducer(std::move(arguments));
+  synced_forwards = 0;
+  learning_queued = delayed_queued = false;
+  if (options.static_graph) reducer->set_static_graph();
+  if (options.static_graph || delayed) backward_begins->call = [this] { queue_what_comes_last(); };
+  if (hook) reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, divisor));
 }
 
-/// The Reducer says neither which gradient is sparse nor, when the next pass begins, whether the last one came to its
-/// end.
-void GradientReducer::State::watch_gradients() {
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    hooks.push_back(
-        parameters[i].second.register_hook([this, i](const at::Tensor& gradient) { gradient_came(i, gradient); }));
-}
-
-void GradientReducer::State::gradient_came(std::size_t parameter, const at::Tensor& gradient) {
-  if (!syncs) return;
-  if (!in_backward) {
-    in_backward = true;
-    const std::uint64_t since = trace::is_on() ? trace::now() : 0;
-    // Callbacks of a backward pass run at its end, and only if it has no error. The Reducer's was queued later, waits for
-    // all buckets and throws what went wrong with one that a thread reduced: what is queued now comes behind it.
-    torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
-      torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
-        in_backward = false;
-        if (since != 0) trace::write(TraceKind::kSpan, since, trace::now(), "backward");
-      });
+/// At the end of the whole backward pass, not of one that a checkpointed segment runs inside: what the first step of a
+/// static graph has learnt is reduced, and gradients that are delayed.
+void GradientReducer::State::queue_what_comes_last() {
+  auto& engine = torch::autograd::Engine::get_default_engine();
+  if (options.static_graph && synced_forwards == 1 && !std::exchange(learning_queued, true))
+    engine.queue_callback([this] { reducer->delay_all_reduce(); });
+  if (!delayed || std::exchange(delayed_queued, true)) return;
+  // Behind the Reducer's own, which was queued later.
+  engine.queue_callback([this] {
+    torch::autograd::Engine::get_default_engine().queue_callback([this] {
+      delayed->reduce(process_group, divisor);
+      delayed_queued = false;
     });
+  });
+}
+
+/// The Reducer says neither which gradient has a layout that it cannot do nor, when the next pass begins, whether the
+/// last one came to its end.
+void GradientReducer::State::watch_gradients(const NamedTensors& watched, bool reduced_by_reducer) {
+  for (std::size_t i = 0; i < watched.size(); ++i) {
+    at::Tensor parameter = watched[i].second;
+    const unsigned number = parameter.register_hook([this, i, reduced_by_reducer](const at::Tensor& gradient) {
+      if (!syncs) return;
+      gradient_came();
+      if (reduced_by_reducer) check_layout(i, gradient);
+    });
+    hooks.emplace_back(parameter, number);
   }
-  if (gradient.defined() && gradient.layout() != c10::kStrided)
+}
+
+void GradientReducer::State::gradient_came() {
+  if (in_backward) return;
+  in_backward = true;
+  const std::uint64_t since = trace::is_on() ? trace::now() : 0;
+  // Callbacks of a backward pass run at its end, and only if it has no error. The Reducer's was queued later, waits for
+  // all buckets and throws what went wrong with one that a thread reduced: what is queued now comes behind it.
+  torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
+    torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
+      in_backward = false;
+      if (since != 0) trace::write(TraceKind::kSpan, since, trace::now(), "backward");
+    });
+  });
+}
+
+void GradientReducer::State::check_layout(std::size_t parameter, const at::Tensor& gradient) const {
+  if (!gradient.defined()) return;
+  const bool sparse = parts.expect_sparse[parameter];
+  if (gradient.layout() == (sparse ? c10::kSparse : c10::kStrided)) return;
+  const std::string& name = parts.parameters[parameter].first;
+  if (sparse)
     throw std::invalid_argument(
-        fmt::format("the gradient of {} is {}: DistributedDataParallel reduces strided ones. Make it dense, for "
-                    "example by EmbeddingOptions(...).sparse(false)",
-                    parameters[parameter].first, c10::str(gradient.layout())));
+        fmt::format("the gradient of {} is {}, and a sparse one was announced, by "
+                    "DistributedDataParallelOptions::sparse or EmbeddingOptions::sparse",
+                    name, c10::str(gradient.layout())));
+  throw std::invalid_argument(fmt::format(
+      "the gradient of {} is {}: DistributedDataParallel knows it of weights of Embedding and EmbeddingBag; "
+      "name others in DistributedDataParallelOptions::sparse, or make it dense, for example by "
+      "EmbeddingOptions(...).sparse(false)",
+      name, c10::str(gradient.layout())));
 }
 
 /// After a backward pass that an exception ended. The Reducer waits for gradients that will not come, and has no way
@@ -199,28 +277,98 @@ void GradientReducer::State::start_anew() {
   in_backward = false;
 }
 
+/// What each step begins with, on all ranks.
+void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
+  step = begun;
+  divisor = join ? join->divisor() : process_group->getSize();
+  if (step.syncs) {
+    reducer->prepare_for_forward();
+    ++synced_forwards;
+  }
+  in_backward = true;  // another rank may be starting anew: if a collective says so, this one has to as well
+  try {
+    const BucketScope scope;
+    reducer->rebuild_buckets();
+  } catch (const c10::Error& error) {
+    std::string names = names_without_gradient(error.what_without_backtrace(), parts.parameters);
+    if (names.empty()) throw;
+    in_backward = false;
+    throw Error(
+        fmt::format("the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, "
+                    "or set DistributedDataParallelOptions::find_unused_parameters",
+                    names));
+  }
+  if (syncs_buffers(BufferSync::broadcast_before, BufferSync::average_before) && synced_last_time)
+    equalize_buffers(step, has_data);
+  in_backward = false;
+}
+
+void GradientReducer::State::equalize_buffers(const JoinStep& now, bool has_data) {
+  if (options.buffer_sync == BufferSync::average_before || options.buffer_sync == BufferSync::average_after)
+    average_tensors(process_group, parts.buffers, now.first_active, now.active, has_data);
+  else
+    broadcast_tensors(process_group, parts.buffers, now.first_active);
+}
+
+/// The collectives of a backward pass on a rank that has no gradients, in the Reducer's order. The gradients of the
+/// others become this rank's, for an optimizer that steps on its part of the parameters.
+void GradientReducer::State::shadow_backward(const JoinStep& now) {
+  const at::NoGradGuard no_grad;
+  const bool learns = options.static_graph && synced_forwards == 1;
+  at::Tensor used;
+  const auto reduce_used = [&] {
+    used = reducer->get_local_used_map_on_device();
+    used.zero_();
+    std::vector<at::Tensor> sum{used};
+    process_group->allreduce(sum)->wait();
+  };
+  if (learns)
+    reduce_used();
+  else if (options.static_graph)
+    used = reducer->get_local_used_map_on_device();  // as the first step has left it
+  std::vector<c10d::GradBucket> buckets = reducer->get_grad_buckets(/*return_zero_tensors=*/true);
+  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> reductions;
+  reductions.reserve(buckets.size());
+  for (c10d::GradBucket& bucket : buckets) reductions.push_back(reducer->run_comm_hook(bucket));
+  if (options.find_unused_parameters && !options.static_graph) reduce_used();
+  std::unordered_map<const c10::TensorImpl*, std::size_t> index_of;
+  for (std::size_t i = 0; i < parts.parameters.size(); ++i)
+    index_of[parts.parameters[i].second.unsafeGetTensorImpl()] = i;
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    reductions[i]->wait();
+    const at::Tensor reduced = c10d::detail::parseCppCommHookResult(reductions[i]->value());
+    GradBucket bucket(buckets[i], now.active);
+    bucket.set_buffer(reduced);
+    const auto gradients = bucket.gradients();
+    const auto owners = bucket.parameters();
+    for (std::size_t k = 0; k < owners.size(); ++k) {
+      at::Tensor& gradient = owners[k].mutable_grad();
+      const bool unused =
+          used.defined() && used[std::int64_t(index_of.at(owners[k].unsafeGetTensorImpl()))].item<int>() == 0;
+      if (unused)
+        gradient.reset();
+      else if (gradient.defined())
+        gradient.copy_(gradients[k]);
+      else
+        gradient = gradients[k].clone();
+    }
+  }
+  if (delayed) delayed->reduce_nothing(process_group);
+  // As with the others, the step that learns says nothing of an order.
+  if (!learns) reducer->push_rebuilt_params_for_all_indices();
+}
+
 GradientReducer::~GradientReducer() = default;
 
 void GradientReducer::before_forward() {
   State& s = *state_;
   if (!at::GradMode::is_enabled()) return;
   if (s.in_backward) s.start_anew();
-  if (s.syncs) s.reducer->prepare_for_forward();
-  s.in_backward = true;  // another rank may be starting anew: if a collective says so, this one has to as well
-  try {
-    BucketScope scope;
-    s.reducer->rebuild_buckets();
-  } catch (const c10::Error& error) {
-    std::string names = names_without_gradient(error.what_without_backtrace(), s.parameters);
-    if (names.empty()) throw;
-    s.in_backward = false;
-    throw Error(
-        fmt::format("the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, "
-                    "or set DistributedDataParallelOptions::find_unused_parameters",
-                    names));
-  }
-  if (s.options.broadcast_buffers && s.synced_last_time) broadcast(s.process_group, s.buffers);
-  s.in_backward = false;
+  const JoinStep begun = s.join ? s.join->announce(*this, s.syncs) : s.everyones_step();
+  s.begin_step(begun, true);
+  // Asked for when the first gradient comes; without a Join the Reducer divides by the number of ranks.
+  s.reducer->set_forward_pass_work_handle(
+      s.join ? c10::make_intrusive<DivisorWork>(s.divisor) : c10::intrusive_ptr<DivisorWork>(), false);
 }
 
 void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
@@ -229,6 +377,7 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   if (!at::GradMode::is_enabled()) return;
   s.synced_last_time = s.syncs;
   if (!s.syncs) return;
+  if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(s.step, true);
   std::vector<at::Tensor> results;
   results.reserve(outputs.size());
   for (const at::Tensor* output : outputs) results.push_back(*output);
@@ -240,19 +389,49 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   if (passed.empty()) return;
   results.clear();
   for (const at::Tensor* output : passed) results.push_back(*output);
-  results = PassOn::apply(at::TensorList(results));  // a vector is not looked into
+  results = PassOn::apply(s.backward_begins, at::TensorList(results));  // a vector is not looked into
   for (std::size_t i = 0; i < passed.size(); ++i) *passed[i] = results[i];
 }
 
 void GradientReducer::refuse_result(const std::type_info& type) {
   throw std::invalid_argument(
-      fmt::format("forward() returns {}, in which no tensors can be found, as find_unused_parameters needs: return "
-                  "tensors, or aggregates, containers, tuples or optionals of such",
+      fmt::format("forward() returns {}, in which no tensors can be found, as find_unused_parameters, static_graph and "
+                  "delayed need: return tensors, or aggregates, containers, tuples or optionals of such",
                   c10::demangle(type.name())));
 }
 
-bool GradientReducer::wants_outputs() const { return state_->options.find_unused_parameters; }
+bool GradientReducer::wants_outputs() const {
+  const State& s = *state_;
+  return s.delayed || (s.options.static_graph ? s.synced_forwards <= 1 : s.options.find_unused_parameters);
+}
 bool GradientReducer::syncs() const { return state_->syncs; }
 void GradientReducer::set_syncs(bool syncs) { state_->syncs = syncs; }
+
+void GradientReducer::register_comm_hook(CommHook hook) {
+  State& s = *state_;
+  if (!hook) throw std::invalid_argument("register_comm_hook of a null function");
+  if (s.hook) throw std::invalid_argument("register_comm_hook: there is a hook already");
+  if (s.synced_forwards != 0) throw std::invalid_argument("register_comm_hook after the first forward()");
+  s.hook = std::move(hook);
+  s.reducer->register_comm_hook(std::make_unique<HookOfReducer>(s.hook, s.divisor));
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> GradientReducer::join_group() const { return state_->process_group; }
+void GradientReducer::set_join(Join* join) { state_->join = join; }
+
+void GradientReducer::shadow(const JoinStep& step) {
+  State& s = *state_;
+  s.begin_step(step, false);
+  s.synced_last_time = step.syncs;
+  if (!step.syncs) return;
+  if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(step, false);
+  s.shadow_backward(step);
+}
+
+void GradientReducer::end_join(int root) {
+  State& s = *state_;
+  broadcast_tensors(s.process_group, tensors_of(s.parts.all), root);
+  s.divisor = s.process_group->getSize();
+}
 
 }  // namespace shoal

@@ -3,48 +3,32 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
+#include <shoal/internal/workers/train/ddp/ddp_options.h>
+#include <shoal/workers/train/comm_hook.h>
+#include <shoal/workers/train/join.h>
 
-#include <cstdint>
 #include <memory>
 #include <typeinfo>
 #include <vector>
 
-namespace c10d {
-class ProcessGroup;
-}
 namespace torch::nn {
 class Module;
 }
 
 namespace shoal {
 
-/// The options of torch.nn.parallel.DistributedDataParallel.
-struct DistributedDataParallelOptions {
-  /// Gradients are reduced in buckets of this many bytes. The first bucket is smaller, so that the first reduction
-  /// starts early.
-  std::int64_t bucket_bytes = 25 << 20;
-  std::int64_t first_bucket_bytes = 1 << 20;  ///< of the first one
-  /// Looks for parameters that a forward pass does not use. Costs a walk over the graph.
-  bool find_unused_parameters = false;
-  /// Gradients lie in the buckets: no copy back. Optimizers may set them to none or to zero.
-  bool gradient_as_bucket_view = true;
-  /// Each forward pass begins by giving all ranks rank 0's buffers (of batch norms, for example).
-  bool broadcast_buffers = true;
-};
-
 /// Keeps the replicas of a module equal. The constructor gives all ranks rank 0's parameters and buffers. Every
 /// backward pass leaves the mean of all ranks' gradients, through libtorch's own c10d::Reducer. Buckets are born in the
 /// shared heap, so the backend "shm" reduces them in place. Owned by a DistributedDataParallel; used by the thread that
 /// trains. If another rank dies, the collective that meets it throws PeerDied, from the constructor, before_forward()
-/// or backward(). Sparse gradients are refused: backward() throws std::invalid_argument, which names the parameter.
-class GradientReducer {
+/// or backward(). A gradient that is sparse, or dense, where the other was announced is refused: backward() throws
+/// std::invalid_argument, which names the parameter.
+class GradientReducer final : public Joinable {
  public:
   /// Collective. Throws std::invalid_argument on all ranks if their modules differ; it names the parameter.
   GradientReducer(const DistributedDataParallelOptions& options, torch::nn::Module& module,
                   c10::intrusive_ptr<c10d::ProcessGroup> process_group);
-  ~GradientReducer();
-  GradientReducer(const GradientReducer&) = delete;
-  GradientReducer& operator=(const GradientReducer&) = delete;
+  ~GradientReducer() override;
 
   /// Throws Error if the last backward pass did not reach every parameter. If that pass ended by an exception, all
   /// ranks start anew together: a rank whose pass did not gets std::invalid_argument from the collective that it is in,
@@ -59,6 +43,13 @@ class GradientReducer {
   bool wants_outputs() const;
   bool syncs() const;
   void set_syncs(bool syncs);
+  /// Once, before the first forward pass.
+  void register_comm_hook(CommHook hook);
+
+  c10::intrusive_ptr<c10d::ProcessGroup> join_group() const override;
+  void set_join(Join* join) override;
+  void shadow(const JoinStep& step) override;
+  void end_join(int root) override;
 
  private:
   struct State;

@@ -20,17 +20,18 @@ template <class Reducer>
 std::shared_ptr<Reducer> make(ReducerArguments&& a) {
   auto with = [&](auto... more) {
     return std::make_shared<Reducer>(std::move(a.parameters), std::move(a.bucket_indices), std::move(a.process_group),
-                                     std::vector<bool>(), a.bucket_bytes, a.find_unused_parameters,
+                                     std::move(a.expect_sparse), a.bucket_bytes, a.find_unused_parameters,
                                      a.gradient_as_bucket_view, std::move(a.parameter_names), a.first_bucket_bytes,
                                      std::move(more)...);
   };
-  constexpr bool kSkipUnused = false, kPythonReducer = false;
+  const bool skip_unused = a.skip_all_reduce_unused_params;
+  constexpr bool kPythonReducer = false;
   if constexpr (kTakes<Reducer, bool, bool, std::vector<std::int64_t>>) {
-    return with(kSkipUnused, kPythonReducer, std::vector<std::int64_t>());  // empty: the two sizes above hold
+    return with(skip_unused, kPythonReducer, std::vector<std::int64_t>());  // empty: the two sizes above hold
   } else {
     static_assert(kTakes<Reducer, bool, bool>,
                   "shoal: this libtorch's c10d::Reducer has a constructor that is not known here yet");
-    return with(kSkipUnused, kPythonReducer);
+    return with(skip_unused, kPythonReducer);
   }
 }
 

@@ -24,10 +24,12 @@ struct ReducerArguments {
   std::vector<at::Tensor> parameters;
   std::vector<std::vector<std::size_t>> bucket_indices;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+  std::vector<bool> expect_sparse;  // for each parameter
   std::int64_t bucket_bytes;
   std::int64_t first_bucket_bytes;
   bool find_unused_parameters;
   bool gradient_as_bucket_view;
+  bool skip_all_reduce_unused_params;
   std::unordered_map<std::size_t, std::string> parameter_names;
 };
 

@@ -1,0 +1,53 @@
+#include <shoal/internal/workers/train/ddp/equal_tensors.h>
+
+#include <ATen/core/grad_mode.h>
+
+#include <cstddef>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+namespace shoal {
+namespace {
+
+constexpr std::size_t kBroadcastBytes = 250u << 20;
+
+}  // namespace
+
+void broadcast_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
+                       const std::vector<at::Tensor>& tensors, int root) {
+  if (tensors.empty()) return;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> values;
+  values.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) values.push_back(tensor.variable_data());
+  c10d::broadcast_coalesced(process_group, values, kBroadcastBytes, root);
+}
+
+void average_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
+                     const std::vector<at::Tensor>& tensors, int root, int ranks, bool takes_part) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> counted;
+  for (const at::Tensor& tensor : tensors) {
+    if (!tensor.is_floating_point()) {
+      counted.push_back(tensor);
+      continue;
+    }
+    const at::Tensor value = tensor.variable_data();
+    if (takes_part)
+      value.div_(ranks);
+    else
+      value.zero_();
+    std::vector<at::Tensor> sum{value};
+    process_group->allreduce(sum)->wait();
+  }
+  broadcast_tensors(process_group, counted, root);
+}
+
+std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(named.size());
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
+}  // namespace shoal

@@ -1,0 +1,90 @@
+#include <shoal/workers/train/join.h>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <fmt/format.h>
+#include <shoal/ipc/error.h>
+
+#include <stdexcept>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+
+namespace shoal {
+
+Join::Join(std::vector<std::reference_wrapper<Joinable>> joinables, const JoinOptions& options)
+    : joinables_(std::move(joinables)), options_(options) {
+  if (joinables_.empty()) throw std::invalid_argument("Join of nothing: give at least one joinable");
+  process_group_ = joinables_.front().get().join_group();
+  for (const Joinable& joinable : joinables_)
+    if (joinable.join_group() != process_group_)
+      throw std::invalid_argument("Join of what works in several process groups: each group needs its own");
+  step_.active = process_group_->getSize();
+  for (Joinable& joinable : joinables_) joinable.set_join(this);
+}
+
+Join::~Join() { leave(); }
+
+void Join::leave() {
+  for (Joinable& joinable : joinables_) joinable.set_join(nullptr);
+  joinables_.clear();
+}
+
+/// The one collective of Join's own: every rank says whether it has a batch and whether it reduces gradients.
+void Join::meet(bool has_data, bool syncs) {
+  const int ranks = process_group_->getSize();
+  at::Tensor own = at::empty({2}, at::kLong);
+  own.data_ptr<std::int64_t>()[0] = has_data ? 1 : 0;
+  own.data_ptr<std::int64_t>()[1] = syncs ? 1 : 0;
+  std::vector<std::vector<at::Tensor>> all(1);
+  for (int rank = 0; rank < ranks; ++rank) all[0].push_back(at::empty({2}, at::kLong));
+  std::vector<at::Tensor> input{own};
+  process_group_->allgather(all, input)->wait();
+  JoinStep step{.active = 0, .first_active = step_.first_active, .syncs = true};
+  int ended = -1;
+  bool differ = false;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto* said = all[0][std::size_t(rank)].data_ptr<std::int64_t>();
+    if (said[0] == 0) {
+      if (ended < 0) ended = rank;
+      continue;
+    }
+    if (step.active++ == 0) {
+      step.first_active = rank;
+      step.syncs = said[1] != 0;
+    } else {
+      differ = differ || step.syncs != (said[1] != 0);
+    }
+  }
+  step_ = step;
+  if (differ)
+    throw std::invalid_argument(
+        fmt::format("step {} of a Join: some ranks reduce their gradients, others are in no_sync()", steps_));
+  if (options_.throw_when_one_ends && ended >= 0 && step.active > 0)
+    throw Error(fmt::format("rank {} has no batch for step {} of a Join, and rank {} has one", ended, steps_,
+                            step.first_active));
+  ++steps_;
+}
+
+const JoinStep& Join::announce(const Joinable& joinable, bool syncs) {
+  if (&joinable == &joinables_.front().get()) meet(true, syncs);
+  return step_;
+}
+
+int Join::divisor() const {
+  return options_.mean == JoinMean::over_all_ranks ? process_group_->getSize() : step_.active;
+}
+
+void Join::finish() {
+  if (joinables_.empty()) return;
+  try {
+    for (meet(false, true); step_.active > 0; meet(false, true))
+      for (Joinable& joinable : joinables_) joinable.shadow(step_);
+    for (Joinable& joinable : joinables_) joinable.end_join(step_.first_active);
+  } catch (...) {
+    leave();
+    throw;
+  }
+  leave();
+}
+
+}  // namespace shoal

@@ -1,0 +1,70 @@
+#include <shoal/internal/workers/train/ddp/module_parts.h>
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <unordered_set>
+
+namespace shoal {
+namespace {
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+void refuse_unknown(const char* option, const std::vector<std::string>& names, const torch::nn::Module& module,
+                    bool buffers_too) {
+  const auto parameters = module.named_parameters();
+  const auto buffers = module.named_buffers();
+  for (const std::string& name : names)
+    if (!parameters.contains(name) && !(buffers_too && buffers.contains(name)))
+      throw std::invalid_argument(fmt::format("DistributedDataParallelOptions::{}: the module has no {} named {}",
+                                              option, buffers_too ? "parameter or buffer" : "parameter", name));
+}
+
+/// The weights of lookups whose gradients are sparse.
+std::unordered_set<const c10::TensorImpl*> sparse_weights(const torch::nn::Module& module) {
+  std::unordered_set<const c10::TensorImpl*> weights;
+  for (const auto& part : module.modules()) {
+    if (const auto* embedding = part->as<torch::nn::Embedding>(); embedding && embedding->options.sparse())
+      weights.insert(embedding->weight.unsafeGetTensorImpl());
+    if (const auto* bag = part->as<torch::nn::EmbeddingBag>(); bag && bag->options.sparse())
+      weights.insert(bag->weight.unsafeGetTensorImpl());
+  }
+  return weights;
+}
+
+}  // namespace
+
+ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParallelOptions& options) {
+  refuse_unknown("ignored", options.ignored, module, true);
+  refuse_unknown("delayed", options.delayed, module, false);
+  refuse_unknown("sparse", options.sparse, module, false);
+  ModuleParts parts;
+  const auto sparse = sparse_weights(module);
+  std::unordered_set<const c10::TensorImpl*> seen;  // tied parameters are one
+  for (const auto& item : module.named_parameters()) {
+    if (contains(options.ignored, item.key())) continue;
+    const c10::TensorImpl* impl = item.value().unsafeGetTensorImpl();
+    parts.all.emplace_back(item.key(), item.value());
+    if (!item.value().requires_grad() || !seen.insert(impl).second) continue;
+    if (contains(options.delayed, item.key())) {
+      parts.delayed.emplace_back(item.key(), item.value());
+      continue;
+    }
+    parts.parameters.emplace_back(item.key(), item.value());
+    parts.expect_sparse.push_back(sparse.contains(impl) || contains(options.sparse, item.key()));
+  }
+  for (const auto& item : module.named_buffers()) {
+    if (!item.value().defined() || contains(options.ignored, item.key())) continue;
+    parts.all.emplace_back(item.key(), item.value());
+    parts.buffers.push_back(item.value());
+  }
+  return parts;
+}
+
+}  // namespace shoal

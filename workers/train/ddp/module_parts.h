@@ -1,0 +1,27 @@
+// What of a module DistributedDataParallel takes care of, and how.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <shoal/internal/workers/train/ddp/ddp_options.h>
+#include <shoal/internal/workers/train/ddp/module_check.h>
+
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace shoal {
+
+struct ModuleParts {
+  NamedTensors parameters;          ///< trained ones that the Reducer reduces; tied ones once
+  std::vector<bool> expect_sparse;  ///< for each of `parameters`
+  NamedTensors delayed;             ///< trained ones that are reduced at the end
+  NamedTensors all;                 ///< everything that a replica has to start with: also what is not trained
+  std::vector<at::Tensor> buffers;  ///< defined ones
+};
+
+/// Throws std::invalid_argument for a name in the options that the module does not have.
+ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParallelOptions& options);
+
+}  // namespace shoal

@@ -1,0 +1,37 @@
+// FloatMasters: float copies of half-type parameters, for the optimizer.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace shoal {
+
+/// Float copies of a module's bfloat16 or float16 parameters. The module computes in the half type, and
+/// DistributedDataParallel reduces its gradients in it (added in float, rounded once); the optimizer steps on the copies,
+/// in which small steps are not lost:
+///
+///   net->to(at::kBFloat16);
+///   shoal::DistributedDataParallel<Net> ddp(net, process_group);     // before the copies are made
+///   shoal::FloatMasters masters(net->parameters());
+///   torch::optim::Adam optimizer(masters.parameters(), 1e-3);
+///   loss.backward();
+///   masters.take_gradients();
+///   optimizer.step();
+///   masters.give_parameters();
+///
+/// Not collective. One thread.
+class FloatMasters {
+ public:
+  /// Parameters of other types, float for example, are taken themselves: they are no copies.
+  explicit FloatMasters(std::vector<at::Tensor> parameters);
+
+  const std::vector<at::Tensor>& parameters() const { return masters_; }  ///< for the optimizer
+  void take_gradients();  ///< the copies' gradients are the parameters', which are none afterwards; where none is, none
+  void give_parameters();  ///< rounds the copies to the parameters
+
+ private:
+  std::vector<at::Tensor> parameters_, masters_;
+};
+
+}  // namespace shoal

@@ -1,0 +1,96 @@
+// Join: ranks with different numbers of batches train to their common end.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace c10d {
+class ProcessGroup;
+}
+
+namespace shoal {
+
+class Join;
+
+/// Who does what in the step that begins: the same on all ranks.
+struct JoinStep {
+  int active = 0;        ///< ranks that have a batch for it
+  int first_active = 0;  ///< the lowest of them; in the step after the last, the last step's
+  bool syncs = true;     ///< whether they reduce their gradients in it
+};
+
+/// What does collectives in each step of a training: DistributedDataParallel, ZeroRedundancyOptimizer, or a class of the
+/// user's. All ranks give Join the same ones in the same order.
+class Joinable {
+ public:
+  Joinable() = default;
+  Joinable(const Joinable&) = delete;
+  Joinable& operator=(const Joinable&) = delete;
+  virtual ~Joinable() = default;
+
+  virtual c10::intrusive_ptr<c10d::ProcessGroup> join_group() const = 0;  ///< the group of its collectives
+  /// Says in which Join it is; null: in none any more. In one it calls Join::announce() before a step's first collective.
+  virtual void set_join(Join* join) = 0;
+  /// On a rank that has no batch: takes part in all collectives of one step of those that have one.
+  virtual void shadow(const JoinStep& step) = 0;
+  /// On all ranks when none has a batch left. `root` has taken part in the last step, so its state is the newest.
+  virtual void end_join(int root) = 0;
+};
+
+/// By what gradients are divided.
+enum class JoinMean {
+  over_ranks_with_data,  ///< by the number of ranks that have a batch: each batch counts as in any other step
+  over_all_ranks,        ///< by the number of ranks: the fewer have a batch, the smaller the step
+};
+
+/// How a Join joins.
+struct JoinOptions {
+  JoinMean mean = JoinMean::over_ranks_with_data;  ///< by what gradients are divided
+  bool throw_when_one_ends = false;                ///< all ranks get Error as soon as one has no batch and others have
+};
+
+/// While such an object lives, the ranks' numbers of steps may differ, like torch.distributed.algorithms.Join:
+///
+///   shoal::Join join({ddp.joinable(), optimizer});
+///   for (auto& batch : loader) { ... ddp.forward(...) ... optimizer.step(); }
+///   join.finish();
+///
+/// A rank whose loop has ended takes part in the others' collectives inside finish(), which returns on all ranks when
+/// all have come there, and then gives all of them the parameters of one that did the last step. Each step costs a
+/// gather of a few bytes more. Collectives of the user's own inside the loop, also SyncBatchNorm's, are not matched.
+///
+/// One thread of each rank. If a rank dies, the others get PeerDied, in finish() too. Without finish() (an exception goes
+/// through the loop) the object just ends: the others are told by their collectives.
+class Join {
+ public:
+  /// Throws std::invalid_argument if there are no joinables, or if they have several groups.
+  explicit Join(std::vector<std::reference_wrapper<Joinable>> joinables, const JoinOptions& options = {});
+  Join(const Join&) = delete;
+  Join& operator=(const Join&) = delete;
+  ~Join();
+
+  /// Collective, and returns on all ranks at once: nothing is in the Join any more.
+  void finish();
+
+  /// For joinables: this rank has a batch. The first joinable's call is a collective, the others' get what that one
+  /// got. Throws std::invalid_argument on all ranks if they differ in `syncs`; Error as the options say.
+  const JoinStep& announce(const Joinable& joinable, bool syncs);
+  /// For joinables: by what the gradients of this step are divided.
+  int divisor() const;
+
+ private:
+  void meet(bool has_data, bool syncs);
+  void leave();
+
+  std::vector<std::reference_wrapper<Joinable>> joinables_;
+  JoinOptions options_;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  JoinStep step_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace shoal

@@ -1,0 +1,34 @@
+#include <shoal/workers/train/float_masters.h>
+
+#include <ATen/core/grad_mode.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace shoal {
+
+FloatMasters::FloatMasters(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {
+  for (const at::Tensor& parameter : parameters_) {
+    const bool half = parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf;
+    masters_.push_back(half ? parameter.detach().to(at::kFloat).set_requires_grad(parameter.requires_grad())
+                            : parameter);
+  }
+}
+
+void FloatMasters::take_gradients() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (masters_[i].is_same(parameters_[i])) continue;
+    at::Tensor& gradient = parameters_[i].mutable_grad();
+    masters_[i].mutable_grad() = gradient.defined() ? gradient.to(at::kFloat) : at::Tensor();
+    gradient.reset();
+  }
+}
+
+void FloatMasters::give_parameters() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!masters_[i].is_same(parameters_[i])) parameters_[i].detach().copy_(masters_[i].detach());
+}
+
+}  // namespace shoal
