@@ -95,6 +95,7 @@
 #include <shoal/workers/pool_options.h>
 #include <shoal/workers/thread_pool.h>
 #include <shoal/workers/train/comm_hook.h>
+#include <shoal/workers/train/comm_hooks.h>
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/float_masters.h>

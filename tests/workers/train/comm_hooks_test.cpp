@@ -1,0 +1,237 @@
+// DDP's communication hooks.
+#include <shoal/workers/train/comm_hooks.h>
+
+#include <fmt/format.h>
+#include <shoal/ipc/codec.h>
+#include <shoal/runtime/spawn.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/workers/train/distributed_data_parallel.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/workers/train/ddp_fixtures.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+torch::nn::Sequential make_net(int seed) {
+  torch::manual_seed(seed);
+  torch::nn::Sequential net(torch::nn::Linear(6, 40), torch::nn::Tanh(), torch::nn::Linear(40, 30), torch::nn::Tanh(),
+                            torch::nn::Linear(30, 3));
+  net->to(at::kDouble);
+  return net;
+}
+
+enum class Which { all_reduce, fp16, bf16, power_sgd, compressed_power_sgd, top_k, local_sgd };
+
+CommHook make_hook(Which which, const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) {
+  switch (which) {
+    case Which::all_reduce:
+      return all_reduce_hook(process_group);
+    case Which::fp16:
+      return fp16_compress_hook(process_group);
+    case Which::bf16:
+      return bf16_compress_hook(process_group);
+    case Which::power_sgd:
+      return power_sgd_hook(process_group, {.rank = 2, .start_step = 2});
+    case Which::compressed_power_sgd:
+      return compressed(power_sgd_hook(process_group, {.rank = 2, .start_step = 2}), at::kFloat);
+    case Which::top_k:
+      return top_k_hook(process_group, {.fraction = 0.1, .start_step = 2});
+    case Which::local_sgd:
+      return local_sgd_hook(process_group, {.start_step = 2});
+  }
+  throw std::invalid_argument("which?");
+}
+
+using Net = DistributedDataParallel<torch::nn::Sequential>;
+DistributedDataParallelOptions small_buckets() { return {.bucket_bytes = 3000, .first_bucket_bytes = 1000}; }
+
+/// The gradients of `steps` steps, whose parameters stay as they are: how far the last, and the mean of all, are from
+/// those without a hook, as a part of their length; and the last, flat.
+std::tuple<double, double, at::Tensor> gradients(int rank, ShmGroup group, Which which, int steps, Progress progress) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank, {.progress = progress});
+  torch::nn::Sequential net = make_net(rank), plain = make_net(0);
+  Net ddp(small_buckets(), net, process_group), without(small_buckets(), plain, process_group);
+  ddp.register_comm_hook(make_hook(which, process_group));
+  at::Tensor got, wanted, sum;
+  const auto flat = [](const torch::nn::Sequential& of) {
+    std::vector<at::Tensor> parts;
+    for (auto& parameter : of->parameters()) parts.push_back(parameter.grad().flatten());
+    return torch::cat(parts).clone();
+  };
+  for (int step = 0; step < steps; ++step) {
+    net->zero_grad();
+    plain->zero_grad();
+    loss_of(ddp(batch_of(rank, 0))).backward();
+    loss_of(without(batch_of(rank, 0))).backward();
+    got = flat(net);
+    wanted = flat(plain);
+    sum = step == 0 ? got : sum + got;
+    if (step < 2) require_close(got, wanted, fmt::format("step {}, in which no hook leaves out much", step), 1e-2);
+  }
+  const auto apart = [&](const at::Tensor& one) { return ((one - wanted).norm() / wanted.norm()).item<double>(); };
+  return {apart(got), apart(sum / steps), got};
+}
+
+auto run(Which which, int steps, Progress progress, int world = 2) {
+  return spawn({.nprocs = world}, gradients, ShmGroup(world), which, steps, progress);
+}
+
+/// How near the mean gradient, and the mean over many steps, are to the exact ones.
+void check(Which which, int steps, double last, double mean) {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
+  const auto ranks = run(which, steps, progress, 3);
+  for (const auto& [off, mean_off, flat] : ranks) {
+    CHECK(off <= last);
+    CHECK(mean_off <= mean);
+    CHECK(torch::equal(flat, std::get<2>(ranks[0])));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("comm hooks: all_reduce_hook gives the gradients that there are without a hook") {
+  check(Which::all_reduce, 4, 1e-15, 1e-15);
+}
+
+TEST_CASE("comm hooks: gradients in half types come near the exact ones, and are equal on all ranks") {
+  check(Which::fp16, 4, 2e-3, 2e-3);
+  check(Which::bf16, 4, 2e-2, 2e-2);
+}
+
+TEST_CASE("comm hooks: PowerSGD's error comes back, so that over many steps nothing is lost") {
+  check(Which::power_sgd, 60, 3.0, 0.1);
+  check(Which::compressed_power_sgd, 60, 3.0, 0.1);
+}
+
+TEST_CASE("comm hooks: what top-k leaves out is sent later") { check(Which::top_k, 100, 6.0, 0.2); }
+
+namespace {
+
+/// Whether the ranks' parameters are equal after each step.
+std::vector<bool> local_steps(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net = make_net(0);
+  Net ddp(net, process_group);
+  ddp.register_comm_hook(local_sgd_hook(process_group, {.start_step = 2}));
+  PeriodicAverager averager(process_group, {.period = 3, .warm_up = 2});
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1));
+  std::vector<bool> equal;
+  for (int step = 0; step < 9; ++step) {
+    optimizer.zero_grad();
+    loss_of(ddp(batch_of(rank, step))).backward();
+    optimizer.step();
+    const at::Tensor before = net->parameters()[0].detach().clone();
+    const bool averaged = averager.average(net->parameters());
+    std::vector<at::Tensor> sum{before.clone()};
+    process_group->allreduce(sum)->wait();
+    if (averaged) require_close(net->parameters()[0].detach(), sum[0] / 3, "the average", 1e-12);
+    std::vector<at::Tensor> low{net->parameters()[0].detach().clone()}, high{low[0].clone()};
+    process_group->allreduce(low, {.reduceOp = c10d::ReduceOp::MIN})->wait();
+    process_group->allreduce(high, {.reduceOp = c10d::ReduceOp::MAX})->wait();
+    equal.push_back(torch::equal(low[0], high[0]));
+  }
+  return equal;
+}
+
+}  // namespace
+
+TEST_CASE("comm hooks: local SGD steps alone between the averages of the parameters") {
+  for (auto& equal : spawn({.nprocs = 3}, local_steps, ShmGroup(3)))
+    CHECK(equal == std::vector<bool>{true, true, true, false, false, true, false, false, true});
+}
+
+namespace {
+
+/// What a hook of the user's is given, and what it can do.
+std::string own_hook(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net = make_net(0);
+  Net ddp(small_buckets(), net, process_group);
+  std::size_t buckets = 0, elements = 0;
+  bool last = true;
+  const auto fails = std::make_shared<bool>(false);
+  ddp.register_comm_hook([&, fails](GradBucket& bucket) {
+    if (bucket.index() == 0) {
+      require(last, "the last step's buckets did not come to their end");
+      buckets = elements = 0;
+    }
+    require(bucket.index() == buckets++, "buckets come out of order");
+    last = bucket.is_last();
+    const auto gradients = bucket.gradients();
+    const auto parameters = bucket.parameters();
+    require(gradients.size() == parameters.size(), "as many gradients as parameters");
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      require(gradients[i].sizes() == parameters[i].sizes(), "a gradient in its parameter's shape");
+      require(gradients[i].is_alias_of(bucket.buffer()), "a view of the buffer");
+      elements += std::size_t(gradients[i].numel());
+    }
+    require(bucket.divisor() == 2, "two ranks");
+    if (*fails && bucket.index() == 1) throw std::runtime_error("the hook's own fault");
+    return hook_result(torch::full_like(bucket.buffer(), 7));  // none of the user's buffers
+  });
+  for (int step = 0; step < 3; ++step) {
+    net->zero_grad();
+    loss_of(ddp(batch_of(rank, step))).backward();
+    require(last && buckets >= 2, "several buckets");
+    std::size_t all = 0;
+    for (auto& parameter : net->parameters()) {
+      all += std::size_t(parameter.numel());
+      require((parameter.grad() == 7).all().item<bool>(), "the hook's result is not the gradient");
+    }
+    require(all == elements, "all gradients");
+  }
+  try {
+    ddp.register_comm_hook(all_reduce_hook(process_group));
+    return "a second hook was taken";
+  } catch (const std::invalid_argument&) {
+  }
+  *fails = true;
+  try {
+    loss_of(ddp(batch_of(rank, 3))).backward();
+    return "nothing came out of backward()";
+  } catch (const std::runtime_error& error) {
+    if (std::string(error.what()).find("the hook's own fault") == std::string::npos) return error.what();
+  }
+  // All ranks' hooks have failed, so all start anew, with the hook.
+  *fails = false;
+  last = true;
+  net->zero_grad();
+  loss_of(ddp(batch_of(rank, 4))).backward();
+  require((net->parameters()[0].grad() == 7).all().item<bool>(), "the hook was lost");
+  return "went through";
+}
+
+std::string late_hook(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net = make_net(0);
+  Net ddp(net, process_group);
+  loss_of(ddp(batch_of(rank, 0))).backward();
+  try {
+    ddp.register_comm_hook(all_reduce_hook(process_group));
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("comm hooks: a hook of one's own gets all gradients in buckets, and gives them any values") {
+  for (auto& said : spawn({.nprocs = 2}, own_hook, ShmGroup(2))) CHECK(said == "went through");
+  CHECK_THAT(spawn({.nprocs = 1}, late_hook, ShmGroup(1))[0], ContainsSubstring("after the first forward()"));
+  CHECK_THROWS_AS(top_k_hook(nullptr, {.fraction = 0}), std::invalid_argument);
+  CHECK_THROWS_AS(power_sgd_hook(nullptr, {.rank = 0}), std::invalid_argument);
+}

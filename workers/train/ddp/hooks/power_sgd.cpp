@@ -1,0 +1,219 @@
+// PowerSGD: gradients as products of thin matrices.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+#include <shoal/internal/workers/train/ddp/hooks/mean.h>
+#include <shoal/tensors/shared_memory_scope.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+/// Columns of length 1 that stand upright on each other, by Gram and Schmidt, in place.
+void orthogonalize(const at::Tensor& matrix) {
+  // A column of zeros stays one: a gradient that is zero has no direction.
+  const double shortest = matrix.element_size() == 2 ? 1e-7 : 1e-30;
+  for (std::int64_t i = 0; i < matrix.size(1); ++i) {
+    const at::Tensor column = matrix.narrow(1, i, 1);
+    column.div_(column.norm().clamp_min_(shortest));
+    if (i + 1 == matrix.size(1)) break;
+    const at::Tensor rest = matrix.narrow(1, i + 1, matrix.size(1) - i - 1);
+    rest.sub_(column.mul((column * rest).sum(0)));
+  }
+}
+
+/// One gradient M, n x m, as P Q^T.
+struct Factors {
+  at::Tensor matrix;  // a view of the bucket
+  at::Tensor p, q;    // views of the bucket's buffers of factors
+};
+
+/// A bucket under way. Its collectives are two: what goes as it is together with all P, and all Q.
+struct Underway {
+  at::Tensor buffer;
+  int divisor = 1;
+  std::size_t index = 0;
+  at::Tensor given = {};               // what was to be sent
+  std::vector<at::Tensor> plain = {};  // views of the bucket
+  std::vector<Factors> factors = {};
+  at::Tensor first = {}, second = {};  // the buffers of the two collectives, of which `p` and `q` are views
+  std::int64_t plain_elements = 0;
+  c10::intrusive_ptr<c10d::Work> work = {};
+  HookResult result = {};
+};
+
+class PowerSgd {
+ public:
+  PowerSgd(ProcessGroupOfHook process_group, const PowerSgdOptions& options)
+      : process_group_(std::move(process_group)), options_(options) {}
+
+  /// Collectives have to come in the same order on all ranks, so they are begun here and nowhere else: a bucket's second
+  /// one when the next bucket has come, the last bucket's at once.
+  HookResult reduce(GradBucket& bucket) {
+    const at::NoGradGuard no_grad;
+    if (bucket.index() == 0) {
+      ++step_;
+      second_phase_.reset();  // of a step that an exception ended
+      last_phase_.clear();
+    }
+    if (step_ <= options_.start_step) return begin_mean(process_group_, bucket);
+    HookResult result;
+    if (is_sparse(bucket)) {
+      result = begin_mean(process_group_, bucket);
+    } else {
+      Underway begun = begin(bucket);
+      result = begun.result;
+      if (second_phase_) begin_second(*std::exchange(second_phase_, std::nullopt));
+      second_phase_.emplace(std::move(begun));
+    }
+    if (bucket.is_last()) {
+      if (second_phase_) begin_second(*std::exchange(second_phase_, std::nullopt));
+      for (Underway& part : last_phase_) end(part);
+      last_phase_.clear();
+    }
+    return result;
+  }
+
+ private:
+  struct Memory {
+    at::Tensor first, second, rest;
+  };
+
+  Underway begin(GradBucket& bucket) {
+    Underway part{.buffer = bucket.buffer(), .divisor = bucket.divisor(), .index = bucket.index()};
+    part.result = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    if (part.index >= memory_.size()) memory_.resize(part.index + 1);
+    Memory& memory = memory_[part.index];
+    if (options_.error_feedback) {
+      if (!memory.rest.defined() || memory.rest.numel() != part.buffer.numel())
+        memory.rest = at::zeros_like(part.buffer);
+      part.buffer.add_(memory.rest);
+      part.given = part.buffer.clone();
+    }
+    std::int64_t p_elements = 0, q_elements = 0;
+    for (const at::Tensor& gradient : bucket.gradients()) {
+      if (gradient.dim() >= 2 && compresses(gradient)) {
+        const at::Tensor matrix = gradient.view({gradient.size(0), -1});
+        part.factors.push_back({matrix, {}, {}});
+        p_elements += matrix.size(0) * rank_of(matrix);
+        q_elements += matrix.size(1) * rank_of(matrix);
+      } else {
+        part.plain.push_back(gradient);
+        part.plain_elements += gradient.numel();
+      }
+    }
+    const bool fresh = !memory.first.defined() || memory.first.numel() != part.plain_elements + p_elements ||
+                       memory.second.numel() != q_elements;
+    if (fresh) {
+      const SharedMemoryScope born_shared;
+      memory.first = at::empty({part.plain_elements + p_elements}, part.buffer.options());
+      memory.second = at::empty({q_elements}, part.buffer.options());
+    }
+    part.first = memory.first;
+    part.second = memory.second;
+    std::int64_t p_at = part.plain_elements, q_at = 0;
+    for (Factors& one : part.factors) {
+      const std::int64_t n = one.matrix.size(0), m = one.matrix.size(1), rank = rank_of(one.matrix);
+      one.p = part.first.narrow(0, p_at, n * rank).view({n, rank});
+      one.q = part.second.narrow(0, q_at, m * rank).view({m, rank});
+      p_at += n * rank;
+      q_at += m * rank;
+      if (fresh || !options_.warm_start) one.q.copy_(at::randn(one.q.sizes(), generator(), at::kFloat));
+      orthogonalize(one.q);
+      at::mm_out(one.p, one.matrix, one.q);
+    }
+    std::int64_t at = 0;
+    for (const at::Tensor& plain : part.plain) {
+      part.first.narrow(0, at, plain.numel()).copy_(plain.reshape({-1})).div_(part.divisor);
+      at += plain.numel();
+    }
+    part.work = begin_sum(process_group_, part.first);
+    return part;
+  }
+
+  void begin_second(Underway part) {
+    part.work->wait();
+    // P is made of columns of length 1 whatever it was divided by.
+    for (Factors& one : part.factors) {
+      orthogonalize(one.p);
+      at::mm_out(one.q, one.matrix.t(), one.p);
+    }
+    if (!part.factors.empty()) {
+      part.second.div_(part.divisor);
+      part.work = begin_sum(process_group_, part.second);
+    }
+    last_phase_.push_back(std::move(part));
+  }
+
+  void end(Underway& part) {
+    part.work->wait();
+    std::int64_t at = 0;
+    for (const at::Tensor& plain : part.plain) {
+      plain.copy_(part.first.narrow(0, at, plain.numel()).view(plain.sizes()));
+      at += plain.numel();
+    }
+    for (Factors& one : part.factors) at::mm_out(one.matrix, one.p, one.q.t());
+    // What is left out of this rank's own gradient: plain ones leave nothing out.
+    if (options_.error_feedback) remember_rest(part);
+    part.result->markCompleted(c10::IValue(part.buffer));
+  }
+
+  void remember_rest(const Underway& part) {
+    at::Tensor& rest = memory_[part.index].rest;
+    rest.zero_();
+    for (const Factors& one : part.factors) {
+      const std::int64_t offset = one.matrix.storage_offset() - part.buffer.storage_offset();
+      const std::int64_t elements = one.matrix.numel();
+      rest.narrow(0, offset, elements).copy_(part.given.narrow(0, offset, elements)).sub_(one.matrix.reshape({-1}));
+    }
+  }
+
+  bool compresses(const at::Tensor& gradient) const {
+    const std::int64_t n = gradient.size(0), m = gradient.numel() / std::max<std::int64_t>(n, 1);
+    if (gradient.numel() == 0) return false;
+    const std::int64_t rank = std::min({n, m, options_.rank});
+    return double(n + m) * double(rank) * options_.smallest_compression < double(n) * double(m);
+  }
+  std::int64_t rank_of(const at::Tensor& matrix) const {
+    return std::min({matrix.size(0), matrix.size(1), options_.rank});
+  }
+  /// The same numbers on all ranks, others in each step and for each matrix.
+  at::Generator& generator() {
+    if (!generator_.defined()) generator_ = at::detail::createCPUGenerator(options_.seed);
+    return generator_;
+  }
+
+  ProcessGroupOfHook process_group_;
+  PowerSgdOptions options_;
+  std::int64_t step_ = 0;
+  at::Generator generator_;
+  std::vector<Memory> memory_;            // by bucket
+  std::optional<Underway> second_phase_;  // the bucket whose second collective has not begun
+  std::vector<Underway> last_phase_;      // those whose second one has
+};
+
+}  // namespace
+
+CommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const PowerSgdOptions& options) {
+  if (options.rank < 1) throw std::invalid_argument(fmt::format("power_sgd_hook: a rank of {}", options.rank));
+  if (options.start_step < 1)
+    throw std::invalid_argument(
+        fmt::format("power_sgd_hook: start_step {}: buckets change after step 1", options.start_step));
+  return
+      [hook = std::make_shared<PowerSgd>(process_group, options)](GradBucket& bucket) { return hook->reduce(bucket); };
+}
+
+}  // namespace shoal

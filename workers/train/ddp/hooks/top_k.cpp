@@ -1,0 +1,86 @@
+// The largest elements of each bucket.
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+#include <shoal/internal/workers/train/ddp/hooks/mean.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <stdexcept>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+class TopK {
+ public:
+  TopK(ProcessGroupOfHook process_group, const TopKOptions& options)
+      : process_group_(std::move(process_group)), options_(options) {}
+
+  HookResult reduce(GradBucket& bucket) {
+    const at::NoGradGuard no_grad;
+    if (bucket.index() == 0) ++step_;
+    if (is_sparse(bucket) || step_ <= options_.start_step) return begin_mean(process_group_, bucket);
+    const at::Tensor buffer = bucket.buffer();
+    if (options_.error_feedback) buffer.add_(rest_of(bucket));
+    const auto count = std::max<std::int64_t>(1, std::llround(options_.fraction * double(buffer.numel())));
+    const at::Tensor indices = std::get<1>(buffer.abs().topk(count, 0, /*largest=*/true, /*sorted=*/false));
+    const at::Tensor values = buffer.index_select(0, indices);
+    if (options_.error_feedback) rest_of(bucket).copy_(buffer).index_fill_(0, indices, 0);
+    // Both are given away before either is waited for: the next bucket's come after them on every rank.
+    auto all_indices = begin_gather(indices);
+    auto all_values = begin_gather(values);
+    return hook_result_after(all_values.work, [buffer, all_indices, all_values, divisor = bucket.divisor()] {
+      const at::NoGradGuard no_grad;
+      buffer.zero_();
+      for (std::size_t rank = 0; rank < all_indices.outputs.size(); ++rank)
+        buffer.index_add_(0, all_indices.outputs[rank], all_values.outputs[rank]);
+      return buffer.div_(divisor);
+    });
+  }
+
+ private:
+  struct Gathered {
+    std::vector<at::Tensor> outputs;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+
+  Gathered begin_gather(const at::Tensor& own) {
+    std::vector<std::vector<at::Tensor>> outputs(1);
+    for (int rank = 0; rank < process_group_->getSize(); ++rank)
+      outputs[0].push_back(at::empty(own.sizes(), own.options()));
+    std::vector<at::Tensor> inputs{own};
+    auto work = process_group_->allgather(outputs, inputs);
+    return {std::move(outputs[0]), std::move(work)};
+  }
+
+  /// What was not sent of a bucket.
+  at::Tensor& rest_of(const GradBucket& bucket) {
+    if (bucket.index() >= rests_.size()) rests_.resize(bucket.index() + 1);
+    at::Tensor& rest = rests_[bucket.index()];
+    if (!rest.defined() || rest.numel() != bucket.buffer().numel()) rest = at::zeros_like(bucket.buffer());
+    return rest;
+  }
+
+  ProcessGroupOfHook process_group_;
+  TopKOptions options_;
+  std::int64_t step_ = 0;
+  std::vector<at::Tensor> rests_;  // by bucket
+};
+
+}  // namespace
+
+CommHook top_k_hook(const ProcessGroupOfHook& process_group, const TopKOptions& options) {
+  if (!(options.fraction > 0 && options.fraction <= 1))
+    throw std::invalid_argument(fmt::format("top_k_hook: a fraction of {}", options.fraction));
+  if (options.start_step < 1)
+    throw std::invalid_argument(
+        fmt::format("top_k_hook: start_step {}: buckets change after step 1", options.start_step));
+  return [hook = std::make_shared<TopK>(process_group, options)](GradBucket& bucket) { return hook->reduce(bucket); };
+}
+
+}  // namespace shoal
