@@ -113,6 +113,7 @@
 #include <shoal/workers/train/split.h>
 #include <shoal/workers/train/sync_batch_norm.h>
 #include <shoal/workers/train/tensor_collectives.h>
+#include <shoal/workers/train/zero_redundancy_optimizer.h>
 #include <shoal/workers/transforms/color_jitter.h>
 #include <shoal/workers/transforms/compose.h>
 #include <shoal/workers/transforms/crop.h>

@@ -1,0 +1,217 @@
+// ZeroRedundancyOptimizer beside the optimizer alone.
+#include <shoal/workers/train/zero_redundancy_optimizer.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/workers/train/optim/partition.h>
+#include <shoal/ipc/codec.h>
+#include <shoal/ipc/error.h>
+#include <shoal/runtime/process.h>
+#include <shoal/runtime/spawn.h>
+#include <shoal/tensors/optimizer.h>
+#include <shoal/workers/train/process_group.h>
+#include <torch/torch.h>
+
+#include <csignal>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/workers/train/ddp_fixtures.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+torch::nn::Sequential make_net() {
+  torch::manual_seed(0);
+  torch::nn::Sequential net(torch::nn::Linear(6, 30), torch::nn::Tanh(), torch::nn::Linear(30, 20), torch::nn::Tanh(),
+                            torch::nn::Linear(20, 3));
+  net->to(at::kDouble);
+  return net;
+}
+
+enum class Kind { sgd, adam, adamw, rmsprop, adagrad };
+
+MakeOptimizer maker(Kind kind) {
+  using namespace torch::optim;
+  switch (kind) {
+    case Kind::sgd:
+      return optimizer_maker<SGD>(SGDOptions(0.1).momentum(0.9));
+    case Kind::adam:
+      return optimizer_maker<Adam>(AdamOptions(0.01).amsgrad(true));
+    case Kind::adamw:
+      return optimizer_maker<AdamW>(AdamWOptions(0.01).weight_decay(0.1));
+    case Kind::rmsprop:
+      return optimizer_maker<RMSprop>(RMSpropOptions(0.01).momentum(0.5));
+    case Kind::adagrad:
+      return optimizer_maker<Adagrad>(AdagradOptions(0.05));
+  }
+  throw std::invalid_argument("which?");
+}
+
+/// The same gradients on all ranks.
+void compute_gradients(torch::nn::Sequential& net, int step) { loss_of(net->forward(batch_of(0, step))).backward(); }
+
+void require_equal(const torch::nn::Sequential& a, const torch::nn::Sequential& b, const std::string& what) {
+  for (std::size_t i = 0; i < a->parameters().size(); ++i)
+    require(torch::equal(a->parameters()[i], b->parameters()[i]), fmt::format("{}: parameter {}", what, i));
+}
+
+/// Bit for bit the numbers of the optimizer alone, also after the state was brought together, written, and read by
+/// optimizers that start anew. Returns the bytes of this rank's state, and of the whole one.
+std::pair<std::size_t, std::size_t> beside_one(int rank, ShmGroup group, Kind kind, bool groups) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net = make_net(), reference = make_net();
+  const auto grouped = [&](const torch::nn::Sequential& of) {
+    const auto all = of->parameters();
+    ParameterGroups result;
+    result.emplace_back(std::vector<at::Tensor>(all.begin(), all.begin() + (groups ? 3 : 6)));
+    if (groups) result.emplace_back(std::vector<at::Tensor>(all.begin() + 3, all.end()));
+    return result;
+  };
+  ZeroRedundancyOptimizer optimizer(grouped(net), maker(kind), process_group);
+  auto whole = maker(kind)(grouped(reference));
+  const auto train = [&](ZeroRedundancyOptimizer& spread, torch::optim::Optimizer& alone, int from, int to) {
+    for (int step = from; step < to; ++step) {
+      spread.zero_grad(step % 2 == 0);
+      alone.zero_grad();
+      compute_gradients(net, step);
+      compute_gradients(reference, step);
+      spread.step();
+      alone.step();
+      require_equal(net, reference, fmt::format("step {}", step));
+    }
+  };
+  train(optimizer, *whole, 0, 4);
+  // A schedule's rate, on all ranks and in what is written.
+  for (auto& one : optimizer.local().param_groups()) one.options().set_lr(0.003);
+  for (auto& one : whole->param_groups()) one.options().set_lr(0.003);
+  train(optimizer, *whole, 4, 6);
+
+  std::size_t own_bytes = optimizer.state_bytes(), all_bytes = 0;
+  auto consolidated = optimizer.consolidate(1);
+  require((consolidated != nullptr) == (rank == 1), "the root alone gets the state");
+  std::string written;
+  if (rank == 1) {
+    std::ostringstream out;
+    torch::save(*consolidated, out);
+    written = out.str();
+    for (const at::Tensor& tensor : optimizer_state(*consolidated)) all_bytes += tensor.nbytes();
+  }
+  std::vector<at::Tensor> size{torch::tensor({std::int64_t(written.size())})};
+  process_group->broadcast(size, {.rootRank = 1})->wait();
+  written.resize(std::size_t(size[0].item<std::int64_t>()));
+  std::vector<at::Tensor> bytes{torch::from_blob(written.data(), {std::int64_t(written.size())}, at::kByte)};
+  process_group->broadcast(bytes, {.rootRank = 1})->wait();
+
+  ZeroRedundancyOptimizer anew(grouped(net), maker(kind), process_group);
+  auto read = anew.make_whole();
+  std::istringstream in(written);
+  torch::load(*read, in);
+  anew.load_state(*read);
+  require(anew.local().param_groups()[0].options().get_lr() == 0.003, "the learning rate was not read");
+  train(anew, *whole, 6, 9);
+  try {
+    anew.load_state(*whole);
+    throw std::runtime_error("the state of another module's optimizer was taken");
+  } catch (const std::invalid_argument&) {
+  }
+  return {own_bytes, all_bytes};
+}
+
+}  // namespace
+
+TEST_CASE("ZeroRedundancyOptimizer: numbers are those of the optimizer alone, and the state is a part on each rank") {
+  for (Kind kind : {Kind::sgd, Kind::adam, Kind::adamw, Kind::rmsprop, Kind::adagrad})
+    for (bool groups : {false, true}) {
+      INFO(int(kind) << (groups ? ", two groups" : ""));
+      const auto bytes = spawn({.nprocs = 3}, beside_one, ShmGroup(3), kind, groups);
+      std::size_t sum = 0;
+      for (auto& [own, all] : bytes) {
+        sum += own;
+        CHECK(own < bytes[1].second);
+      }
+      CHECK(sum == bytes[1].second);
+    }
+}
+
+namespace {
+
+/// More ranks than parameters: some ranks have none.
+std::string few_parameters(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  at::Tensor parameter = torch::ones({4}).set_requires_grad(true);
+  ZeroRedundancyOptimizer optimizer(std::vector<at::Tensor>{parameter},
+                                    optimizer_maker<torch::optim::SGD>(torch::optim::SGDOptions(0.5).momentum(0.5)),
+                                    process_group);
+  for (int step = 0; step < 2; ++step) {
+    optimizer.zero_grad();
+    parameter.sum().backward();
+    optimizer.step();
+  }
+  require((parameter == 1 - 0.5 - 0.75).all().item<bool>(), "the values");
+  require(optimizer.elements() == std::vector<std::int64_t>{4, 0, 0}, "the partition");
+  require((optimizer.state_bytes() == 0) == (rank != 0), "state on a rank without parameters");
+  auto whole = optimizer.consolidate();
+  require((whole != nullptr) == (rank == 0), "the root alone gets the state");
+  try {
+    ZeroRedundancyOptimizer none(std::vector<at::Tensor>{}, optimizer_maker<torch::optim::SGD>(0.1), process_group);
+  } catch (const std::invalid_argument&) {
+    return "went through";
+  }
+  return "an optimizer of nothing was made";
+}
+
+std::string die_before_step(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net = make_net();
+  ZeroRedundancyOptimizer optimizer(net->parameters(), maker(Kind::adam), process_group);
+  try {
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      compute_gradients(net, step);
+      if (rank == 1 && step == 1) std::raise(SIGKILL);
+      optimizer.step();
+    }
+  } catch (const PeerDied& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("ZeroRedundancyOptimizer: ranks may have no parameters") {
+  for (auto& said : spawn({.nprocs = 3}, few_parameters, ShmGroup(3))) CHECK(said == "went through");
+}
+
+TEST_CASE("ZeroRedundancyOptimizer: when a rank is killed, step() throws PeerDied on the others") {
+  ShmGroup group(2);
+  std::vector<Process<std::string>> processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.emplace_back(ProcessOptions{.name = fmt::format("rank{}", rank)}, die_before_step, rank, group);
+    processes.back().start();
+  }
+  CHECK_THAT(processes[0].result(), ContainsSubstring("rank 1") && ContainsSubstring("died"));
+  processes[1].join();
+  CHECK(processes[1].exitcode() == -SIGKILL);
+}
+
+TEST_CASE("partition_by_size: the largest first, each to the part with the least") {
+  CHECK(partition_by_size({5, 1, 4, 3, 3}, 2) == std::vector<int>{0, 1, 1, 1, 0});
+  CHECK(partition_by_size({2, 2}, 3) == std::vector<int>{0, 1});
+  CHECK(partition_by_size({}, 2).empty());
+  // Never more than 4/3 of the best: here of the mean, which the best cannot beat.
+  std::vector<std::int64_t> sizes(97);
+  for (std::size_t i = 0; i < sizes.size(); ++i) sizes[i] = std::int64_t(i * i % 101 + 1);
+  const auto parts = partition_by_size(sizes, 7);
+  std::vector<std::int64_t> load(7);
+  for (std::size_t i = 0; i < sizes.size(); ++i) load[std::size_t(parts[i])] += sizes[i];
+  const auto total = std::accumulate(load.begin(), load.end(), std::int64_t(0));
+  for (const auto one : load) CHECK(one * 7 * 3 <= total * 4);
+}

@@ -1,0 +1,23 @@
+#include <shoal/internal/workers/train/optim/partition.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+namespace shoal {
+
+std::vector<int> partition_by_size(const std::vector<std::int64_t>& sizes, int parts) {
+  std::vector<std::size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
+  std::vector<std::int64_t> load(std::size_t(parts), 0);
+  std::vector<int> result(sizes.size());
+  for (const std::size_t index : order) {
+    const auto least = std::ranges::min_element(load);
+    *least += sizes[index];
+    result[index] = int(least - load.begin());
+  }
+  return result;
+}
+
+}  // namespace shoal

@@ -1,0 +1,186 @@
+#include <shoal/workers/train/zero_redundancy_optimizer.h>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <shoal/internal/workers/train/optim/partition.h>
+#include <shoal/tensors/optimizer.h>
+#include <torch/optim/optimizer.h>
+
+#include <stdexcept>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+constexpr std::size_t kBroadcastBytes = 250u << 20;
+
+using torch::optim::Optimizer;
+using torch::optim::OptimizerParamGroup;
+
+/// The same groups with those parameters alone that a rank has.
+ParameterGroups share_of(const ParameterGroups& groups, const std::vector<int>& owners, int rank) {
+  ParameterGroups share;
+  share.reserve(groups.size());
+  std::size_t index = 0;
+  for (const OptimizerParamGroup& group : groups) {
+    std::vector<at::Tensor> parameters;
+    for (const at::Tensor& parameter : group.params())
+      if (owners[index++] == rank) parameters.push_back(parameter);
+    share.emplace_back(std::move(parameters), group.has_options() ? group.options().clone() : nullptr);
+  }
+  return share;
+}
+
+}  // namespace
+
+struct ZeroRedundancyOptimizer::State {
+  State(const ParameterGroups& groups, MakeOptimizer make, c10::intrusive_ptr<c10d::ProcessGroup> process_group)
+      : groups(groups), make(std::move(make)), process_group(std::move(process_group)) {
+    for (const OptimizerParamGroup& group : groups)
+      parameters.insert(parameters.end(), group.params().begin(), group.params().end());
+    if (parameters.empty()) throw std::invalid_argument("ZeroRedundancyOptimizer of no parameters");
+    std::vector<std::int64_t> sizes;
+    for (const at::Tensor& parameter : parameters) sizes.push_back(parameter.numel());
+    const int ranks = this->process_group->getSize();
+    owners = partition_by_size(sizes, ranks);
+    shares.resize(std::size_t(ranks));
+    elements.resize(std::size_t(ranks));
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      shares[std::size_t(owners[i])].push_back(parameters[i]);
+      elements[std::size_t(owners[i])] += sizes[i];
+    }
+    local = this->make(share_of(groups, owners, this->process_group->getRank()));
+  }
+
+  /// The local step, and each rank's parameters from that rank.
+  void step() {
+    local->step();
+    const at::NoGradGuard no_grad;
+    for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+      if (shares[rank].empty()) continue;
+      std::vector<at::Tensor> values;
+      values.reserve(shares[rank].size());
+      for (const at::Tensor& parameter : shares[rank]) values.push_back(parameter.detach());
+      c10d::broadcast_coalesced(process_group, values, kBroadcastBytes, int(rank));
+    }
+  }
+
+  /// Options change, by a learning rate's schedule for example: the local part's are the ones that hold.
+  void copy_options(Optimizer& from, Optimizer& to) const {
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      to.param_groups()[i].set_options(from.param_groups()[i].options().clone());
+  }
+
+  ParameterGroups groups;
+  MakeOptimizer make;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+  std::vector<at::Tensor> parameters;  // of all groups
+  std::vector<int> owners;             // of `parameters`
+  std::vector<std::vector<at::Tensor>> shares;
+  std::vector<std::int64_t> elements;
+  std::unique_ptr<Optimizer> local;
+  Join* join = nullptr;
+};
+
+ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const std::vector<at::Tensor>& parameters, MakeOptimizer make,
+                                                 c10::intrusive_ptr<c10d::ProcessGroup> process_group)
+    : ZeroRedundancyOptimizer(ParameterGroups{OptimizerParamGroup(parameters)}, std::move(make),
+                              std::move(process_group)) {}
+
+ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const ParameterGroups& groups, MakeOptimizer make,
+                                                 c10::intrusive_ptr<c10d::ProcessGroup> process_group)
+    : state_(std::make_unique<State>(groups, std::move(make), std::move(process_group))) {}
+
+ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
+
+void ZeroRedundancyOptimizer::step() {
+  if (state_->join) state_->join->announce(*this, true);
+  state_->step();
+}
+
+void ZeroRedundancyOptimizer::zero_grad(bool set_to_none) {
+  for (at::Tensor& parameter : state_->parameters) {
+    at::Tensor& gradient = parameter.mutable_grad();
+    if (!gradient.defined()) continue;
+    gradient.detach_();
+    if (set_to_none)
+      gradient.reset();
+    else
+      gradient.zero_();
+  }
+}
+
+Optimizer& ZeroRedundancyOptimizer::local() { return *state_->local; }
+const std::vector<std::int64_t>& ZeroRedundancyOptimizer::elements() const { return state_->elements; }
+
+std::size_t ZeroRedundancyOptimizer::state_bytes() {
+  std::size_t bytes = 0;
+  for (const at::Tensor& tensor : optimizer_state(*state_->local)) bytes += tensor.nbytes();
+  return bytes;
+}
+
+std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::make_whole() const {
+  auto whole = state_->make(state_->groups);
+  state_->copy_options(*state_->local, *whole);
+  return whole;
+}
+
+std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::consolidate(int root) {
+  State& s = *state_;
+  const int ranks = s.process_group->getSize(), own = s.process_group->getRank();
+  OptimizerState mine = optimizer_state(*s.local);
+  if (own != root) {
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      std::vector<at::Tensor> sent{mine[i].contiguous()};
+      s.process_group->send(sent, root, int(i))->wait();
+    }
+    return nullptr;
+  }
+  auto whole = make_whole();
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto part = s.make(share_of(s.groups, s.owners, rank));
+    s.copy_options(*s.local, *part);
+    OptimizerState state = optimizer_state(*part);  // tensors of the right sizes
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      if (rank == own) {
+        state[i].copy_(mine[i]);
+        continue;
+      }
+      std::vector<at::Tensor> received{state[i]};
+      s.process_group->recv(received, rank, int(i))->wait();
+    }
+    use_optimizer_state(*part, state);
+    for (auto& [parameter, entry] : part->state()) whole->state()[parameter] = std::move(entry);
+  }
+  return whole;
+}
+
+void ZeroRedundancyOptimizer::load_state(Optimizer& whole) {
+  State& s = *state_;
+  std::vector<at::Tensor> theirs;
+  for (const OptimizerParamGroup& group : whole.param_groups())
+    theirs.insert(theirs.end(), group.params().begin(), group.params().end());
+  bool same = whole.param_groups().size() == s.groups.size() && theirs.size() == s.parameters.size();
+  for (std::size_t i = 0; same && i < theirs.size(); ++i) same = theirs[i].is_same(s.parameters[i]);
+  if (!same)
+    throw std::invalid_argument(
+        "ZeroRedundancyOptimizer::load_state: an optimizer of other parameters: make it by make_whole()");
+  s.copy_options(whole, *s.local);
+  for (const at::Tensor& parameter : s.shares[std::size_t(s.process_group->getRank())]) {
+    const auto found = whole.state().find(parameter.unsafeGetTensorImpl());
+    if (found != whole.state().end())
+      s.local->state()[parameter.unsafeGetTensorImpl()] = found->second->clone();
+    else
+      s.local->state().erase(parameter.unsafeGetTensorImpl());
+  }
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> ZeroRedundancyOptimizer::join_group() const { return state_->process_group; }
+void ZeroRedundancyOptimizer::set_join(Join* join) { state_->join = join; }
+/// DistributedDataParallel's shadow has left the gradients here.
+void ZeroRedundancyOptimizer::shadow(const JoinStep& /*step*/) { state_->step(); }
+void ZeroRedundancyOptimizer::end_join(int /*root*/) {}
+
+}  // namespace shoal

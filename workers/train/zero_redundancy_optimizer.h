@@ -1,0 +1,79 @@
+// ZeroRedundancyOptimizer: each rank keeps a part of the optimizer's state.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+#include <shoal/workers/train/join.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace torch::optim {
+class Optimizer;
+class OptimizerParamGroup;
+}  // namespace torch::optim
+
+namespace shoal {
+
+using ParameterGroups = std::vector<torch::optim::OptimizerParamGroup>;  ///< with their options, as torch's take them
+/// Makes an optimizer of some parameters.
+using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(const ParameterGroups&)>;
+
+/// A MakeOptimizer of libtorch's: optimizer_maker<torch::optim::Adam>(torch::optim::AdamOptions(1e-3)).
+template <class Optimizer, class Options>
+MakeOptimizer optimizer_maker(const Options& options) {
+  return [options](const ParameterGroups& groups) { return std::make_unique<Optimizer>(groups, options); };
+}
+
+/// An optimizer of all parameters whose state is spread over the ranks (ZeRO, stage 1: Rajbhandari and others, 2019),
+/// like torch.distributed.optim.ZeroRedundancyOptimizer. Each rank steps on its own parameters alone and then gives
+/// them to the others: one rank's memory and time of the optimizer are divided by the number of ranks. Parameters go to
+/// ranks by size, the largest first, each to the rank that has the least. The numbers are those of the optimizer alone.
+///
+///   shoal::ZeroRedundancyOptimizer optimizer(
+///       net->parameters(), shoal::optimizer_maker<torch::optim::Adam>(torch::optim::AdamOptions(1e-3)), process_group);
+///
+/// All ranks make it over the same parameters, with equal values, and call step() equally often; gradients are the same
+/// on all, as DistributedDataParallel leaves them. One thread. If a rank dies, step() throws PeerDied, and this rank's
+/// parameters are partly new.
+class ZeroRedundancyOptimizer final : public Joinable {
+ public:
+  /// Throws std::invalid_argument if there are no parameters, and what `make` throws.
+  ZeroRedundancyOptimizer(const std::vector<at::Tensor>& parameters, MakeOptimizer make,
+                          c10::intrusive_ptr<c10d::ProcessGroup> process_group);
+  /// Of several groups with their own options.
+  ZeroRedundancyOptimizer(const ParameterGroups& groups, MakeOptimizer make,
+                          c10::intrusive_ptr<c10d::ProcessGroup> process_group);
+  ~ZeroRedundancyOptimizer() override;
+
+  void step();                              ///< collective
+  void zero_grad(bool set_to_none = true);  ///< of all parameters
+  /// This rank's part: for learning-rate schedulers, which do the same on all ranks. It has all groups, some of them
+  /// without parameters.
+  torch::optim::Optimizer& local();
+  std::size_t state_bytes();                          ///< of this rank's state; before the first step, what it will be
+  const std::vector<std::int64_t>& elements() const;  ///< of each rank's parameters
+
+  /// Collective: root gets an ordinary optimizer of all parameters with everybody's state, for torch::save; the others
+  /// get null. For what optimizer_state() supports; throws std::invalid_argument for others.
+  std::unique_ptr<torch::optim::Optimizer> consolidate(int root = 0);
+  /// An ordinary optimizer of all parameters, without state: to torch::load into, for load_state().
+  std::unique_ptr<torch::optim::Optimizer> make_whole() const;
+  /// Takes this rank's part of the state and the options of an optimizer of all parameters. Not collective. Throws
+  /// std::invalid_argument if it has other parameters.
+  void load_state(torch::optim::Optimizer& whole);
+
+  c10::intrusive_ptr<c10d::ProcessGroup> join_group() const override;
+  void set_join(Join* join) override;
+  void shadow(const JoinStep& step) override;
+  void end_join(int root) override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal
