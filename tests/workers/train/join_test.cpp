@@ -1,0 +1,259 @@
+// Join: ranks with different numbers of batches.
+#include <shoal/workers/train/join.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/ipc/codec.h>
+#include <shoal/ipc/error.h>
+#include <shoal/runtime/process.h>
+#include <shoal/runtime/spawn.h>
+#include <shoal/workers/train/comm_hooks.h>
+#include <shoal/workers/train/distributed_data_parallel.h>
+#include <shoal/workers/train/zero_redundancy_optimizer.h>
+#include <torch/torch.h>
+
+#include <csignal>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/workers/train/ddp_fixtures.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+struct NetImpl : torch::nn::Module {
+  NetImpl()
+      : first(register_module("first", torch::nn::Linear(6, 5))),
+        norm(register_module("norm", torch::nn::BatchNorm1d(5))),
+        second(register_module("second", torch::nn::Linear(5, 3))),
+        sometimes(register_module("sometimes", torch::nn::Linear(5, 3))) {
+    to(at::kDouble);
+  }
+  at::Tensor forward(const at::Tensor& x, bool with_sometimes = true) {
+    const at::Tensor inner = norm(first(x));
+    return with_sometimes ? second(inner) + sometimes(inner) : second(inner);
+  }
+  torch::nn::Linear first;
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Linear second, sometimes;
+};
+TORCH_MODULE(Net);
+
+struct Way {
+  bool find_unused = false;
+  bool static_graph = false;
+  bool hook = false;
+  bool all_ranks = false;  // JoinMean::over_all_ranks
+  bool accumulate = false;
+  BufferSync buffers = BufferSync::broadcast_before;
+  bool thread = false;
+};
+
+/// How many batches a rank has: rank 0 none in some of the cases.
+int batches_of(int rank, int least) { return least + 2 * rank; }
+
+/// Trains until all batches are used, and beside it one process that has those of all ranks in each step. Buffers of the
+/// reference: each batch goes through the norm by itself, as it does on its rank.
+std::string uneven(int rank, ShmGroup group, Way way, int least) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank, {.progress = way.thread ? Progress::thread : Progress::in_call});
+  torch::manual_seed(rank);
+  Net net, reference;
+  DistributedDataParallel<Net> ddp({.bucket_bytes = 300,
+                                    .first_bucket_bytes = 100,
+                                    .find_unused_parameters = way.find_unused,
+                                    .buffer_sync = way.buffers,
+                                    .static_graph = way.static_graph},
+                                   net, process_group);
+  if (way.hook) ddp.register_comm_hook(all_reduce_hook(process_group));
+  copy_values(*net, *reference);
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1));
+  torch::optim::SGD of_reference(reference->parameters(), torch::optim::SGDOptions(0.1));
+  const int world = group.world_size();
+  const auto sometimes = [&](int step) { return !way.find_unused || step % 2 == 0; };
+  const auto has = [&](int of_rank, int step) { return step < batches_of(of_rank, least); };
+  Join join({ddp.joinable()}, {.mean = way.all_ranks ? JoinMean::over_all_ranks : JoinMean::over_ranks_with_data});
+  for (int step = 0; has(world - 1, step); ++step) {
+    if (!(way.accumulate && step % 2 == 1)) of_reference.zero_grad();
+    int active = 0;
+    for (int other = 0; other < world; ++other) active += has(other, step) ? 1 : 0;
+    for (int other = 0; other < world; ++other)
+      if (has(other, step))
+        (loss_of(reference(batch_of(other, step), sometimes(step))) / (way.all_ranks ? world : active)).backward();
+    // Under no_sync() steps add up, and the next one's mean is of the sum.
+    if (way.accumulate && step % 2 == 0) continue;
+    of_reference.step();
+  }
+  for (int step = 0; has(rank, step); ++step) {
+    if (!(way.accumulate && step % 2 == 1)) optimizer.zero_grad();
+    const auto pass = [&] { loss_of(ddp(batch_of(rank, step), sometimes(step))).backward(); };
+    if (way.accumulate && step % 2 == 0) {
+      auto local = ddp.no_sync();
+      pass();
+      continue;
+    }
+    pass();
+    optimizer.step();
+  }
+  join.finish();
+  for (const auto& item : reference->named_parameters())
+    require_close(net->named_parameters()[item.key()], item.value(), item.key());
+  // All have the buffers of one that did the last step.
+  std::vector<at::Tensor> low{net->norm->running_mean.clone()}, high{low[0].clone()};
+  process_group->allreduce(low, {.reduceOp = c10d::ReduceOp::MIN})->wait();
+  process_group->allreduce(high, {.reduceOp = c10d::ReduceOp::MAX})->wait();
+  require(torch::equal(low[0], high[0]), "the ranks' buffers differ");
+  // And they go on as ever.
+  optimizer.zero_grad();
+  reference->zero_grad();
+  loss_of(ddp(batch_of(rank, 40))).backward();
+  for (int other = 0; other < world; ++other) (loss_of(reference(batch_of(other, 40))) / world).backward();
+  require_same_gradients(*net, *reference, "after the Join");
+  return "went through";
+}
+
+void check(Way way) {
+  for (bool thread : {false, true})
+    for (int least : {0, 2}) {
+      way.thread = thread;
+      INFO((thread ? "thread" : "in the call") << ", rank 0 has " << least << " batches");
+      for (auto& said : spawn({.nprocs = 3}, uneven, ShmGroup(3), way, least)) CHECK(said == "went through");
+    }
+}
+
+}  // namespace
+
+TEST_CASE("Join: parameters are those of one process with the batches that there are in each step") { check({}); }
+TEST_CASE("Join: the mean over all ranks counts those without a batch as zero") { check({.all_ranks = true}); }
+TEST_CASE("Join: parameters may be unused in some steps") { check({.find_unused = true}); }
+TEST_CASE("Join: a static graph is learnt by a rank that has no batch") { check({.static_graph = true}); }
+TEST_CASE("Join: a communication hook is run by ranks without a batch, too") { check({.hook = true}); }
+TEST_CASE("Join: averaged buffers are those of the ranks that have a batch") {
+  check({.buffers = BufferSync::average_before});
+  check({.buffers = BufferSync::average_after});
+}
+
+namespace {
+
+std::string accumulating(int rank, ShmGroup group) { return uneven(rank, group, Way{.accumulate = true}, 2); }
+
+/// The Adam of all parameters beside one whose state is spread over the ranks; the joined ranks step, too.
+std::string with_zero(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(rank);
+  Net net, reference;
+  DistributedDataParallel<Net> ddp(net, process_group);
+  copy_values(*net, *reference);
+  const torch::optim::AdamOptions options = torch::optim::AdamOptions(0.01).weight_decay(0.01);
+  ZeroRedundancyOptimizer optimizer(net->parameters(), optimizer_maker<torch::optim::Adam>(options), process_group);
+  torch::optim::Adam of_reference(reference->parameters(), options);
+  Join join({ddp.joinable(), optimizer});
+  for (int step = 0; step < batches_of(rank, 1); ++step) {
+    optimizer.zero_grad();
+    loss_of(ddp(batch_of(rank, step))).backward();
+    optimizer.step();
+  }
+  join.finish();
+  for (int step = 0; step < batches_of(2, 1); ++step) {
+    of_reference.zero_grad();
+    int active = 0;
+    for (int other = 0; other < 3; ++other) active += step < batches_of(other, 1) ? 1 : 0;
+    for (int other = 0; other < 3; ++other)
+      if (step < batches_of(other, 1)) (loss_of(reference(batch_of(other, step))) / active).backward();
+    of_reference.step();
+  }
+  for (const auto& item : reference->named_parameters())
+    require_close(net->named_parameters()[item.key()], item.value(), item.key());
+  return "went through";
+}
+
+std::string throw_early(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  Net net;
+  DistributedDataParallel<Net> ddp(net, process_group);
+  int steps = 0;
+  try {
+    Join join({ddp.joinable()}, {.throw_when_one_ends = true});
+    for (; steps < 2 + rank; ++steps) loss_of(ddp(batch_of(rank, steps))).backward();
+    join.finish();
+  } catch (const Error& error) {
+    net->zero_grad();
+    loss_of(ddp(batch_of(rank, 9))).backward();  // the group and the module can be used on
+    return fmt::format("{} steps: {}", steps, error.what());
+  }
+  return "went through";
+}
+
+std::string differ_in_sync(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  Net net;
+  DistributedDataParallel<Net> ddp(net, process_group);
+  Join join({ddp.joinable()});
+  try {
+    if (rank == 0) {
+      auto local = ddp.no_sync();
+      ddp(batch_of(rank, 0));
+    } else {
+      ddp(batch_of(rank, 0));
+    }
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+std::string die_in_join(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  Net net;
+  DistributedDataParallel<Net> ddp(net, process_group);
+  try {
+    Join join({ddp.joinable()});
+    for (int step = 0; step < 1 + 3 * rank; ++step) {
+      if (step == 2) kill_at("group.in_place.after", 1);
+      loss_of(ddp(batch_of(rank, step))).backward();
+    }
+    join.finish();
+  } catch (const PeerDied& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("Join: gradients may be accumulated under no_sync") {
+  for (auto& said : spawn({.nprocs = 3}, accumulating, ShmGroup(3))) CHECK(said == "went through");
+}
+
+TEST_CASE("Join: a ZeroRedundancyOptimizer steps on ranks without a batch, so that no part of the model stays behind") {
+  for (auto& said : spawn({.nprocs = 3}, with_zero, ShmGroup(3))) CHECK(said == "went through");
+}
+
+TEST_CASE("Join: all ranks can be told as soon as one has no batch") {
+  const auto said = spawn({.nprocs = 2}, throw_early, ShmGroup(2));
+  for (auto& rank : said) CHECK_THAT(rank, ContainsSubstring("2 steps: rank 0 has no batch for step 2"));
+}
+
+TEST_CASE("Join: ranks that differ in no_sync are told") {
+  for (auto& said : spawn({.nprocs = 2}, differ_in_sync, ShmGroup(2))) CHECK_THAT(said, ContainsSubstring("no_sync()"));
+  CHECK_THROWS_AS(Join(std::vector<std::reference_wrapper<Joinable>>()), std::invalid_argument);
+}
+
+TEST_CASE("Join: when a rank that has batches is killed, those that have none get PeerDied") {
+  ShmGroup group(2);
+  std::vector<Process<std::string>> processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.emplace_back(ProcessOptions{.name = fmt::format("rank{}", rank)}, die_in_join, rank, group);
+    processes.back().start();
+  }
+  CHECK_THAT(processes[0].result(), ContainsSubstring("rank 1") && ContainsSubstring("died"));
+  processes[1].join();
+  CHECK(processes[1].exitcode() == -SIGKILL);
+}
