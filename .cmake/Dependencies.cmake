@@ -7,6 +7,7 @@ if(POLICY CMP0167)
 endif()
 find_package(Boost 1.74 REQUIRED)           # headers of Boost.Container; 1.74 is the oldest that it was built with
 find_path(HWLOC_INCLUDE_DIR hwloc.h REQUIRED)   # the header alone: runtime/cpu/topology loads the library when it is needed
+find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)   # headers alone: runtime/configure/parse_toml has all of it
 if(SHOAL_TENSORS)
   # Last of all: the Python environment that ./dev setup makes.
   file(GLOB Libtorch_FALLBACK_DIRS ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch/share/cmake/Torch)

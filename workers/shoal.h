@@ -28,6 +28,8 @@
 #include <shoal/ipc/trace_span.h>
 #include <shoal/ipc/value.h>
 #include <shoal/ipc/wait.h>
+#include <shoal/runtime/config_error.h>
+#include <shoal/runtime/configure.h>
 #include <shoal/runtime/context.h>
 #include <shoal/runtime/current_process.h>
 #include <shoal/runtime/environment.h>
@@ -36,6 +38,7 @@
 #include <shoal/runtime/fork_server.h>
 #include <shoal/runtime/hooks.h>
 #include <shoal/runtime/init.h>
+#include <shoal/runtime/option_text.h>
 #include <shoal/runtime/options.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
