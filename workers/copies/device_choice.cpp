@@ -1,6 +1,7 @@
 #include <shoal/internal/workers/copies/device_choice.h>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <stdexcept>
@@ -32,6 +33,20 @@ std::optional<c10::Device> DeviceChoice::resolve() const {
     throw std::invalid_argument(
         fmt::format("DataLoader: to_device is {}; this process sees {} of that kind", device.str(), count));
   return device.has_index() ? device : guard.getDevice();
+}
+
+DeviceChoice OptionFormat<DeviceChoice>::from_text(std::string_view text) {
+  if (text == "none") return {};
+  try {
+    return c10::Device(std::string(text));
+  } catch (const c10::Error&) {
+    throw std::invalid_argument("must be a device, as cpu, cuda or cuda:1, or none");
+  }
+}
+
+std::optional<std::string> OptionFormat<DeviceChoice>::to_text(const DeviceChoice& choice) {
+  if (choice.choose_) return std::nullopt;
+  return choice.fixed_ ? choice.fixed_->str() : "none";
 }
 
 }  // namespace shoal

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <shoal/runtime/option_text.h>
 
 #include <concepts>
 #include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -37,8 +40,17 @@ class DeviceChoice {
   std::optional<c10::Device> resolve() const;
 
  private:
+  friend struct OptionFormat<DeviceChoice>;
   std::optional<c10::Device> fixed_;
   std::function<c10::Device()> choose_;
+};
+
+/// As an option: "none", "cpu", "cuda", "cuda:1". A function is none, and is left out of files.
+template <>
+struct OptionFormat<DeviceChoice> {
+  static constexpr std::string_view kType = "device";                     ///< in --help
+  static DeviceChoice from_text(std::string_view text);                   ///< throws std::invalid_argument
+  static std::optional<std::string> to_text(const DeviceChoice& choice);  ///< nothing for a function
 };
 
 }  // namespace shoal

@@ -2,10 +2,22 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <shoal/runtime/option_text.h>
 
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace shoal {
+
+/// As an option: "float32", "float16" or "bfloat16".
+template <>
+struct OptionFormat<at::ScalarType> {
+  static constexpr std::string_view kType = "float32|float16|bfloat16";  ///< in --help
+  static at::ScalarType from_text(std::string_view text);                ///< throws std::invalid_argument
+  static std::optional<std::string> to_text(at::ScalarType type);        ///< nothing for other types
+};
 
 /// torchvision's ToDtype(dtype, scale=True): uint8 0 to 255 becomes 0 to 1, in float32 or in `dtype` (float16,
 /// bfloat16), rounded once, in one pass.

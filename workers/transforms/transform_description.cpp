@@ -356,4 +356,16 @@ TransformDescription parse_transforms(std::string_view text) {
   return description;
 }
 
+at::ScalarType OptionFormat<at::ScalarType>::from_text(std::string_view text) {
+  for (const auto& [name, type] : kTypes)
+    if (text == name) return type;
+  throw std::invalid_argument("must be one of float32, float16, bfloat16");
+}
+
+std::optional<std::string> OptionFormat<at::ScalarType>::to_text(at::ScalarType type) {
+  for (const auto& [name, its] : kTypes)
+    if (its == type) return name;
+  return std::nullopt;
+}
+
 }  // namespace shoal
