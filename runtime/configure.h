@@ -23,11 +23,11 @@ namespace shoal {
 ///
 ///     struct Settings {
 ///       double lr = 0.05;
-///       shoal::SpawnOptions ranks = {.nprocs = 2};
+///       shoal::DataLoaderOptions loader = {.batch_size = 64};
 ///     };
 ///     int main(int argc, char** argv) {
 ///       shoal::init(argc, argv);
-///       const auto settings = shoal::configure<Settings>(argc, argv);   // ./train lr=0.1 ranks.nprocs=4
+///       const auto settings = shoal::configure<Settings>(argc, argv);   // ./train lr=0.1 loader.batch_size=32
 ///
 /// Ends the program after --help, --print-config and --completion (exit code 0), and after one line on stderr if
 /// something is wrong (exit code 2). Threads: any, while none changes the environment.

@@ -96,6 +96,7 @@
 #include <shoal/workers/pool.h>
 #include <shoal/workers/pool_failure.h>
 #include <shoal/workers/pool_options.h>
+#include <shoal/workers/sweep.h>
 #include <shoal/workers/thread_pool.h>
 #include <shoal/workers/train/comm_hook.h>
 #include <shoal/workers/train/comm_hooks.h>

@@ -1,0 +1,137 @@
+#include <shoal/internal/workers/sweep/run_sweep.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/runtime/configure/toml_text.h>
+#include <shoal/internal/workers/sweep/board.h>
+#include <shoal/ipc/error.h>
+#include <shoal/runtime/config_error.h>
+#include <shoal/workers/pool.h>
+#include <shoal/workers/pool_failure.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+
+namespace shoal::detail {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_in(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// The members of a result's file.
+SweepOutcome outcome_of(const std::string& text, const std::string& file, SweepOutcome::State state) {
+  SweepOutcome outcome{state};
+  config::Node node = config::parse_toml(text, file);
+  for (config::Entry& entry : node.entries) {
+    if (entry.key == "seconds") outcome.seconds = entry.value.real;
+    if (entry.key == "result") outcome.result = std::move(entry.value);
+  }
+  return outcome;
+}
+
+/// Whether the run is done, with these settings. A result that cannot be read is none.
+bool is_kept(const fs::path& folder, const SweepRun& run, SweepOutcome& outcome) {
+  if (!fs::exists(folder / "result.toml") || text_in(folder / "config.toml") != run.config) return false;
+  try {
+    outcome = outcome_of(text_in(folder / "result.toml"), "result.toml", SweepOutcome::State::kept);
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+void prepare(const fs::path& folder, const SweepRun& run) {
+  fs::create_directories(folder);
+  fs::remove(folder / "result.toml");
+  fs::remove(folder / "error.txt");
+  config::write_file(folder / "config.toml", run.config);
+}
+
+/// Takes a result that is there. The result's file comes last: it says that the run is done. Waiting: the pool stopped
+/// before it.
+SweepOutcome finish(const fs::path& folder, AsyncResult<std::string>& result, double seconds) {
+  SweepOutcome outcome{SweepOutcome::State::failed};
+  try {
+    const std::string text = result.get();
+    outcome = outcome_of(text, "result.toml", SweepOutcome::State::done);
+    config::write_file(folder / "result.toml", text);
+    return outcome;
+  } catch (const PoolStopped& error) {
+    outcome.state = SweepOutcome::State::waiting;
+    outcome.error = describe(error);
+  } catch (const std::exception& error) {
+    outcome.error = describe(error);
+    config::write_file(folder / "error.txt", outcome.error + "\n");
+  }
+  outcome.seconds = seconds;
+  std::ranges::replace(outcome.error, '\n', ' ');
+  return outcome;
+}
+
+/// Runs these in a pool of their own. Returns those that it stopped before: a pool stops if its workers die again and
+/// again, which runs out of memory do.
+std::vector<std::size_t> run_in_pool(const std::vector<std::size_t>& to_run, const std::vector<SweepRun>& runs,
+                                     const fs::path& folder, const PoolOptions& options, SweepTask task,
+                                     SweepBoard& board) {
+  const auto started = std::chrono::steady_clock::now();
+  std::vector<std::size_t> left;
+  std::string why;
+  Pool pool(options);
+  std::vector<std::pair<std::size_t, AsyncResult<std::string>>> under_way;
+  for (const std::size_t run : to_run)
+    under_way.emplace_back(run,
+                           pool.apply_async(task, runs[run].config, fs::absolute(folder / runs[run].name).string()));
+  board.draw();
+  while (!under_way.empty()) {
+    under_way.front().second.wait(std::chrono::milliseconds(100));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    const std::size_t before = under_way.size();
+    std::erase_if(under_way, [&](auto& one) {
+      if (!one.second.ready()) return false;
+      SweepOutcome outcome = finish(folder / runs[one.first].name, one.second, seconds);
+      if (outcome.state == SweepOutcome::State::waiting) {
+        left.push_back(one.first);
+        why = outcome.error;
+      } else {
+        board.set(one.first, std::move(outcome));
+      }
+      return true;
+    });
+    if (under_way.size() != before) board.draw();
+  }
+  if (left.size() < to_run.size()) return left;
+  for (const std::size_t run : left) {  // no worker can start
+    SweepOutcome outcome{SweepOutcome::State::failed};
+    outcome.error = why;
+    config::write_file(folder / runs[run].name / "error.txt", why + "\n");
+    board.set(run, std::move(outcome));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& runs, const fs::path& folder,
+                      const PoolOptions& options, SweepTask task) {
+  SweepBoard board(request.axes, runs, STDERR_FILENO);
+  std::vector<std::size_t> to_run;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (SweepOutcome outcome; is_kept(folder / runs[i].name, runs[i], outcome))
+      board.set(i, std::move(outcome));
+    else
+      to_run.push_back(i);
+  }
+  for (const std::size_t run : to_run) prepare(folder / runs[run].name, runs[run]);
+  while (!to_run.empty()) to_run = run_in_pool(to_run, runs, folder, options, task, board);
+  fmt::print("{}", board.table());
+  std::fflush(stdout);
+  return board.failures();
+}
+
+}  // namespace shoal::detail

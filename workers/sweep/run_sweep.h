@@ -1,0 +1,23 @@
+// Runs a sweep's runs in a pool.
+#pragma once
+
+#include <shoal/internal/workers/sweep/plan.h>
+#include <shoal/workers/pool_options.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace shoal::detail {
+
+/// One run, in a worker: makes the settings of the file's text, calls the user's function and returns its result as a
+/// file's text.
+using SweepTask = std::string (*)(std::string config, std::string folder);
+
+/// Runs those that the folder has no result of for the same settings. Returns how many failed. Each run has a folder
+/// with config.toml, and then result.toml or error.txt; what is there and whole is kept, so a sweep that was cut short
+/// goes on. Throws ConfigError, SystemError.
+std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& runs,
+                      const std::filesystem::path& folder, const PoolOptions& pool, SweepTask task);
+
+}  // namespace shoal::detail
