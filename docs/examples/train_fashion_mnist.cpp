@@ -1,13 +1,14 @@
 // Trains a small convolutional network on Fashion-MNIST three times: in one process, with two processes and
 // DistributedDataParallel, with two processes and Hogwild. The parts are in train_fashion_mnist/:
 //
-//   settings    the command line            network     the model
+//   settings    the options                 network     the model
 //   training    what one rank does          checkpoint  saving and going on
 //   run         the parent's side of a run, and the table
 //
 // Exit codes: 0 done, 1 a rank failed, 2 something is wrong with what was asked for.
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
+#include <shoal/runtime/configure.h>
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/init.h>
 #include <shoal/tensors/share.h>
@@ -29,7 +30,10 @@ int fail(int code, const std::exception& error) {
 
 int main(int argc, char** argv) {
   shoal::init(argc, argv);
-  const Settings settings = parse_settings(argc, argv);
+  const auto settings = shoal::configure<Settings>(
+      argc, argv,
+      {.about = "Trains a small convolutional network on Fashion-MNIST: in one process, with DistributedDataParallel, "
+                "with Hogwild, or all three one after the other."});
   catch_interrupts();
   try {
     check_runs(settings);
