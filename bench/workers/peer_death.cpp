@@ -2,9 +2,9 @@
 // after the dead is the one that dies.
 #include <c10/core/ScalarType.h>
 #include <fmt/format.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
-#include <shoal/ipc/session.h>
 #include <shoal/runtime/init.h>
 #include <shoal/workers/train/communicator.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ void survive(const shoal::ShmGroup& group, int rank, shoal::Queue<int>& ready, s
 /// Milliseconds from the kill until the last rank knows. This process waits for nobody's end meanwhile, so that none of
 /// it is its doing.
 double kill_one(int world, int victim) {
-  shoal::Session& session = shoal::Session::current();
+  shoal::SessionCore& session = shoal::SessionCore::current();
   session.self();
   const shoal::ShmGroup group(world);
   shoal::Queue<int> ready(world);
