@@ -216,7 +216,7 @@ std::string die_in_join(int rank, ShmGroup group) {
   try {
     Join join({ddp.joinable()});
     for (int step = 0; step < 1 + 3 * rank; ++step) {
-      if (step == 2) kill_at("group.in_place.after", 1);
+      if (step == 2) kill_at("group.signal.before", 1);
       loss_of(ddp(batch_of(rank, step))).backward();
     }
     join.finish();

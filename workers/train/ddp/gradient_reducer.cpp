@@ -432,6 +432,8 @@ void GradientReducer::end_join(int root) {
   State& s = *state_;
   broadcast_tensors(s.process_group, tensors_of(s.parts.all), root);
   s.divisor = s.process_group->getSize();
+  // A rank that never had a batch knows no graph yet: all learn it together, once more.
+  if (s.options.static_graph) s.make_reducer_anew();
 }
 
 }  // namespace shoal
