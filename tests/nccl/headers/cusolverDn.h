@@ -1,5 +1,5 @@
-// What libtorch's headers name of cuSOLVER.
+// What libtorch's headers name of cuSOLVER's dense part.
 #pragma once
+#include "cusolver_common.h"
 
 typedef struct cusolverDnContext* cusolverDnHandle_t;
-typedef enum { CUSOLVER_STATUS_SUCCESS = 0 } cusolverStatus_t;
