@@ -214,7 +214,7 @@ class MapKind : public Kind {
   virtual void each(void* map, const std::function<void(const void* key, void* value)>& visit) const = 0;
 
  private:
-  void* entry_of(void* map, const Node& node, const Entry& entry, const At& at) const;
+  void* entry_of(void* map, const Node& node, const Entry& given, const At& at) const;
   std::vector<std::pair<std::string, void*>> sorted(void* map) const;
 };
 
@@ -244,7 +244,7 @@ class VariantKind : public Kind {
 
  private:
   std::size_t named(std::string_view name) const;
-  void choose(void* variant, std::size_t index) const;
+  void choose(void* variant, std::size_t chosen) const;
   bool read_unnamed(void* value, const Node& node, const At& at) const;
   void read_table(void* value, const Node& node, const At& at) const;
   std::string type_list() const;

@@ -84,6 +84,7 @@ std::vector<std::size_t> run_in_pool(const std::vector<std::size_t>& to_run, con
   std::string why;
   Pool pool(options);
   std::vector<std::pair<std::size_t, AsyncResult<std::string>>> under_way;
+  under_way.reserve(to_run.size());
   for (const std::size_t run : to_run)
     under_way.emplace_back(run,
                            pool.apply_async(task, runs[run].config, fs::absolute(folder / runs[run].name).string()));

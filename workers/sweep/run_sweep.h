@@ -18,6 +18,6 @@ using SweepTask = std::string (*)(std::string config, std::string folder);
 /// with config.toml, and then result.toml or error.txt; what is there and whole is kept, so a sweep that was cut short
 /// goes on. Throws ConfigError, SystemError.
 std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& runs,
-                      const std::filesystem::path& folder, const PoolOptions& pool, SweepTask task);
+                      const std::filesystem::path& folder, const PoolOptions& options, SweepTask task);
 
 }  // namespace shoal::detail

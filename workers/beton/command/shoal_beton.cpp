@@ -37,6 +37,7 @@ struct Options {
 
 BetonFile open_file(const Options& options) {
   std::vector<BetonCustomCell> cells;
+  cells.reserve(options.custom.size());
   for (const std::string& text : options.custom) cells.push_back(parse_custom(text));
   return BetonFile(options.path, cells);
 }

@@ -169,13 +169,13 @@ BetonDtype parse_dtype(const std::string& text, const std::string& where) {
 void store_descriptor(std::uint8_t* at, const BetonField& field) {
   std::memset(at, 0, kBetonDescriptorBytes);
   at[0] = std::uint8_t(field.type);
-  std::memcpy(at + 1, field.name.data(), std::min(field.name.size(), kBetonNameBytes));
+  std::ranges::copy(field.name.substr(0, kBetonNameBytes), at + 1);  // no zero behind it
   if (!field.is_array()) return;
   std::uint8_t* arguments = at + 1 + kBetonNameBytes;
   for (std::size_t i = 0; i < field.shape.size(); ++i) store64(arguments + 8 * i, std::uint64_t(field.shape[i]));
   const std::string text = fmt::format("[[\"\", \"{}\"]]", field.dtype.code);
   store64(arguments + kBetonShapeBytes, text.size());
-  std::memcpy(arguments + kBetonShapeBytes + 8, text.data(), text.size());
+  std::ranges::copy(text, arguments + kBetonShapeBytes + 8);
 }
 
 BetonField load_descriptor(const std::uint8_t* at, const std::string& where) {

@@ -107,6 +107,7 @@ std::size_t BetonView::field(std::string_view name) const {
   const auto found = std::ranges::find(fields_, cut, &BetonField::name);
   if (found == fields_.end()) {
     std::vector<std::string> names;
+    names.reserve(fields_.size());
     for (const BetonField& field : fields_) names.push_back(field.name);
     throw std::invalid_argument(
         fmt::format("{}: no field is named {:?}; there are {}", name_, cut, fmt::join(names, ", ")));

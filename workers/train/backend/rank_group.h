@@ -34,14 +34,13 @@ class RankGroup {
   /// all_reduce() of a COO tensor.
   virtual void all_reduce_sparse(const at::Tensor& tensor, ReduceOp op) = 0;
   virtual void reduce(Region data, Type type, ReduceOp op, int root) = 0;
-  virtual void broadcast(Region data, int root, Type type = Type::Undefined) = 0;
-  virtual void all_gather(Region input, std::span<std::byte* const> outputs, Type type = Type::Undefined) = 0;
-  virtual void gather(Region input, std::span<std::byte* const> outputs, int root, Type type = Type::Undefined) = 0;
+  virtual void broadcast(Region data, int root, Type type) = 0;
+  virtual void all_gather(Region input, std::span<std::byte* const> outputs, Type type) = 0;
+  virtual void gather(Region input, std::span<std::byte* const> outputs, int root, Type type) = 0;
   virtual void reduce_scatter(Region input, std::byte* output, Type type, ReduceOp op) = 0;
-  virtual void scatter(Region input, std::byte* output, std::size_t part_bytes, int root,
-                       Type type = Type::Undefined) = 0;
+  virtual void scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type) = 0;
   virtual void all_to_all(Region input, std::span<const std::size_t> input_bytes, std::byte* output,
-                          std::span<const std::size_t> output_bytes, Type type = Type::Undefined) = 0;
+                          std::span<const std::size_t> output_bytes, Type type) = 0;
   virtual void barrier() = 0;
   /// Communicator::refuse().
   [[noreturn]] virtual void refuse(Collective what, const std::string& why) = 0;

@@ -124,9 +124,9 @@ struct GradientReducer::State {
   void gradient_came();
   void check_layout(std::size_t parameter, const at::Tensor& gradient) const;
   void start_anew();
-  void begin_step(const JoinStep& step, bool has_data);
-  void equalize_buffers(const JoinStep& step, bool has_data);
-  void shadow_backward(const JoinStep& step);
+  void begin_step(const JoinStep& begun, bool has_data);
+  void equalize_buffers(const JoinStep& now, bool has_data);
+  void shadow_backward(const JoinStep& now);
   bool syncs_buffers(BufferSync one, BufferSync other) const {
     return options.broadcast_buffers && (options.buffer_sync == one || options.buffer_sync == other);
   }

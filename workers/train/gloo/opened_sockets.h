@@ -75,7 +75,7 @@ class OwnSocket {
 };
 
 /// Lets the kernel ask whether the other side of a connection still answers: it ends with an error within this time.
-void keep_alive(int descriptor, std::chrono::milliseconds at_most);
+void keep_alive(int number, std::chrono::milliseconds at_most);
 
 /// One side of a connection by TCP.
 struct SocketAddress {

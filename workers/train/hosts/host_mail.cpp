@@ -86,6 +86,7 @@ Mailbox::Message unpacked(std::vector<std::byte> bytes) {
   const auto size = head.read<std::uint64_t>();
   const auto count = head.read<std::uint64_t>();
   std::vector<std::uint64_t> sizes;
+  sizes.reserve(std::min<std::uint64_t>(count, message.copied.size() / sizeof count));
   for (std::uint64_t i = 0; i < count; ++i) sizes.push_back(head.read<std::uint64_t>());
   const auto text = head.read(size);
   Decoder::Handles handles;

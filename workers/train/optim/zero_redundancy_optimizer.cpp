@@ -42,6 +42,7 @@ struct ZeroRedundancyOptimizer::State {
       parameters.insert(parameters.end(), group.params().begin(), group.params().end());
     if (parameters.empty()) throw std::invalid_argument("ZeroRedundancyOptimizer of no parameters");
     std::vector<std::int64_t> sizes;
+    sizes.reserve(parameters.size());
     for (const at::Tensor& parameter : parameters) sizes.push_back(parameter.numel());
     const int ranks = this->process_group->getSize();
     owners = partition_by_size(sizes, ranks);

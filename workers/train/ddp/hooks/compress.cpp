@@ -37,7 +37,7 @@ class Casts {
 CommHook compress_hook(const ProcessGroupOfHook& process_group, c10::ScalarType type) {
   return [process_group, casts = std::make_shared<Casts>(type)](GradBucket& bucket) {
     if (is_sparse(bucket)) return begin_mean(process_group, bucket);
-    const at::Tensor buffer = bucket.buffer();
+    const at::Tensor& buffer = bucket.buffer();
     const at::Tensor cast = casts->of(bucket.index(), buffer);
     cast.copy_(buffer.div_(bucket.divisor()));
     return hook_result_after(begin_sum(process_group, cast), [buffer, cast] { return buffer.copy_(cast); });
@@ -52,7 +52,7 @@ CommHook bf16_compress_hook(const ProcessGroupOfHook& process_group) {
 CommHook compressed(CommHook hook, c10::ScalarType type) {
   return [hook = std::move(hook), casts = std::make_shared<Casts>(type)](GradBucket& bucket) {
     if (is_sparse(bucket)) return hook(bucket);
-    const at::Tensor buffer = bucket.buffer();
+    const at::Tensor& buffer = bucket.buffer();
     const at::Tensor cast = casts->of(bucket.index(), buffer);
     cast.copy_(buffer);
     bucket.set_buffer(cast);

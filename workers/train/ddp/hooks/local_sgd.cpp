@@ -16,9 +16,9 @@ CommHook local_sgd_hook(const ProcessGroupOfHook& process_group, const LocalSgdO
     if (bucket.index() == 0) ++*step;
     if (*step <= options.start_step) return begin_mean(process_group, bucket);
     if (!options.part) return hook_result(bucket.buffer());
-    const at::Tensor buffer = bucket.buffer();
+    const at::Tensor& buffer = bucket.buffer();
     buffer.div_(options.part->getSize());
-    return hook_result_after(begin_sum(options.part, buffer), [buffer] { return buffer; });
+    return hook_result_after(begin_sum(options.part, buffer), [buffer]() -> at::Tensor { return buffer; });
   };
 }
 
@@ -34,6 +34,7 @@ bool PeriodicAverager::average(const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_grad;
   const int ranks = process_group_->getSize();
   std::vector<c10::intrusive_ptr<c10d::Work>> sums;
+  sums.reserve(parameters.size());
   for (const at::Tensor& parameter : parameters)
     sums.push_back(begin_sum(process_group_, parameter.detach().div_(ranks)));
   for (const auto& sum : sums) sum->wait();

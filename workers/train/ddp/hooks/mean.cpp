@@ -12,9 +12,9 @@ c10::intrusive_ptr<c10d::Work> begin_sum(const ProcessGroupOfHook& process_group
 }
 
 HookResult begin_mean(const ProcessGroupOfHook& process_group, const GradBucket& bucket) {
-  const at::Tensor buffer = bucket.buffer();
+  const at::Tensor& buffer = bucket.buffer();
   buffer.div_(bucket.divisor());
-  return hook_result_after(begin_sum(process_group, buffer), [buffer] { return buffer; });
+  return hook_result_after(begin_sum(process_group, buffer), [buffer]() -> at::Tensor { return buffer; });
 }
 
 CommHook all_reduce_hook(const ProcessGroupOfHook& process_group) {

@@ -25,7 +25,7 @@ class TopK {
     const at::NoGradGuard no_grad;
     if (bucket.index() == 0) ++step_;
     if (is_sparse(bucket) || step_ <= options_.start_step) return begin_mean(process_group_, bucket);
-    const at::Tensor buffer = bucket.buffer();
+    const at::Tensor& buffer = bucket.buffer();
     if (options_.error_feedback) buffer.add_(rest_of(bucket));
     const auto count = std::max<std::int64_t>(1, std::llround(options_.fraction * double(buffer.numel())));
     const at::Tensor indices = std::get<1>(buffer.abs().topk(count, 0, /*largest=*/true, /*sorted=*/false));
