@@ -36,6 +36,7 @@ namespace {
 
 // In ms.
 constexpr int kRenew = kLivenessSlice.count();
+constexpr int kFirstRetry = 1;
 constexpr std::uint32_t kClaim = 250;
 constexpr std::uint32_t kFurthest = 1000;  // nobody claims for longer: a later time is another clock's
 
@@ -121,6 +122,7 @@ class Sentry {
 
   void close() noexcept {
     watched_.clear();
+    gone_.clear();
     events_.reset();
     end_.reset();
   }
@@ -130,8 +132,8 @@ class Sentry {
     bool goes_on = true;
     while (goes_on && renew(session)) {
       refresh(session);
-      for (const ProcessTag tag : std::exchange(gone_, {})) reclaim(session, tag);
-      goes_on = wait(session);
+      goes_on = wait();
+      reclaim_gone(session);
     }
     std::lock_guard lock(mutex);
     std::uint64_t mine = mine_;
@@ -206,6 +208,7 @@ class Sentry {
     if (!process || !process_exists(pid, record.taken_at.load())) {
       process.reset();
       gone_.push_back(tag);  // it died before it was watched
+      retry_ = 0;
     } else if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, process.get(), &entry) != 0) {
       process.reset();
     }
@@ -214,9 +217,9 @@ class Sentry {
   }
 
   /// Sleeps until it is time to renew, or one has ended. False if this process takes part no longer.
-  bool wait(SessionCore& session) {
+  bool wait() {
     epoll_event events[16];
-    const int count = ::epoll_wait(events_.get(), events, std::size(events), kRenew);
+    const int count = ::epoll_wait(events_.get(), events, std::size(events), gone_.empty() ? kRenew : retry_);
     for (int i = 0; i < count; ++i) {
       const auto tag = ProcessTag::from_word(std::uint32_t(events[i].data.u64));
       if (!tag) return false;
@@ -226,9 +229,18 @@ class Sentry {
         if (const auto entry = watched_.find(tag.slot()); entry != watched_.end() && entry->second.tag == tag.word())
           entry->second.process.reset();
       }
-      reclaim(session, tag);
+      gone_.push_back(tag);
+      retry_ = 0;
     }
     return true;
+  }
+
+  /// A process of several threads is told of when its first one has ended. Until the last one has, it has its lock and
+  /// counts as alive: then it is looked at again, soon, and ever less often, since the first thread may end alone.
+  void reclaim_gone(SessionCore& session) {
+    for (const ProcessTag tag : gone_) reclaim(session, tag);
+    std::erase_if(gone_, [&](ProcessTag tag) { return !session.is_alive(tag); });
+    retry_ = std::clamp(2 * retry_, kFirstRetry, kRenew);
   }
 
   static void reclaim(SessionCore& session, ProcessTag tag) {
@@ -245,7 +257,8 @@ class Sentry {
   // With the mutex, but for those that the thread alone changes and reads.
   Fd events_, end_;
   std::map<std::uint32_t, Watched> watched_;  // by slot
-  std::vector<ProcessTag> gone_;
+  std::vector<ProcessTag> gone_;              // told of, and not given back yet
+  int retry_ = 0;                             // ms until they are looked at again
   std::size_t place_ = 0;
   std::uint64_t mine_ = 0;
 };
