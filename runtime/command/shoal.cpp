@@ -1,6 +1,7 @@
 // main() of the program shoal.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/runtime/command/command_errors.h>
 #include <shoal/internal/runtime/command/help.h>
 #include <shoal/internal/runtime/command/subcommand.h>
 #include <shoal/internal/runtime/environment/nearest_name.h>
@@ -16,12 +17,6 @@
 #include <vector>
 
 namespace {
-
-int code_of(const CLI::ParseError& error) {
-  const bool is_value =
-      dynamic_cast<const CLI::ValidationError*>(&error) || dynamic_cast<const CLI::ConversionError*>(&error);
-  return is_value ? shoal::command::ExitCode::kBadValue : shoal::command::ExitCode::kUsage;
-}
 
 /// A word in the place of the subcommand that is none.
 void check_subcommand(const CLI::App& app, const std::vector<std::string>& arguments) {
@@ -61,19 +56,7 @@ int main(int argc, char** argv) {
     std::ranges::reverse(arguments);  // as CLI11 wants them
     app.parse(arguments);
     return action ? action() : 0;
-  } catch (const CLI::Success& success) {  // --help
-    return app.exit(success);
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "shoal: %s\n", error.what());
-    return code_of(error);
-  } catch (const RefusedCommand& error) {
-    std::fprintf(stderr, "shoal: %s\n", error.what());
-    return error.code();
-  } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "shoal: %s\n", error.what());
-    return ExitCode::kBadValue;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "shoal: %s\n", error.what());
-    return ExitCode::kFailed;
+  } catch (...) {
+    return end_by_exception(app, "shoal");
   }
 }

@@ -1,6 +1,7 @@
 // shoal-beton: what `shoal beton info`, `verify` and `cat` become. A program of its own, since `shoal` knows nothing of
 // data; without libtorch, so that it answers at once.
 #include <fmt/format.h>
+#include <shoal/internal/runtime/command/command_errors.h>
 #include <shoal/internal/runtime/command/help.h>
 #include <shoal/internal/runtime/command/subcommand.h>
 #include <shoal/internal/workers/beton/command/file_report.h>
@@ -116,23 +117,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     return action();
-  } catch (const CLI::Success& success) {  // --help
-    return app.exit(success);
-  } catch (const CLI::ValidationError& error) {
-    std::fprintf(stderr, "shoal: beton: %s\n", error.what());
-    return ExitCode::kBadValue;
-  } catch (const CLI::ConversionError& error) {
-    std::fprintf(stderr, "shoal: beton: %s\n", error.what());
-    return ExitCode::kBadValue;
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "shoal: beton: %s\n", error.what());
-    return ExitCode::kUsage;
-  } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "shoal: %s\n", error.what());
-    return ExitCode::kBadValue;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "shoal: %s\n", error.what());
-    return ExitCode::kFailed;
+  } catch (...) {
+    return end_by_exception(app, "shoal: beton");
   }
 }
 

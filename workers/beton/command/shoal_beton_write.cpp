@@ -1,5 +1,6 @@
 // shoal-beton-write: what `shoal beton write` becomes. It has libtorch, for the workers and the pictures.
 #include <fmt/format.h>
+#include <shoal/internal/runtime/command/command_errors.h>
 #include <shoal/internal/runtime/command/help.h>
 #include <shoal/internal/runtime/command/subcommand.h>
 #include <shoal/runtime/init.h>
@@ -81,23 +82,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     return write(options);
-  } catch (const CLI::Success& success) {  // --help
-    return app.exit(success);
-  } catch (const CLI::ValidationError& error) {
-    std::fprintf(stderr, "shoal: beton write: %s\n", error.what());
-    return ExitCode::kBadValue;
-  } catch (const CLI::ConversionError& error) {
-    std::fprintf(stderr, "shoal: beton write: %s\n", error.what());
-    return ExitCode::kBadValue;
-  } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "shoal: beton write: %s\n", error.what());
-    return ExitCode::kUsage;
-  } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "shoal: %s\n", error.what());
-    return ExitCode::kBadValue;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "shoal: %s\n", error.what());
-    return ExitCode::kFailed;
+  } catch (...) {
+    return end_by_exception(app, "shoal: beton write");
   }
 }
 
