@@ -64,9 +64,45 @@ Node node_of(const toml::node& from, const std::shared_ptr<const Source>& source
   return node;
 }
 
+/// TOML has other letters in quotes and comments only. toml++ looks them up in a table all the same, and on some comes to
+/// what it calls unreachable.
+void check_bare_letters(std::string_view text, const std::string& file) {
+  std::size_t line = 1, line_begin = 0;
+  std::string_view open;  // the quotes, or the comment sign, that what follows is behind
+  for (std::size_t i = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; i < text.size(); ++i) {
+    const char letter = text[i];
+    if (letter == '\n') {
+      ++line;
+      line_begin = i + 1;
+      if (open.size() < 3) open = {};
+    } else if (open.empty()) {
+      if (static_cast<unsigned char>(letter) >= 0x80)
+        throw ConfigError(fmt::format(
+            "{}:{}:{}: this is not TOML: outside of quotes only letters from a to z stand; put the name into quotes",
+            file, line, i - line_begin + 1));
+      if (letter == '#') open = text.substr(i, 1);
+      // Behind a letter they begin nothing: that is an error, which toml++ finds somewhat later.
+      const bool begins = i == 0 || std::string_view(" \t\r\n=,.[{").find(text[i - 1]) != std::string_view::npos;
+      if ((letter == '"' || letter == '\'') && begins) {
+        const std::string_view three = text.substr(i, 3);
+        open = three == "\"\"\"" || three == "'''" ? three : text.substr(i, 1);
+        i += open.size() - 1;
+      }
+    } else if (letter == '\\' && open[0] == '"' && text.substr(i + 1, 1) != "\n") {
+      ++i;
+    } else if (open[0] != '#' && text.substr(i).starts_with(open)) {
+      i += open.size() - 1;
+      // Two more may belong to the text: """a quote: """"
+      while (open.size() == 3 && i + 1 < text.size() && text[i + 1] == open[0]) ++i;
+      open = {};
+    }
+  }
+}
+
 }  // namespace
 
 Node parse_toml(std::string_view text, const std::string& file) {
+  check_bare_letters(text, file);
   const auto source = std::make_shared<const Source>(Source{Source::Kind::file, file});
   const toml::parse_result result = toml::parse(text, file);
   if (!result) {

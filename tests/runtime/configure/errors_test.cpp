@@ -99,6 +99,16 @@ TEST_CASE(
   CHECK_THROWS_AS(read_config<Reserved>({}), std::logic_error);
 }
 
+TEST_CASE("configure errors: letters beyond z stand in quotes and comments alone, and elsewhere their place is told") {
+  CHECK_THAT(fault_in("title = 'a'\n\u00e4 = 1"), StartsWith("train.toml:2:1: this is not TOML: outside of quotes"));
+  CHECK_THAT(fault_in("title = \"\"\"\n\u00e4 \\\"\"\"\"\"\n  \u00e4 = 1"), StartsWith("train.toml:3:3: this is"));
+  // toml++ itself comes to what it calls unreachable.
+  CHECK_THAT(fault_in(",\xEF\xBB\xBF"
+                      "n]*a0f;0"),
+             StartsWith("train.toml:1:2: this is"));
+  CHECK_THAT(fault_in("\xEF\xBB\xBF# \u00e4\ntitle = 3  # \u00e4"), StartsWith("train.toml:2:9: title = 3"));
+}
+
 TEST_CASE("configure errors: hostile files are refused by a line, or read, and nothing worse") {
   const std::vector<std::string> hostile = {"",
                                             "\xEF\xBB\xBFlr = 1",
