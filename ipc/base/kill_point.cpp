@@ -65,8 +65,8 @@ const bool from_environment = [] {
   return true;
 }();
 
-bool is_delayed(std::string_view label) {
-  const std::string_view wanted = delayed_label;
+/// Whether the point is the wanted one, or one of its group.
+bool is_wanted(std::string_view wanted, std::string_view label) {
   if (wanted.empty() || wanted.back() != '*') return label == wanted;
   return label.starts_with(wanted.substr(0, wanted.size() - 1));
 }
@@ -101,8 +101,8 @@ void delay() noexcept {
 }  // namespace
 
 void pass(const char* label) noexcept {
-  if (is_delayed(label)) delay();
-  if (std::string_view(label) != armed_label) return;
+  if (is_wanted(delayed_label, label)) delay();
+  if (!is_wanted(armed_label, label)) return;
   if (passes_left.fetch_sub(1, std::memory_order_relaxed) != 0) return;  // relaxed: a count and nothing else
   ::kill(::getpid(), armed_signal);
 }

@@ -6,7 +6,7 @@
 namespace shoal {
 
 /// Ends the calling process with SIGKILL the next time it passes the kill point of this name
-/// (after `skip` passes). For tests; also taken from the environment as SHOAL_KILL_AT=label[:skip].
+/// (after `skip` passes; a name that ends in * means all that begin so). For tests; or SHOAL_KILL_AT=label[:skip].
 void kill_at(const char* label, int skip = 0);
 
 /// Like kill_at(), with SIGSTOP: the process stays there until it gets SIGCONT. Replaces a kill_at().

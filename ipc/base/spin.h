@@ -13,7 +13,13 @@ namespace shoal {
 /// CPU nobody spins.
 class Spinner {
  public:
-  Spinner() noexcept;
+  /// What a turn is. Where those that are waited for are more than the CPUs, a turn gives the CPU to one of them: the kernel
+  /// switches in 1 us, to whoever is ready, where a sleep and a wake-up for each of them take several. If somebody
+  /// else has the CPU meanwhile, for a slice of time, the spin has failed, whatever came meanwhile, and this thread sleeps at once
+  /// until the next trial.
+  enum class Turns { pauses, yields };
+
+  explicit Spinner(Turns turns = Turns::pauses) noexcept;
   /// Called before the first turn, for one side of a stream: pauses 0.5 us without touching the ring, so the other side
   /// keeps its cache lines for several messages.
   void let_run_ahead() noexcept;
@@ -23,8 +29,12 @@ class Spinner {
   void ended(bool while_spinning) noexcept;
 
  private:
+  bool yield_turn() noexcept;
+
+  Turns kind_;
   int turns_ = 0;
   std::chrono::steady_clock::time_point start_{};
+  std::chrono::steady_clock::time_point last_{};  // the end of the last turn that yielded
 };
 
 }  // namespace shoal

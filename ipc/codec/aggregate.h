@@ -64,23 +64,25 @@ struct Codec<T> {
       (shoal::encode<Member<I>>(encoder, std::get<I>(members)), ...);
     });
   }
-  static T decode(Decoder& decoder) {
-    return for_members([&]<std::size_t... I>(std::index_sequence<I...>) {
-      if constexpr ((std::is_array_v<Member<I>> || ...)) {
-        static_assert(std::is_default_constructible_v<T>,
-                      "shoal: an aggregate with a C array among its members is made first and filled then: all its "
-                      "members need a default. Or use std::array");
-        T value{};
-        const auto members = members_of(value);
-        (decode_member<Member<I>>(decoder, std::get<I>(members)), ...);
-        return value;
-      } else {
-        return T{shoal::decode<Member<I>>(decoder)...};  // braces: evaluated in order
-      }
-    });
-  }
+  static T decode(Decoder& decoder) { return decode_all(decoder, std::make_index_sequence<kMembers>()); }
 
  private:
+  // A function of its own, no lambda in decode(): clang looks at what a lambda says of T alone as soon as it knows T,
+  // and `T value{}` is an error for a T that needs no default.
+  template <std::size_t... I>
+  static T decode_all(Decoder& decoder, std::index_sequence<I...>) {
+    if constexpr ((std::is_array_v<Member<I>> || ...)) {
+      static_assert(std::is_default_constructible_v<T>,
+                    "shoal: an aggregate with a C array among its members is made first and filled then: all its "
+                    "members need a default. Or use std::array");
+      T value{};
+      const auto members = members_of(value);
+      (decode_member<Member<I>>(decoder, std::get<I>(members)), ...);
+      return value;
+    } else {
+      return T{shoal::decode<Member<I>>(decoder)...};  // braces: evaluated in order
+    }
+  }
   template <class M>
   static void decode_member(Decoder& decoder, M& member) {
     if constexpr (std::is_array_v<M>)

@@ -31,6 +31,10 @@ const BlockKind& block_kind(BlockType type) noexcept {
       return kRLockKind;
     case BlockType::kGroup:
       return kGroupKind;
+    case BlockType::kContainer:
+      return kContainerKind;
+    case BlockType::kParcel:
+      return kParcelKind;
     case BlockType::kBytes:
     case BlockType::kHoldChunk:
     case BlockType::kTrace:

@@ -28,7 +28,7 @@ struct BlockKind {
 const BlockKind& block_kind(BlockType type) noexcept;
 
 // Defined in the folders of the objects, and constant: they are there before any static initializer runs.
-extern const BlockKind kBarrierKind, kConditionKind, kEventKind, kLockKind, kPipeEndKind, kRLockKind, kRingKind,
-    kSemaphoreKind, kTaskLedgerKind;
+extern const BlockKind kBarrierKind, kConditionKind, kContainerKind, kEventKind, kLockKind, kParcelKind, kPipeEndKind,
+    kRLockKind, kRingKind, kSemaphoreKind, kTaskLedgerKind;
 
 }  // namespace shoal

@@ -19,6 +19,17 @@ namespace {
 /// In the first hold word of a linked chunk: it belongs to its parent block, not to a process.
 constexpr std::uint32_t kHeldByParent = ProcessTag(ExtentRecord::kOrphan, 1).word();
 
+/// A block that this thread has to close later, since it is deep in closing others. In no list but the thread's own: if
+/// the process dies, its reclaimer finds the block by its state.
+struct PutOff {
+  BlockOffset block;
+  PutOff* next;
+};
+/// Closings one in the other. What comes deeper is put off, which is more than users nest by hand.
+constexpr int kDeepestClosing = 16;
+constinit thread_local int closing_depth = 0;
+constinit thread_local PutOff* put_off = nullptr;
+
 }  // namespace
 
 struct Heap::State {
@@ -116,24 +127,40 @@ void Heap::drop(const HoldRef& hold) noexcept {
 }
 
 void Heap::finish_close(BlockOffset block) noexcept {
-  SHOAL_KILL_POINT("heap.close.start");
-  BlockHeader& header = memory_.header(block);
-  if (auto* close = block_kind(header.type).close) close(*this, block);
-  // Chunks go one by one from the last, by steps that a reclaimer can go on with: held by this process, as one is
-  // before it is linked (mark_linked_chunk in reclaim.cpp); unlinked; dropped like any block.
-  while (std::uint64_t last = header.overflow.load()) {
-    std::atomic<std::uint64_t>* link = &header.overflow;
-    while (std::uint64_t next = memory_.header({last}).overflow.load()) {
-      link = &memory_.header({last}).overflow;
-      last = next;
+  // What lets go of the last hold on what lets go of the last hold: a chain of containers, each in the next one, may
+  // have any length, and the stack of a thread has not.
+  if (closing_depth >= kDeepestClosing)
+    if (auto* later = new (std::nothrow) PutOff{block, put_off}) {
+      put_off = later;
+      return;
     }
-    memory_.header({last}).holds[0].store(Session::current().self().word());
-    SHOAL_KILL_POINT("heap.chunk.taken");
-    link->store(0);
-    SHOAL_KILL_POINT("heap.chunk.unlinked");
-    drop(HoldRef{BlockOffset{last}});
+  ++closing_depth;
+  const auto close_and_free = [this](BlockOffset closing) {
+    SHOAL_KILL_POINT("heap.close.start");
+    BlockHeader& header = memory_.header(closing);
+    if (auto* close = block_kind(header.type).close) close(*this, closing);
+    // Chunks go one by one from the last, by steps that a reclaimer can go on with: held by this process, as one is
+    // before it is linked (mark_linked_chunk in reclaim.cpp); unlinked; dropped like any block.
+    while (std::uint64_t last = header.overflow.load()) {
+      std::atomic<std::uint64_t>* link = &header.overflow;
+      while (std::uint64_t next = memory_.header({last}).overflow.load()) {
+        link = &memory_.header({last}).overflow;
+        last = next;
+      }
+      memory_.header({last}).holds[0].store(Session::current().self().word());
+      SHOAL_KILL_POINT("heap.chunk.taken");
+      link->store(0);
+      SHOAL_KILL_POINT("heap.chunk.unlinked");
+      drop(HoldRef{BlockOffset{last}});
+    }
+    free_block(closing);
+  };
+  close_and_free(block);
+  while (closing_depth == 1 && put_off) {
+    const std::unique_ptr<PutOff> next(std::exchange(put_off, put_off->next));
+    close_and_free(next->block);
   }
-  free_block(block);
+  --closing_depth;
 }
 
 void Heap::free_block(BlockOffset block) noexcept {

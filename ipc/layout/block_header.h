@@ -33,6 +33,9 @@ enum class BlockType : std::uint32_t {
   kTrace = 11,
   kGroup = 12,     // of ranks that do collectives
   kReadOnly = 13,  // bytes, and a ReadOnlyTrailer: nobody writes to them again
+  // To be emptied again.
+  kContainer = 14,  // Dict, List, Namespace, Arena
+  kParcel = 15,     // a value in one of them
 };
 
 /// In shared memory. Every hold on the block is a word that names its owner (ProcessTag); the block

@@ -36,6 +36,7 @@ struct FlightLog {
   std::atomic<std::uint32_t> thread;  // that called last, as gettid()
   std::atomic<std::uint32_t> left;    // 1: the rank has left the group
   std::atomic<std::uint32_t> told;    // in rank 0's, 1: some rank has reported a time-out
+  std::atomic<std::uint32_t> number;  // that the rank has in a group over several hosts, plus 1; 0: in none
   alignas(64) FlightRecord records[kRecords];
 };
 

@@ -36,6 +36,7 @@ SeenRank look_at_rank(const SessionView& view, const FlightLog& log) {
   rank.pid = copied(log.pid);
   rank.thread = pid_t(copied(log.thread));
   rank.left = copied(log.left) != 0;
+  if (const std::uint32_t number = copied(log.number); number != 0 && number <= 1u << 30) rank.number = int(number - 1);
   const auto tag = ProcessTag::from_word(copied(log.tag));
   rank.joined = bool(tag);
   if (const SeenProcess* process = view.process(tag.slot());

@@ -25,6 +25,7 @@ struct SeenRank {
   pid_t thread = 0;  // that called last
   bool joined = false, left = false;
   bool alive = false;          // joined, and its process is there
+  std::optional<int> number;   // that it has in a group over several hosts, of whose ranks these are some
   std::uint64_t calls = 0;     // ever begun
   std::vector<SeenCall> last;  // the newest ones, in order; those that were being written are left out
 
@@ -37,6 +38,9 @@ struct SeenGroup {
   std::uint64_t block;    // position in the heap
   std::uint64_t payload;  // of its bytes
   std::vector<SeenRank> ranks;
+
+  /// By which people know the rank that is the `index`th here.
+  int number_of(int index) const { return ranks[std::size_t(index)].number.value_or(index); }
 };
 
 /// The groups of a session, with the last `most` calls of each rank. It believes nothing that it reads; see SessionFile.
@@ -45,8 +49,8 @@ std::vector<SeenGroup> look_at_groups(const SessionFile& file, const SessionView
 /// A collective that some ranks wait in and others have not called.
 struct Stuck {
   SeenCall call;             // as the rank has it that has waited longest
-  int rank;                  // that one
-  std::vector<int> missing;  // ranks that have not called it; none: all have, and it goes on
+  int rank;                  // that one, by its place in the group
+  std::vector<int> missing;  // ranks that have not called it, likewise; none: all have, and it goes on
 };
 /// Nothing if nobody is in a collective.
 std::optional<Stuck> find_stuck(const SeenGroup& group);

@@ -2,25 +2,13 @@
 
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/heap/block_kind.h>
-#include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/heap/block_name.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/ipc/error.h>
 
 #include <new>
 
 namespace shoal::pipe_end {
-namespace {
-
-/// A tag that no process has, and hardly two blocks at a time: a repeated close() that comes too late must
-/// not take the hold of a later pipe for its own. 1 stands for chunks of hold words.
-std::uint32_t owner_word(BlockOffset end, const BlockHeader& header) {
-  // Of both, mixed: most headers have had few changes, and as many as their neighbours.
-  const std::uint64_t changes = header.state.load() / BlockHeader::kOneChange;
-  const std::uint64_t mixed = (end.value / sizeof(BlockHeader) + (changes << 32)) * 0x9e3779b97f4a7c15ull;
-  return ProcessTag(ExtentRecord::kOrphan, std::uint32_t(2 + (mixed >> 32) % (ProcessTag::kGenerationMask - 2))).word();
-}
-
-}  // namespace
 
 Hold create(const Ring* in, const Ring* out, std::uint32_t which) {
   const BlockMemory memory = Session::current().heap().memory();
@@ -28,7 +16,7 @@ Hold create(const Ring* in, const Ring* out, std::uint32_t which) {
   auto* layout = new (end.data()) PipeEndLayout{};
   layout->magic = PipeEndLayout::kMagic;
   layout->version = PipeEndLayout::kVersion;
-  layout->owner = owner_word(end.block(), memory.header(end.block()));
+  layout->owner = block_name(end.block(), memory.header(end.block()));
   // Nobody else knows the rings, so their words from 1 on are free, and it can be noted where the holds
   // will be before there are any: whenever this process dies, none is left without an owner.
   if (in) layout->in = {in->hold().block(), 1 + which};

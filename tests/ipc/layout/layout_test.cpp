@@ -2,6 +2,7 @@
 #include <shoal/internal/ipc/ring/layout.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/containers/layout.h>
 #include <shoal/internal/ipc/heap/block.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/names.h>
@@ -121,6 +122,24 @@ TEST_CASE("layout: docs/sync.md shows locks and their kin as they are") {
                                                        FIELD(ArrayLayout, type), FIELD(ArrayLayout, size)});
 }
 
+TEST_CASE("layout: docs/containers.md shows containers as they are") {
+  CHECK(documented("containers.md", "ContainerLayout") ==
+        Fields{FIELD(ContainerLayout, magic), FIELD(ContainerLayout, version), FIELD(ContainerLayout, schema),
+               FIELD(ContainerLayout, kind), FIELD(ContainerLayout, shelves), FIELD(ContainerLayout, owner),
+               FIELD(ContainerLayout, crashes), FIELD(ContainerLayout, epoch), FIELD(ContainerLayout, order)});
+  CHECK(documented("containers.md", "ShelfLayout") ==
+        Fields{FIELD(ShelfLayout, lock), FIELD(ShelfLayout, changed), FIELD(ShelfLayout, table),
+               FIELD(ShelfLayout, used), FIELD(ShelfLayout, live), FIELD(ShelfLayout, mortal),
+               FIELD(ShelfLayout, epoch), FIELD(ShelfLayout, deaths), FIELD(ShelfLayout, changing),
+               FIELD(ShelfLayout, place), FIELD(ShelfLayout, came), FIELD(ShelfLayout, went), FIELD(ShelfLayout, kind),
+               FIELD(ShelfLayout, serial)});
+  CHECK(documented("containers.md", "ParcelLayout") ==
+        Fields{FIELD(ParcelLayout, kept), FIELD(ParcelLayout, schema), FIELD(ParcelLayout, hash),
+               FIELD(ParcelLayout, order), FIELD(ParcelLayout, mark), FIELD(ParcelLayout, value_bytes),
+               FIELD(ParcelLayout, key_bytes), FIELD(ParcelLayout, handles), FIELD(ParcelLayout, spilled),
+               FIELD(ParcelLayout, owner), FIELD(ParcelLayout, mortal)});
+}
+
 TEST_CASE("layout: docs/observing.md shows the events of a trace as they are") {
   CHECK(documented("observing.md", "TraceBuffer") == Fields{FIELD(TraceBuffer, magic), FIELD(TraceBuffer, version),
                                                             FIELD(TraceBuffer, owner), FIELD(TraceBuffer, tracer),
@@ -137,16 +156,18 @@ TEST_CASE("layout: docs/observing.md shows the events of a trace as they are") {
 }
 
 TEST_CASE("layout: the versions that docs/ names are the code's") {
-  for (auto [page, heading] : {std::pair{"heap.md", fmt::format("SessionLayout (version {})", SessionLayout::kVersion)},
-                               {"observing.md", fmt::format("TraceBuffer (version {})", TraceBuffer::kVersion)},
-                               {"ring.md", fmt::format("RingLayout (version {})", RingLayout::kVersion)},
-                               {"sync.md", fmt::format("LockLayout (version {})", LockLayout::kVersion)},
-                               {"sync.md", fmt::format("RLockLayout (version {})", RLockLayout::kVersion)},
-                               {"sync.md", fmt::format("SemaphoreLayout (version {})", SemaphoreLayout::kVersion)},
-                               {"sync.md", fmt::format("EventLayout (version {})", EventLayout::kVersion)},
-                               {"sync.md", fmt::format("ConditionLayout (version {})", ConditionLayout::kVersion)},
-                               {"sync.md", fmt::format("BarrierLayout (version {})", BarrierLayout::kVersion)},
-                               {"sync.md", fmt::format("ValueLayout (version {})", ValueLayout<int>::kVersion)},
-                               {"sync.md", fmt::format("ArrayLayout (version {})", ArrayLayout::kVersion)}})
+  for (auto [page, heading] :
+       {std::pair{"heap.md", fmt::format("SessionLayout (version {})", SessionLayout::kVersion)},
+        {"containers.md", fmt::format("ContainerLayout (version {})", ContainerLayout::kVersion)},
+        {"observing.md", fmt::format("TraceBuffer (version {})", TraceBuffer::kVersion)},
+        {"ring.md", fmt::format("RingLayout (version {})", RingLayout::kVersion)},
+        {"sync.md", fmt::format("LockLayout (version {})", LockLayout::kVersion)},
+        {"sync.md", fmt::format("RLockLayout (version {})", RLockLayout::kVersion)},
+        {"sync.md", fmt::format("SemaphoreLayout (version {})", SemaphoreLayout::kVersion)},
+        {"sync.md", fmt::format("EventLayout (version {})", EventLayout::kVersion)},
+        {"sync.md", fmt::format("ConditionLayout (version {})", ConditionLayout::kVersion)},
+        {"sync.md", fmt::format("BarrierLayout (version {})", BarrierLayout::kVersion)},
+        {"sync.md", fmt::format("ValueLayout (version {})", ValueLayout<int>::kVersion)},
+        {"sync.md", fmt::format("ArrayLayout (version {})", ArrayLayout::kVersion)}})
     CHECK_FALSE(documented(page, heading).empty());
 }

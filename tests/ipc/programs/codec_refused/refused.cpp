@@ -1,9 +1,11 @@
 // What cannot cross between processes, one CASE at a time; the compiler's message names the type, the member, and the
 // remedy. CASE 0 is what does compile.
+#include <shoal/ipc/dict.h>
 #include <shoal/ipc/queue.h>
 
 #include <cstdio>
 #include <mutex>
+#include <unordered_set>
 
 struct WithLock {
   int number;
@@ -65,5 +67,9 @@ void test(shoal::Encoder& encoder, shoal::Decoder& decoder) {
   cross<TooLarge>(encoder, decoder);
 #elif CASE == 10
   shoal::Queue<WithPointer> queue(3);
+#elif CASE == 11
+  shoal::Dict<long double, int> dict;
+#elif CASE == 12
+  shoal::Dict<std::unordered_set<int>, int> dict;
 #endif
 }
