@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shoal/internal/runtime/cpu/binding.h>
+#include <shoal/runtime/option_text.h>
 
 #include <chrono>
 #include <string>
@@ -86,6 +87,18 @@ struct BasicSpawnOptions {
   /// num_threads.
   std::vector<std::pair<std::string, std::string>> environment = {};
 
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"nprocs", "how many processes are started", {.least = 1}},
+      {"start_method", "how they are started"},
+      {"name", "in tables and process lists"},
+      {"grace_period", "between SIGTERM and SIGKILL for the others after one has failed", {.least = 0}},
+      {"num_threads", "that each process computes with; 0: its share of the CPUs", {.least = 0}},
+      {"fork_despite_threads", "fork goes ahead though other threads run"},
+      {"binding", "which CPUs each process gets"},
+      {"environment", "variables that the processes have besides, or instead"},
+  };
+
   /// These options for a callable with captures. Throws std::invalid_argument unless the method is fork.
   // NOLINTNEXTLINE(google-explicit-constructor): options read the same.
   operator BasicSpawnOptions<ForkOnly>() const
@@ -115,6 +128,20 @@ struct BasicProcessOptions {
   int part = 0, parts = 1;  ///< as many as share the CPUs
   /// Environment variables that the process has besides this process's: see SpawnOptions.
   std::vector<std::pair<std::string, std::string>> environment = {};
+
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"name", "in tables and process lists"},
+      {"start_method", "how it is started"},
+      {"daemon", "the process ends when its last handle goes; false: that waits for it"},
+      {"grace_period", "between SIGTERM and SIGKILL", {.least = 0}},
+      {"num_threads", "that the process computes with; 0: left as they are", {.least = 0}},
+      {"fork_despite_threads", "fork goes ahead though other threads run"},
+      {"binding", "which CPUs it gets"},
+      {"part", "its number among those that share the CPUs", {.least = 0}},
+      {"parts", "how many share the CPUs", {.least = 1}},
+      {"environment", "variables that the process has besides, or instead"},
+  };
 
   /// These options for a callable with captures. Throws std::invalid_argument unless the method is fork.
   // NOLINTNEXTLINE(google-explicit-constructor): options read the same.

@@ -236,9 +236,10 @@ const Kind& real_kind(std::size_t bytes) {
 }
 
 void FormatKind::read(void* value, const Node& node, const At& at) const {
-  if (!is_written_text(node)) refuse(at, node, fmt::format("must be {}, in quotes", type_));
+  const bool is_integer = node.kind == Node::Kind::integer;
+  if (!is_written_text(node) && !is_integer) refuse(at, node, fmt::format("must be {}, in quotes", type_));
   try {
-    from_text(value, node.text);
+    from_text(value, is_integer ? fmt::format("{}", node.integer) : node.text);
   } catch (const std::exception& fault) {
     refuse(at, node, fault.what());
   }

@@ -24,7 +24,9 @@ std::string size_text(const SeenCall& call) {
   return fmt::format("{}{}{}", short_bytes(call.bytes), call.type.empty() ? "" : " ", harmless(call.type));
 }
 
-std::string rank_text(const SessionView& view, int number, const SeenRank& rank) {
+std::string rank_text(const SessionView& view, const SeenGroup& group, int index) {
+  const SeenRank& rank = group.ranks[std::size_t(index)];
+  const int number = group.number_of(index);
   if (!rank.joined) return fmt::format("rank {}", number);
   const SeenProcess* process = rank.slot ? view.process(*rank.slot) : nullptr;
   const std::string name = process && !process->name.empty() ? harmless(process->name) + ", " : "";
@@ -35,8 +37,20 @@ std::string place_of(const SeenRank& rank, const std::vector<ProcessStacks>& sta
   const auto process = std::ranges::find(stacks, rank.pid, &ProcessStacks::pid);
   if (process == stacks.end() || process->threads.empty()) return "";
   auto thread = std::ranges::find(process->threads, rank.thread, &ThreadStack::thread);
-  if (thread == process->threads.end()) thread = process->threads.begin();  // it has called nothing yet
+  // It has called nothing yet; or a thread of shoal's own does its collectives, and the program's does not ask for one.
+  if (thread == process->threads.end() || thread->name.starts_with("shoal-")) thread = process->threads.begin();
   return "; it is in " + place_in_program(rank.pid, *thread, calls);
+}
+
+/// Ranks that live and are in no collective, though none of theirs has just failed.
+std::vector<int> find_idle(const SeenGroup& group) {
+  std::vector<int> idle;
+  for (int index = 0; index < int(group.ranks.size()); ++index) {
+    const SeenRank& rank = group.ranks[std::size_t(index)];
+    if (rank.alive && !rank.left && !rank.current() && (rank.last.empty() || !rank.last.back().failed))
+      idle.push_back(index);
+  }
+  return idle;
 }
 
 /// Where a rank is, as its log says.
@@ -59,19 +73,20 @@ std::vector<std::string> tell_stuck(const SessionView& view, const SeenGroup& gr
   const auto stuck = find_stuck(group);
   if (!stuck) return {"no rank is in a collective"};
   const std::string waited = seconds_text(stuck->call.start, view.time);
+  const int waiting = group.number_of(stuck->rank);
   if (stuck->missing.empty())
-    return {fmt::format("all ranks have called {}, in which rank {} has been for {}", call_text(stuck->call),
-                        stuck->rank, waited)};
+    return {fmt::format("all ranks have called {}, in which rank {} has been for {}", call_text(stuck->call), waiting,
+                        waited)};
   std::vector<std::string> lines;
-  for (const int number : stuck->missing) {
-    const SeenRank& rank = group.ranks[std::size_t(number)];
-    std::string line = rank_text(view, number, rank);
+  for (const int index : stuck->missing) {
+    const SeenRank& rank = group.ranks[std::size_t(index)];
+    std::string line = rank_text(view, group, index);
     if (rank.alive && !rank.left)
-      line += fmt::format(" has not called {}, in which rank {} has been for {}", call_text(stuck->call), stuck->rank,
-                          waited);
+      line +=
+          fmt::format(" has not called {}, in which rank {} has been for {}", call_text(stuck->call), waiting, waited);
     else
-      line += fmt::format(" {}; rank {} has been in {} for {}", state_text(view, rank), stuck->rank,
-                          call_text(stuck->call), waited);
+      line += fmt::format(" {}; rank {} has been in {} for {}", state_text(view, rank), waiting, call_text(stuck->call),
+                          waited);
     if (const SeenCall* other = rank.current(); other && rank.alive)
       line += fmt::format("; it is still in {}", call_text(*other));
     if (rank.alive && !rank.left) line += place_of(rank, stacks, calls);
@@ -82,10 +97,8 @@ std::vector<std::string> tell_stuck(const SessionView& view, const SeenGroup& gr
 
 std::string flight_table(const SessionView& view, const SeenGroup& group, std::size_t rows) {
   std::string text;
-  for (int number = 0; number < int(group.ranks.size()); ++number) {
-    const SeenRank& rank = group.ranks[std::size_t(number)];
-    text += fmt::format("  {} {}\n", rank_text(view, number, rank), state_text(view, rank));
-  }
+  for (int index = 0; index < int(group.ranks.size()); ++index)
+    text += fmt::format("  {} {}\n", rank_text(view, group, index), state_text(view, group.ranks[std::size_t(index)]));
   constexpr std::size_t kMostColumns = 8;
   if (group.ranks.size() > kMostColumns) return text;
   std::set<std::uint64_t> numbers;
@@ -95,7 +108,7 @@ std::string flight_table(const SessionView& view, const SeenGroup& group, std::s
   if (numbers.empty()) return text;
   text += fmt::format("  {:>8}  {:<18} {:<16}", "CALL", "COLLECTIVE", "SIZE");
   for (std::size_t rank = 0; rank < group.ranks.size(); ++rank)
-    text += fmt::format("  {:>10}", fmt::format("RANK {}", rank));
+    text += fmt::format("  {:>10}", fmt::format("RANK {}", group.number_of(int(rank))));
   text += "\n";
   for (const std::uint64_t number : numbers) {
     const SeenCall* first = nullptr;
@@ -118,18 +131,34 @@ std::string flight_table(const SessionView& view, const SeenGroup& group, std::s
   return text;
 }
 
+std::vector<std::string> tell_idle(const SessionView& view, const SeenGroup& group,
+                                   const std::vector<ProcessStacks>& stacks, const NamedCalls& calls) {
+  std::vector<std::string> lines;
+  for (const int index : find_idle(group)) {
+    const SeenRank& rank = group.ranks[std::size_t(index)];
+    lines.push_back(fmt::format("{} is in no collective: it {}{}", rank_text(view, group, index),
+                                state_text(view, rank), place_of(rank, stacks, calls)));
+  }
+  return lines;
+}
+
 std::string report_group(const SessionFile& file, const SessionView& view, const SeenGroup& group, std::size_t rows,
-                         std::chrono::nanoseconds patience) {
+                         std::chrono::nanoseconds patience, IdleRanks idle) {
+  const auto stuck = find_stuck(group);
+  const bool asks_idle = idle == IdleRanks::asked && (!stuck || stuck->missing.empty());
   std::set<std::uint32_t> slots;
-  if (const auto stuck = find_stuck(group))
-    for (const int number : stuck->missing)
-      if (const auto slot = group.ranks[std::size_t(number)].slot) slots.insert(*slot);
+  for (const int index : asks_idle ? find_idle(group) : stuck ? stuck->missing : std::vector<int>())
+    if (const auto slot = group.ranks[std::size_t(index)].slot) slots.insert(*slot);
   std::vector<ProcessStacks> stacks;
   if (!slots.empty())
     stacks =
         read_stacks(file, view, patience, [&](const SeenProcess& process) { return slots.contains(process.slot); });
   std::string text;
-  for (const std::string& line : tell_stuck(view, group, stacks, name_calls(stacks))) text += line + "\n";
+  const NamedCalls calls = name_calls(stacks);
+  if (asks_idle)
+    for (const std::string& line : tell_idle(view, group, stacks, calls)) text += line + "\n";
+  if (text.empty())
+    for (const std::string& line : tell_stuck(view, group, stacks, calls)) text += line + "\n";
   return text + flight_table(view, group, rows);
 }
 

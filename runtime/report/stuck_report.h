@@ -16,12 +16,21 @@ namespace shoal {
 std::vector<std::string> tell_stuck(const SessionView& view, const SeenGroup& group,
                                     const std::vector<ProcessStacks>& stacks, const NamedCalls& calls);
 
+/// A line for each rank that is in no collective: "rank 3 (train 3, pid 22811) is in no collective: it ended all_reduce 4710
+/// 12.3s ago; it is in `evaluate()` at train.cpp:41".
+std::vector<std::string> tell_idle(const SessionView& view, const SeenGroup& group,
+                                   const std::vector<ProcessStacks>& stacks, const NamedCalls& calls);
+
 /// The last calls of all ranks side by side, at most `rows`, with how long each took; of more than eight ranks only
 /// those lines that say where each is.
 std::string flight_table(const SessionView& view, const SeenGroup& group, std::size_t rows);
 
+/// Whether ranks in no collective are asked where they are though nobody here waits for them: those of another host may.
+enum class IdleRanks { left_alone, asked };
+
 /// All of it about one group. Asks the processes of missing ranks for their stacks.
 std::string report_group(const SessionFile& file, const SessionView& view, const SeenGroup& group, std::size_t rows,
-                         std::chrono::nanoseconds patience = std::chrono::seconds(1));
+                         std::chrono::nanoseconds patience = std::chrono::seconds(1),
+                         IdleRanks idle = IdleRanks::left_alone);
 
 }  // namespace shoal

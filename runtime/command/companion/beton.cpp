@@ -35,7 +35,7 @@ void add_beton(CLI::App& shoal, Action& action, const std::vector<std::string>& 
   CLI::App* beton = shoal.add_subcommand("beton", "writes .beton files, and looks at them: write, info, verify, cat");
   beton->prefix_command();  // the rest belongs to the program that this one becomes
   beton->footer(
-      "  write   writes a folder of pictures as a .beton file\n"
+      "  write   writes a folder, a .beton file or tar archives as a .beton file or as tar archives\n"
       "  info    fields, sizes, counts, pages, and a histogram of sizes\n"
       "  verify  reads everything, and says what is wrong\n"
       "  cat     prints the samples, a line each\n\n"

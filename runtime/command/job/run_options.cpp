@@ -1,14 +1,12 @@
 #include <shoal/internal/runtime/command/job/run_options.h>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <shoal/internal/runtime/cpu/cpu_share.h>
 #include <signal.h>
 #include <string.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <stdexcept>
@@ -16,8 +14,6 @@
 namespace shoal::command {
 namespace {
 
-constexpr const char* kConfNames[] = {"join_timeout", "last_call_timeout", "keep_alive_interval",
-                                      "keep_alive_max_attempt"};
 constexpr int kMostNodes = 100'000, kMostRanks = 1000;
 
 std::optional<int> number(const std::string& text) {
@@ -34,28 +30,27 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-Streams streams(const std::string& text, const std::string& whole, const std::string& option) {
+Streams streams(const std::string& text) {
   const auto value = number(text);
   if (!value || *value < 0 || *value > 3)
     throw std::invalid_argument(
-        fmt::format("{} {}: give 0 (none), 1 (standard output), 2 (standard error) or 3 (both), for all ranks, or by "
-                    "local rank as in 0:3,1:2",
-                    option, whole));
+        "give 0 (none), 1 (standard output), 2 (standard error) or 3 (both), for all ranks, or by local rank as in "
+        "0:3,1:2");
   return {(*value & 1) != 0, (*value & 2) != 0};
 }
 
 }  // namespace
 
-StreamChoice::StreamChoice(const std::string& text, const std::string& option) {
+StreamChoice::StreamChoice(const std::string& text) {
   if (text.find(':') == std::string::npos) {
-    all_ = streams(text, text, option);
+    all_ = streams(text);
     return;
   }
   for (const std::string& item : split(text, ',')) {
     const auto colon = item.find(':');
     const auto rank = number(item.substr(0, colon));
-    by_rank_[rank && *rank >= 0 ? *rank : 0] =
-        streams(rank && *rank >= 0 && colon != std::string::npos ? item.substr(colon + 1) : "", text, option);
+    const bool is_right = rank && *rank >= 0 && colon != std::string::npos;
+    by_rank_[is_right ? *rank : 0] = streams(is_right ? item.substr(colon + 1) : "");
   }
 }
 
@@ -70,7 +65,7 @@ NodeRange parse_nodes(const std::string& text) {
   const auto most = colon == std::string::npos ? least : number(text.substr(colon + 1));
   if (!least || !most || *least < 1 || *most < *least || *most > kMostNodes)
     throw std::invalid_argument(
-        fmt::format("--nnodes {}: give the number of hosts, or MIN:MAX with 1 <= MIN <= MAX <= {}", text, kMostNodes));
+        fmt::format("give the number of hosts, or MIN:MAX with 1 <= MIN <= MAX <= {}", kMostNodes));
   return {*least, *most};
 }
 
@@ -95,64 +90,25 @@ int count_gpus(const std::string& root, const char* visible) {
 int parse_ranks(const std::string& text) {
   const int gpus = text == "gpu" || text == "auto" ? count_gpus("", std::getenv("CUDA_VISIBLE_DEVICES")) : 0;
   if (text == "gpu" && gpus == 0)
-    throw std::invalid_argument("--nproc-per-node gpu: there is no NVIDIA GPU to be seen here: give a number, or cpu");
+    throw std::invalid_argument("there is no NVIDIA GPU to be seen here: give a number, or cpu");
   if (gpus > 0) return gpus;
   if (text == "cpu" || text == "auto") return std::min(usable_cpus(), kMostRanks);
   const auto value = number(text);
   if (!value || *value < 1 || *value > kMostRanks)
-    throw std::invalid_argument(
-        fmt::format("--nproc-per-node {}: give a number from 1 to {}, or cpu, gpu or auto", text, kMostRanks));
+    throw std::invalid_argument(fmt::format("give a number from 1 to {}, or cpu, gpu or auto", kMostRanks));
   return *value;
 }
 
-std::map<std::string, std::string> parse_conf(const std::string& text) {
-  std::map<std::string, std::string> conf;
-  for (const std::string& item : split(text, ',')) {
-    const auto equals = item.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw std::invalid_argument(fmt::format("--rdzv-conf {}: give name=value,name=value", text));
-    const std::string name = item.substr(0, equals), value = item.substr(equals + 1);
-    if (std::ranges::find(kConfNames, name) == std::end(kConfNames))
-      throw std::invalid_argument(
-          fmt::format("--rdzv-conf {}: there is no {}: there are {}", text, name, fmt::join(kConfNames, ", ")));
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    // That no further host is waited for, once the least are there, is a wish like any.
-    const bool may_be_zero = name == "last_call_timeout";
-    if (error != std::errc() || end != value.data() + value.size() || !(number > 0 || (may_be_zero && number == 0)) ||
-        !std::isfinite(number))
-      throw std::invalid_argument(
-          fmt::format("--rdzv-conf {}: {} has to be a number {}", text, name, may_be_zero ? "from 0 on" : "above 0"));
-    conf[name] = value;
-  }
-  return conf;
-}
-
-std::vector<int> parse_signals(const std::string& text) {
-  std::vector<int> signals;
-  for (const std::string& item : split(text, ',')) {
-    const std::string name = item.starts_with("SIG") ? item.substr(3) : item;
-    int found = 0;
-    for (int signal = 1; signal < NSIG && found == 0; ++signal)
-      if (const char* each = ::sigabbrev_np(signal); each && name == each) found = signal;
-    if (found == 0 || found == SIGKILL || found == SIGSTOP || found == SIGTSTP || found == SIGCONT || found == SIGCHLD)
-      throw std::invalid_argument(fmt::format(
-          "--signals-to-handle {}: {} is no signal that can end a run: give names as in SIGTERM,SIGINT,SIGUSR1", text,
-          item.empty() ? "nothing" : item));
-    signals.push_back(found);
-  }
-  return signals;
-}
-
-std::vector<int> parse_list(const std::string& text, const std::string& option) {
-  std::vector<int> list;
-  for (const std::string& item : split(text, ',')) {
-    const auto value = number(item);
-    if (!value || *value < 0)
-      throw std::invalid_argument(fmt::format("{} {}: give local ranks, as in 0,2", option, text));
-    list.push_back(*value);
-  }
-  return list;
+int parse_signal(const std::string& text) {
+  const std::string name = text.starts_with("SIG") ? text.substr(3) : text;
+  int found = 0;
+  for (int signal = 1; signal < NSIG && found == 0; ++signal)
+    if (const char* each = ::sigabbrev_np(signal); each && name == each) found = signal;
+  if (found == 0 || found == SIGKILL || found == SIGSTOP || found == SIGTSTP || found == SIGCONT || found == SIGCHLD)
+    throw std::invalid_argument(
+        fmt::format("{} is no signal that can end a run: give names as in SIGTERM,SIGINT,SIGUSR1",
+                    text.empty() ? "nothing" : text));
+  return found;
 }
 
 }  // namespace shoal::command

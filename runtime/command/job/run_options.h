@@ -25,8 +25,8 @@ struct Streams {
 class StreamChoice {
  public:
   StreamChoice() = default;
-  /// Throws std::invalid_argument; `option` names it there.
-  StreamChoice(const std::string& text, const std::string& option);
+  /// Throws std::invalid_argument.
+  explicit StreamChoice(const std::string& text);
   Streams of(int local_rank) const;
 
  private:
@@ -34,7 +34,7 @@ class StreamChoice {
   std::map<int, Streams> by_rank_;
 };
 
-/// Everything checked; filled in by add_run().
+/// Everything checked: what RunSettings mean on this machine.
 struct RunOptions {
   int ranks = 1;  // on this host
   NodeRange nodes = {};
@@ -57,18 +57,14 @@ struct RunOptions {
   bool is_one_host() const { return standalone || nodes.most == 1; }
 };
 
-/// "4" or "1:4". These throw std::invalid_argument that names the option, the value and what it takes.
+/// "4" or "1:4". These throw std::invalid_argument that says what the text must be.
 NodeRange parse_nodes(const std::string& text);
 /// A number, "cpu" (those that this process may use), "gpu" (NVIDIA's on this machine), or "auto": gpu if there are
 /// some, else cpu.
 int parse_ranks(const std::string& text);
 /// GPUs of this machine, as far as device files and CUDA_VISIBLE_DEVICES tell.
 int count_gpus(const std::string& root = "", const char* visible = nullptr);
-/// "SIGTERM,USR1": numbers of signals that a process can handle.
-std::vector<int> parse_signals(const std::string& text);
-/// "name=value,name=value", with the names that there are and numbers above 0.
-std::map<std::string, std::string> parse_conf(const std::string& text);
-/// "0,2"
-std::vector<int> parse_list(const std::string& text, const std::string& option);
+/// "SIGTERM" or "USR1": the number of a signal that a process can handle.
+int parse_signal(const std::string& text);
 
 }  // namespace shoal::command

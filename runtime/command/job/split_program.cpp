@@ -21,6 +21,12 @@ std::vector<std::string> split_program(const CLI::App& shoal, std::vector<std::s
       if (option && option->get_items_expected_max() > 0) ++i;
       continue;
     }
+    // NAME=VALUE, if that is an option's name: else it is a program's.
+    if (const std::size_t equals = argument.find('='); !is_mark && equals != std::string::npos && equals > 0)
+      if (subcommand->get_option_no_throw("--" + argument.substr(0, equals))) {
+        arguments[i] = "--" + argument;
+        continue;
+      }
     std::vector<std::string> program(arguments.begin() + std::ptrdiff_t(i) + (is_mark ? 1 : 0), arguments.end());
     arguments.resize(i);
     return program;

@@ -55,11 +55,14 @@ std::string collectives_json(const SessionFile& file, std::size_t rows) {
   for (const SeenGroup& group : look_at_groups(file, view, rows)) {
     Json ranks = Json::array();
     for (int number = 0; number < int(group.ranks.size()); ++number)
-      ranks.push_back(to_object(view, number, group.ranks[std::size_t(number)]));
+      ranks.push_back(to_object(view, group.number_of(number), group.ranks[std::size_t(number)]));
     const auto stuck = find_stuck(group);
+    Json missing = Json::array();
+    if (stuck)
+      for (const int rank : stuck->missing) missing.push_back(group.number_of(rank));
     groups.push_back({{"block", group.block},
                       {"waited_for", stuck ? to_object(view, stuck->call) : Json(nullptr)},
-                      {"missing", stuck ? Json(stuck->missing) : Json::array()},
+                      {"missing", std::move(missing)},
                       {"ranks", std::move(ranks)}});
   }
   const Json object = {

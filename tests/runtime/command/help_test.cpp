@@ -19,6 +19,24 @@ TEST_CASE("shoal: --version says which one it is") {
   CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 1);
 }
 
+TEST_CASE("shoal: --completion completes subcommands, and the options of each, in bash") {
+  const auto completed = [](const std::string& words, int at) {
+    const ProgramResult result =
+        run_program({"/bin/bash", "-c",
+                     "source <(" + kShoal + " --completion bash); COMP_WORDS=(" + words +
+                         "); COMP_CWORD=" + std::to_string(at) + "; _shoal; echo ${COMPREPLY[@]}"});
+    CHECK(result.error.empty());
+    return result.output;
+  };
+  CHECK(completed("shoal st", 1) == "stacks\n");
+  CHECK(completed("shoal run --nno", 2) == "--nnodes\n");
+  CHECK(completed("shoal top --nno", 2) == "\n");
+  CHECK(completed("shoal run --nnodes 2 --stan", 4) == "--standalone\n");
+  const ProgramResult other = run_program({kShoal, "--completion", "fish"});
+  CHECK(other.code == 4);
+  CHECK_THAT(other.error, ContainsSubstring("fish"));
+}
+
 TEST_CASE("run: top and trace of a session that is not there are one line and a code of its own") {
   for (const char* what : {"top", "trace"}) {
     const ProgramResult result = run_program({kShoal, what, "no-such-session"});

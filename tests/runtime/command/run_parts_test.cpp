@@ -3,10 +3,12 @@
 #include <shoal/internal/runtime/command/job/one_host.h>
 #include <shoal/internal/runtime/command/job/rank_environment.h>
 #include <shoal/internal/runtime/command/job/run_options.h>
+#include <shoal/internal/runtime/command/job/run_settings.h>
 #include <shoal/internal/runtime/command/output/log_folder.h>
 #include <shoal/internal/runtime/command/output/output_relay.h>
 #include <shoal/internal/runtime/command/run/leftovers.h>
 #include <shoal/internal/runtime/environment/nearest_name.h>
+#include <shoal/runtime/configure.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -39,21 +41,54 @@ TEST_CASE("run options: numbers of hosts and ranks") {
 }
 
 TEST_CASE("run options: what the rendezvous is told is checked") {
-  CHECK(parse_conf("join_timeout=5,keep_alive_interval=0.5").at("keep_alive_interval") == "0.5");
-  CHECK(parse_conf("").empty());
+  const auto conf = [](const std::string& text) {
+    return options_of(read_config<RunSettings>({"rdzv_conf={" + text + "}"})).rendezvous_conf;
+  };
+  CHECK(conf("join_timeout=5,keep_alive_interval=0.5").at("keep_alive_interval") == "0.5");
+  CHECK(conf("last_call_timeout=0").at("last_call_timeout") == "0");
+  CHECK(conf("").empty());
   for (const char* bad :
        {"join_timout=5", "join_timeout", "=5", "join_timeout=", "join_timeout=soon", "join_timeout=5s",
         "join_timeout=0", "join_timeout=-1", "last_call_timeout=nan", "last_call_timeout=inf"}) {
     CAPTURE(bad);
-    CHECK_THROWS_WITH(parse_conf(bad), ContainsSubstring(bad));
+    CHECK_THROWS_AS(conf(bad), ConfigError);
   }
-  CHECK_THROWS_WITH(parse_conf("join_timout=5"), ContainsSubstring("there are join_timeout, last_call_timeout"));
+  CHECK_THROWS_WITH(conf("join_timout=5"), ContainsSubstring("did you mean 'join_timeout'?"));
 }
 
 TEST_CASE("run options: signals by name") {
-  CHECK(parse_signals("SIGTERM,USR1") == std::vector<int>{SIGTERM, SIGUSR1});
-  for (const char* bad : {"SIGKILL", "STOP", "TERM,SIGNAL", "15", "TERM,,INT", "SIGCHLD"})
-    CHECK_THROWS_WITH(parse_signals(bad), ContainsSubstring(bad) && ContainsSubstring("give names"));
+  CHECK(options_of(read_config<RunSettings>({"signals_to_handle=SIGTERM,USR1"})).signals ==
+        std::vector<int>{SIGTERM, SIGUSR1});
+  for (const char* bad : {"SIGKILL", "STOP", "SIGNAL", "15", "", "SIGCHLD"})
+    CHECK_THROWS_WITH(parse_signal(bad), ContainsSubstring(bad) && ContainsSubstring("give names"));
+}
+
+TEST_CASE("run options: a file, variables and words are the same options, one over the other") {
+  const std::string file = R"(
+    nproc_per_node = 4
+    nnodes = "1:3"
+    signals_to_handle = ["SIGTERM", "SIGUSR1"]
+    tee = 3
+    local_ranks_filter = [0, 2]
+    program = ["./train", "--lr", "0.1"]
+    [rdzv_conf]
+    join_timeout = 20
+  )";
+  const auto settings = parse_config<RunSettings>(file, "job.toml");
+  const RunOptions options = options_of(parse_config<RunSettings>("standalone = true\nnproc_per_node = 4"));
+  CHECK(options.ranks == 4);
+  CHECK(options.is_one_host());
+  CHECK(settings.program == std::vector<std::string>{"./train", "--lr", "0.1"});
+  CHECK(settings.rdzv_conf.join_timeout == 20.0);
+  // What is printed reads back equal.
+  const std::string text = config_text(settings);
+  CHECK(config_text(parse_config<RunSettings>(text)) == text);
+  CHECK_THROWS_WITH(parse_config<RunSettings>("nproc_per_nod = 4", "job.toml"),
+                    ContainsSubstring("job.toml:1:1: no option 'nproc_per_nod': did you mean 'nproc_per_node'?"));
+  CHECK_THROWS_WITH(parse_config<RunSettings>("\nnnodes = \"4:1\"", "job.toml"),
+                    ContainsSubstring("job.toml:2:10: nnodes = \"4:1\": give the number of hosts"));
+  CHECK_THROWS_WITH(read_config<RunSettings>({"--standalone", "--nnodes=2"}),
+                    ContainsSubstring("--standalone is for one host"));
 }
 
 TEST_CASE("nearest name: at most two slips away, and not another word") {
@@ -80,19 +115,20 @@ TEST_CASE("run options: GPUs are counted by device files, and by what is made vi
 }
 
 TEST_CASE("run options: which streams go where, for all ranks or by rank") {
-  const StreamChoice all("3", "--tee");
+  const StreamChoice all("3");
   CHECK(all.of(0).output);
   CHECK(all.of(99).error);
   CHECK_FALSE(StreamChoice().of(0).any());
-  const StreamChoice some("0:1,2:2", "--tee");
+  const StreamChoice some("0:1,2:2");
   CHECK(some.of(0).output);
   CHECK_FALSE(some.of(0).error);
   CHECK_FALSE(some.of(1).any());
   CHECK(some.of(2).error);
   for (const char* bad : {"", "4", "-1", "x", "0:4", "x:1", "0:", "-1:1", "0:1,2"})
-    CHECK_THROWS_WITH(StreamChoice(bad, "--tee"), ContainsSubstring("--tee " + std::string(bad)));
-  CHECK(parse_list("0,2", "--f") == std::vector<int>{0, 2});
-  CHECK_THROWS_AS(parse_list("0,x", "--f"), std::invalid_argument);
+    CHECK_THROWS_AS(StreamChoice(bad), std::invalid_argument);
+  CHECK(read_config<RunSettings>({"--local-ranks-filter", "0,2"}).local_ranks_filter == std::vector<int>{0, 2});
+  CHECK_THROWS_AS(read_config<RunSettings>({"--local-ranks-filter", "0,x"}), ConfigError);
+  CHECK_THROWS_AS(read_config<RunSettings>({"--local-ranks-filter", "0,-1"}), ConfigError);
 }
 
 TEST_CASE("one host: a round, its restarts, and the end are answered at once") {

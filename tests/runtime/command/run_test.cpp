@@ -404,6 +404,37 @@ TEST_CASE("run: output goes to files, to both, or for some ranks only") {
   }
 }
 
+TEST_CASE("run: a file has its options and the program, variables go over it, and the command line over both") {
+  TemporaryFolder folder;
+  const std::string file = folder.file("job.toml"), saved = folder.file("saved.toml");
+  std::ofstream(file)
+      << "nproc_per_node = 2\nmax_restarts = 1\nprogram = [\"/bin/sh\", \"-c\", \"echo $WORLD_SIZE\"]\n";
+  const auto run = [&](const std::vector<std::string>& before, const std::vector<std::string>& words) {
+    std::vector<std::string> command{"/usr/bin/env"};
+    command.insert(command.end(), before.begin(), before.end());
+    command.insert(command.end(), {kShoal, "run", "--config", file});
+    command.insert(command.end(), words.begin(), words.end());
+    return run_program(command);
+  };
+  CHECK(sorted_lines(run({}, {}).output) == std::set<std::string>{"[rank0]: 2", "[rank1]: 2"});
+  CHECK(run({"SHOAL_RUN_NPROC_PER_NODE=1"}, {}).output == "1\n");
+  CHECK(run({"SHOAL_RUN_NPROC_PER_NODE=1"}, {"--nproc_per_node", "3", "--save-config", saved}).output.size() == 33);
+  CHECK(run({}, {"nproc_per_node=1", "/bin/echo", "nproc_per_node=2"}).output == "nproc_per_node=2\n");
+  CHECK(run({}, {"--nproc-per-node=1", "--", "/bin/echo", "this"}).output == "this\n");
+  const ProgramResult printed = run({"SHOAL_RUN_TEE=3"}, {"--nnodes", "1:2", "--print-config", "/bin/true", "x"});
+  CHECK(printed.code == 0);
+  for (const char* line : {"nproc_per_node = \"2\"", "max_restarts = 1 ", "tee = \"3\"", "nnodes = \"1:2\"",
+                           "program = [\"/bin/true\", \"x\"]"})
+    CHECK_THAT(printed.output, ContainsSubstring(line));
+  // What was saved is the same run.
+  CHECK(sorted_lines(run_program({kShoal, "run", "--config", saved}).output).size() == 3);
+  const ProgramResult bad = run({"SHOAL_RUN_NPROC_PER_NODE=many"}, {});
+  CHECK(bad.code == 4);
+  CHECK_THAT(bad.error, ContainsSubstring("SHOAL_RUN_NPROC_PER_NODE=many in the environment: give a number from 1"));
+  CHECK_THAT(run({"SHOAL_RUN_NPROC_PER_NOD=1"}, {"true"}).error,
+             ContainsSubstring("SHOAL_RUN_NPROC_PER_NOD stands for no option; SHOAL_RUN_NPROC_PER_NODE does"));
+}
+
 TEST_CASE("run: what is wrong with the command line is one line and a code of its own") {
   struct Case {
     std::vector<std::string> arguments;
@@ -419,10 +450,13 @@ TEST_CASE("run: what is wrong with the command line is one line and a code of it
            {{"run", "--max-restarts", "-2", "true"}, "--max-restarts -2"},
            {{"run", "--redirects", "7", "true"}, "--redirects 7"},
            {{"run", "--tee", "0:1,x", "true"}, "--tee 0:1,x"},
-           {{"run", "--binding", "socket", "true"}, "'socket' is no binding"},
+           {{"run", "--binding", "socket", "true"}, "--binding socket: must be one of none, core, cache, numa"},
            {{"run", "--rdzv-backend", "etcd", "true"}, "--rdzv-backend etcd"},
            {{"run", "--shutdown-timeout", "-1", "true"}, "--shutdown-timeout -1"},
            {{"run", "--bogus", "true"}, "no option --bogus", 2},
+           {{"run", "--nproc_per_nod=2", "true"}, "no option --nproc_per_nod=2: did you mean --nproc_per_node?", 2},
+           {{"run", "--config", "/nowhere/job.toml", "true"}, "/nowhere/job.toml: there is no such file"},
+           {{"run", "rdzv_conf.join_timeout=soon", "true"}, "must be a number"},
            {{"run", "--nproc-per-node"}, "--nproc-per-node", 2},
            {{"run", "--max-restarts", "few", "true"}, "--max-restarts"},
            {{"run", "--"}, "which program?", 2},
@@ -432,7 +466,8 @@ TEST_CASE("run: what is wrong with the command line is one line and a code of it
            {{"trace", "--for", "soon"}, "--for is 'soon'"},
            {{"trace", "--for", "-1s"}, "--for is '-1s'"},
            {{"trace", "--bogus"}, "--bogus", 2},
-           {{"run", "--rdzv-conf", "join_timout=5", "true"}, "there is no join_timout: there are join_timeout"},
+           {{"run", "--rdzv-conf", "join_timout=5", "true"},
+            "no option 'rdzv_conf.join_timout': did you mean 'join_timeout'?"},
            {{"run", "--signals-to-handle", "SIGKILL", "true"}, "SIGKILL is no signal that can end a run"},
            {{"walk"}, "there is no subcommand walk: there are run, top, trace", 2},
            {{"rnu", "--nproc-per-node", "2", "true"}, "there is no subcommand rnu: did you mean run?", 2},

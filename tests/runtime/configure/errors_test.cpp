@@ -101,6 +101,7 @@ TEST_CASE(
 
 TEST_CASE("configure errors: letters beyond z stand in quotes and comments alone, and elsewhere their place is told") {
   CHECK_THAT(fault_in("title = 'a'\n\u00e4 = 1"), StartsWith("train.toml:2:1: this is not TOML: outside of quotes"));
+  CHECK_THAT(fault_in("title = t\nrue"), ContainsSubstring("saw 't\\n"));  // what stands there, in one line
   CHECK_THAT(fault_in("title = \"\"\"\n\u00e4 \\\"\"\"\"\"\n  \u00e4 = 1"), StartsWith("train.toml:3:3: this is"));
   // toml++ itself comes to what it calls unreachable.
   CHECK_THAT(fault_in(",\xEF\xBB\xBF"
@@ -109,43 +110,64 @@ TEST_CASE("configure errors: letters beyond z stand in quotes and comments alone
   CHECK_THAT(fault_in("\xEF\xBB\xBF# \u00e4\ntitle = 3  # \u00e4"), StartsWith("train.toml:2:9: title = 3"));
 }
 
+TEST_CASE("configure errors: a name has as many parts as anybody needs") {
+  // A number's point is no part, and each value of a list begins anew.
+  CHECK(fault_in("title = 'a'  # " + std::string(100, '.')) == "no fault");
+  std::string list = "0.5";
+  for (int i = 0; i < 100; ++i) list += ", 0.5";
+  CHECK_THAT(fault_in("tags = [" + list + "]"), StartsWith("train.toml:1:9: tags.0"));
+  std::string name = "a";
+  for (int i = 1; i < 32; ++i) name += ".a";
+  CHECK_THAT(fault_in(name + " = 1"), ContainsSubstring("no option 'a'"));
+  CHECK_THAT(fault_in(name + ".a = 1"), StartsWith("train.toml:1:64: a name of more than 32 parts"));
+}
+
 TEST_CASE("configure errors: hostile files are refused by a line, or read, and nothing worse") {
-  const std::vector<std::string> hostile = {"",
-                                            "\xEF\xBB\xBFlr = 1",
-                                            "=",
-                                            "lr",
-                                            "lr =",
-                                            "lr = ",
-                                            "[",
-                                            "[]",
-                                            "[loader",
-                                            "[[loader]]",
-                                            "[loader]\n[loader]",
-                                            "lr = 1 2",
-                                            "lr = [",
-                                            "lr = " + std::string(100000, '['),
-                                            "tags = " + std::string(100000, '['),
-                                            "tags = [" + std::string(1000, '{'),
-                                            "lr.x = 1",
-                                            "lr = 1e999",
-                                            "lr = 99999999999999999999",
-                                            "title = \"\\ud800\"",
-                                            "title = \"\xff\"",
-                                            "title = \"\\u0000\"",
-                                            std::string("ti\0tle = 1", 10),
-                                            "title = '''\n",
-                                            "loader = {",
-                                            "loader = {batch_size = 1,}",
-                                            "[loader]\nbatch_size = 0x7fffffffffffffff",
-                                            "weights = {a = 1, a = 2}",
-                                            "[weights]\na = 1\n[weights.a]\nb = 1",
-                                            "\"\" = 1",
-                                            "[[loaders]]\n[[loaders.shape]]",
-                                            std::string(5000, 'a') + " = 1",
-                                            "optim = {type = {type = 1}}",
-                                            "optim = {value = 1}",
-                                            "comment = \"\\\"\"",
-                                            "# " + std::string(100, '\x01')};
+  std::vector<std::string> hostile = {"",
+                                      "\xEF\xBB\xBFlr = 1",
+                                      "=",
+                                      "lr",
+                                      "lr =",
+                                      "lr = ",
+                                      "[",
+                                      "[]",
+                                      "[loader",
+                                      "[[loader]]",
+                                      "[loader]\n[loader]",
+                                      "lr = 1 2",
+                                      "lr = [",
+                                      "lr = " + std::string(100000, '['),
+                                      "tags = " + std::string(100000, '['),
+                                      "tags = [" + std::string(1000, '{'),
+                                      "lr.x = 1",
+                                      "lr = 1e999",
+                                      "lr = 99999999999999999999",
+                                      "title = \"\\ud800\"",
+                                      "title = \"\xff\"",
+                                      "title = \"\\u0000\"",
+                                      std::string("ti\0tle = 1", 10),
+                                      "title = '''\n",
+                                      "loader = {",
+                                      "loader = {batch_size = 1,}",
+                                      "[loader]\nbatch_size = 0x7fffffffffffffff",
+                                      "weights = {a = 1, a = 2}",
+                                      "[weights]\na = 1\n[weights.a]\nb = 1",
+                                      "\"\" = 1",
+                                      "[[loaders]]\n[[loaders.shape]]",
+                                      std::string(5000, 'a') + " = 1",
+                                      "optim = {type = {type = 1}}",
+                                      "optim = {value = 1}",
+                                      "comment = \"\\\"\"",
+                                      "# " + std::string(100, '\x01')};
+  // Names of many parts, which are tables in tables: alone, in a header, in inline tables that are nested besides.
+  const auto repeated = [](const char* text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  hostile.push_back("a" + repeated(".a", 1'000'000) + " = 1");
+  hostile.push_back("[a" + repeated(" . 'a'", 1'000'000) + "]");
+  hostile.push_back("a = " + repeated(("{a" + repeated(".a", 2000) + " = ").c_str(), 200) + "1" + repeated("}", 200));
   int refused = 0;
   for (const std::string& text : hostile) {
     CAPTURE(text.substr(0, 100));
@@ -156,7 +178,7 @@ TEST_CASE("configure errors: hostile files are refused by a line, or read, and n
     CHECK_THAT(fault, StartsWith("train.toml:"));
     ++refused;
   }
-  CHECK(refused >= 25);
+  CHECK(refused >= 28);
 }
 
 TEST_CASE("configure errors: typed values that are nested without end are refused") {

@@ -62,7 +62,7 @@ std::vector<pid_t> wait_for_spares(pid_t server, std::size_t count) {
 
 /// Until it waits for somebody to ask for something, having no more to do while nobody does. Where the kernel does not
 /// tell, at once.
-[[maybe_unused]] void wait_until_idle(pid_t server) {
+void wait_until_idle(pid_t server) {
 #ifdef SYS_poll
   for (;;) {
     std::ifstream file("/proc/" + std::to_string(server) + "/syscall");
@@ -77,12 +77,19 @@ std::vector<pid_t> wait_for_spares(pid_t server, std::size_t count) {
 #endif
 }
 
+/// Its spares, once it has nothing to do any more: those that it made beside a child it ends when that is gone and it
+/// freezes its heap.
+std::vector<pid_t> lasting_spares(pid_t server, std::size_t count) {
+  wait_for_spares(server, count);
+  wait_until_idle(server);
+  return wait_for_spares(server, count);
+}
+
 // UBSan opens /proc/self/maps to look at a type, and takes the want of a descriptor for a bad object.
 #if !defined(__SANITIZE_ADDRESS__)
 TEST_CASE("fork server: a spare that cannot be made is made when there is room again") {
   const pid_t server = start_fork_server({.spares = 2});
-  const auto spares = wait_for_spares(server, 2);
-  wait_until_idle(server);
+  const auto spares = lasting_spares(server, 2);
   rlimit before;
   REQUIRE(::prlimit(server, RLIMIT_NOFILE, nullptr, &before) == 0);
   const rlimit none{3, before.rlim_max};
@@ -99,7 +106,7 @@ TEST_CASE("fork server: a spare that cannot be made is made when there is room a
 
 TEST_CASE("fork server: keeps spares, gives them out first and makes new ones") {
   const pid_t server = start_fork_server({.spares = 3});
-  const auto spares = wait_for_spares(server, 3);
+  const auto spares = lasting_spares(server, 3);
   CHECK(test::name_of(spares[0]) == test::name_of(::getpid()).substr(0, 9) + "/spare");
   Queue<int> ready(4), go(4);
   auto hold = [](int, Queue<int> to, Queue<int> until) {
@@ -113,7 +120,7 @@ TEST_CASE("fork server: keeps spares, gives them out first and makes new ones") 
   wait_for_spares(server, 7);
   for (int i = 0; i < 4; ++i) go.put(i);
   context.join();
-  const auto fresh = wait_for_spares(server, 3);
+  const auto fresh = lasting_spares(server, 3);
 
   SECTION("one that dies is replaced") {
     send_signal(open_pidfd(fresh[0]), SIGKILL);
