@@ -144,7 +144,7 @@ void DeviceIpc::collect() {
   if (HolderCheck again; exports_.collect(again)) wake();  // what the dead had
   exports_.want_back();
   received_.collect(ReceivedWords::Which::kUnused);
-  sent_.collect();
+  sent_.collect([this](BlockOffset page) { return received_.has(page); });
 }
 
 bool DeviceIpc::give_back_for_allocator() noexcept {
@@ -152,7 +152,7 @@ bool DeviceIpc::give_back_for_allocator() noexcept {
   if (!ipc) return false;
   try {
     ipc->exports_.want_back();
-    return ipc->exports_.collect_unless_busy();
+    return ipc->exports_.collect_for_allocator();
   } catch (const std::exception&) {
     return false;  // the allocator goes on without
   }

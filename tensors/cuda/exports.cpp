@@ -117,9 +117,8 @@ c10::Storage Exports::find(BlockOffset block) const {
   return found == by_block_.end() ? c10::Storage() : by_storage_.at(found->second).storage;
 }
 
-/// Those that nobody else holds any more. The caller frees them outside the lock: that runs code of others.
-std::vector<Exports::Export> Exports::take_released(HolderCheck& holders) {
-  std::vector<Export> gone;
+/// Those that nobody else holds any more: free_released() frees them.
+void Exports::find_released(HolderCheck& holders) {
   std::lock_guard lock(mutex_);
   for (auto each = by_storage_.begin(); each != by_storage_.end();) {
     if (!is_only_hold(each->second.block)) {
@@ -129,25 +128,43 @@ std::vector<Exports::Export> Exports::take_released(HolderCheck& holders) {
     }
     SHOAL_KILL_POINT("device.collect.before_drop");
     by_block_.erase(each->second.block.block().value);
-    gone.push_back(std::move(each->second));
+    released_.push_back(std::move(each->second));
     each = by_storage_.erase(each);
   }
-  return gone;
+}
+
+/// Outside the lock, since it runs code of others; one by one, so that a thread that has to wait for a lock of theirs
+/// keeps only one from the others. True if it freed any.
+bool Exports::free_released() {
+  for (bool any = false;; any = true) {
+    Export gone;
+    std::lock_guard lock(mutex_);
+    if (released_.empty()) return any;
+    gone = std::move(released_.back());
+    released_.pop_back();
+  }
 }
 
 bool Exports::collect(HolderCheck& holders) {
   std::lock_guard one_at_a_time(collecting_);
-  take_released(holders).clear();
+  find_released(holders);
+  free_released();
   std::lock_guard lock(mutex_);
   std::erase_if(bases_, [](const auto& entry) { return entry.second.expired(); });
   return !by_storage_.empty();
 }
 
-bool Exports::collect_unless_busy() {
-  const std::unique_lock one_at_a_time(collecting_, std::try_to_lock);
-  if (!one_at_a_time) return false;
+bool Exports::collect_for_allocator() {
+  // Each device has an allocator with a lock of its own. Of two threads that come here from two of them, each would wait
+  // for the lock of the other.
+  if (for_allocator_.exchange(true)) return false;
+  struct Leave {
+    std::atomic<bool>& flag;
+    ~Leave() { flag = false; }
+  } leave{for_allocator_};
   HolderCheck holders;
-  return !take_released(holders).empty();
+  find_released(holders);
+  return free_released();
 }
 
 Exports::Counts Exports::counts() const {

@@ -6,6 +6,7 @@
 #include <shoal/internal/tensors/driver/device_memory.h>
 #include <shoal/ipc/heap.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -38,9 +39,9 @@ class Exports {
   /// Lets go of exports that nobody else holds any more, and looks at the holders of the others. Returns true if some
   /// are left. On return the memory of those let go of is free, whichever thread found them.
   bool collect(HolderCheck& holders);
-  /// The same, but does nothing while another thread collects, which may be waiting for a lock of the caller's. Returns
-  /// whether it let go of any.
-  bool collect_unless_busy();
+  /// The same, but waits for no other thread that collects: that one may be waiting for a lock of the caller's. Does
+  /// nothing while another thread is in here. Returns whether it let go of any.
+  bool collect_for_allocator();
 
   /// Asks whoever keeps one of the storages in stock, without a tensor in it, to give it up. Sharing it again takes that
   /// back.
@@ -66,10 +67,13 @@ class Exports {
   using BasePtr = std::shared_ptr<Base>;
   BasePtr base_of(const std::byte* address, c10::Device device);
   Export make(const c10::Storage& storage);
-  std::vector<Export> take_released(HolderCheck& holders);
+  void find_released(HolderCheck& holders);
+  bool free_released();
   static DeviceHolds holds_of(const Export& exported);
   static void say_wanted(const Export& exported, bool wanted);
 
+  std::atomic<bool> for_allocator_{false};
+  std::vector<Export> released_;     // to be freed
   std::recursive_mutex collecting_;  // recursive: what frees the memory may be code of the user's
   mutable std::mutex mutex_;
   std::unordered_map<const c10::StorageImpl*, Export> by_storage_;

@@ -1,6 +1,5 @@
 #include <shoal/internal/tensors/cuda/imports.h>
 
-#include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/tensors/cuda/device_ipc.h>
-#include <shoal/internal/tensors/driver/captured_stream.h>
 
 #include <algorithm>
 #include <atomic>
@@ -227,10 +225,10 @@ void Imports::let_go(std::unique_ptr<Import> import) noexcept {
   try {
     stream = c10::impl::VirtualGuardImpl(import->device.type()).getStream(import->device);
   } catch (...) {
-    // The driver is shutting down: see is_done.
+    // The driver is shutting down, and answers no question either.
   }
-  LetGo each{std::move(import), stream, nullptr};
-  const bool done = is_done(each);
+  LetGo each{std::move(import), StreamMark(stream)};
+  const bool done = each.mark.is_passed();
   {
     DeviceHolds given_up;  // outside the lock
     std::lock_guard lock(mutex_);
@@ -256,39 +254,13 @@ DeviceHolds Imports::finish(Import& import) {
   return {};
 }
 
-/// Whether the stream has done what it had queued when the memory was let go of.
-bool Imports::is_done(LetGo& each) noexcept {
-  const c10::Device device = each.import->device;
-  try {
-    c10::impl::VirtualGuardImpl guard(device.type());
-    // libtorch's guards enter an event's device and then the current one: in a thread that uses another device that
-    // would be device 0, and a context on it, though this process may not use that one at all.
-    const c10::DeviceGuard on_device(device);
-    const BesideCaptures unseen(device_memory(device.type()));
-    if (!each.event) {
-      // A stream that is captured may be asked nothing: that would break the capture. So it is asked when that has
-      // ended.
-      if (is_captured(each.stream)) return false;
-      if (guard.queryStream(each.stream)) return true;
-      guard.record(&each.event, each.stream, device.index(), c10::EventFlag::PYTORCH_DEFAULT);
-    }
-    if (!guard.queryEvent(each.event)) return false;
-    guard.destroyEvent(std::exchange(each.event, nullptr), device.index());
-    return true;
-  } catch (...) {
-    // What cannot be asked may be in use: by a capture that began just now, for one. Where the device has failed for
-    // good, the process keeps what it has until it ends.
-    return false;
-  }
-}
-
 /// Who receives faster than the collector looks clears up behind itself.
 void Imports::finish_some(Lock& lock, std::vector<DeviceHolds>& given_up) {
   for (int i = 0; i < 2 && !let_go_.empty(); ++i) {
     LetGo each = std::move(let_go_.front());
     let_go_.pop_front();
     lock.unlock();
-    const bool done = is_done(each);
+    const bool done = each.mark.is_passed();
     lock.lock();
     if (!done) return let_go_.push_front(std::move(each));
     given_up.push_back(finish(*each.import));
@@ -323,7 +295,7 @@ bool Imports::collect(Clock::time_point now) {
   lock.unlock();
   std::deque<LetGo> done;
   std::erase_if(looked_at, [&](LetGo& each) {
-    if (!is_done(each)) return false;
+    if (!each.mark.is_passed()) return false;
     done.push_back(std::move(each));
     return true;
   });

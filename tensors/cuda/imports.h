@@ -2,9 +2,9 @@
 #pragma once
 
 #include <c10/core/Storage.h>
-#include <c10/core/Stream.h>
 #include <shoal/internal/tensors/cuda/exports.h>
 #include <shoal/internal/tensors/cuda/layout.h>
+#include <shoal/internal/tensors/cuda/stream_mark.h>
 #include <shoal/ipc/heap.h>
 
 #include <chrono>
@@ -62,8 +62,7 @@ class Imports {
   struct Import;
   struct LetGo {
     std::unique_ptr<Import> import;
-    c10::Stream stream;  // the current one at that moment
-    void* event;         // what it had queued by then; none if that could not be asked, as while it is captured
+    StreamMark mark;  // of the stream that was current at that moment
   };
   using BaseKey =
       std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint64_t>;  // producer, base, pieces, bytes
@@ -73,7 +72,6 @@ class Imports {
   static void release(void* import);  // the storages' deleter
   void let_go(std::unique_ptr<Import> import) noexcept;
   DeviceHolds finish(Import& import);
-  static bool is_done(LetGo& each) noexcept;
   void finish_some(Lock& lock, std::vector<DeviceHolds>& given_up);
   Base* open_base(Lock& lock, const BaseKey& key, const DeviceExportLayout& layout, const DeviceHolds& holds,
                   c10::Device device);

@@ -7,6 +7,7 @@
 #include <shoal/ipc/error.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -28,32 +29,38 @@ DeviceWordsLayout& read_page(const Hold& block, const SentWord& sent, c10::Devic
 
 }  // namespace
 
-std::shared_ptr<ReceivedWords::Page> ReceivedWords::page_of(const Hold& block, ProcessTag producer,
-                                                            c10::Device device) {
+/// Whether all streams are behind the waits for its words that they had queued.
+bool ReceivedWords::Page::is_passed() {
+  std::lock_guard lock(marking);
+  for (auto at = marks.begin(); at != marks.end();) at = at->second.is_passed() ? marks.erase(at) : std::next(at);
+  return marks.empty();
+}
+
+/// Null if the page is just being given up.
+ReceivedWords::PagePtr ReceivedWords::page_of(const Hold& block, ProcessTag producer, c10::Device device) {
   const std::uint64_t key = block.block().value;
+  auto known = [&]() -> PagePtr* {
+    auto found = pages_.find(key);
+    if (found == pages_.end()) return nullptr;
+    found->second->used_last = ++uses_;
+    return &found->second;
+  };
+  auto unless_going = [](const PagePtr& page) { return page->is_going ? PagePtr() : page; };
   {
     std::lock_guard lock(mutex_);
-    if (auto known = pages_.find(key); known != pages_.end()) {
-      known->second->used_last = ++uses_;
-      return known->second;
+    if (const PagePtr* page = known()) return unless_going(*page);
+  }
+  const bool is_own = producer == Session::current().self();
+  auto made = std::make_shared<Page>(block.share(), producer, is_own, is_own);
+  if (!is_own) try {
+      pinned_.pin(block, device, PinnedRanges::Use::kWords);
+      made->registered = true;
+    } catch (const DeviceError&) {
+      // The driver refuses: the thread waits itself, now and later.
     }
-  }
-  auto made = std::make_shared<Page>(Page{block.share(), producer, false, 0});
-  // The sender has registered its own pages already, and gives them up itself.
-  if (producer == Session::current().self()) {
-    made->registered = true;
-    return made;
-  }
-  try {
-    pinned_.pin(block, device, PinnedRanges::Use::kWords);
-    made->registered = true;
-  } catch (const DeviceError&) {
-    // The driver refuses: the thread waits itself, now and later.
-  }
   std::lock_guard lock(mutex_);
-  std::shared_ptr<Page>& page = pages_.try_emplace(key, made).first->second;  // another thread's, if that was faster
-  page->used_last = ++uses_;
-  return page;
+  pages_.try_emplace(key, std::move(made));  // another thread's, if that was faster
+  return unless_going(*known());
 }
 
 void ReceivedWords::wait(const Hold& block, const SentWord& sent, c10::Device device) {
@@ -66,13 +73,18 @@ void ReceivedWords::wait(const Hold& block, const SentWord& sent, c10::Device de
   if (!Session::current().is_alive(producer)) return;
   DeviceMemory& memory = device_memory(device.type());
   try {
-    if (memory.has_words(device.index())) {
-      auto page = page_of(block, producer, device);
+    const std::size_t most = memory.has_words(device.index()) ? memory.most_waiting_streams(device.index()) : 0;
+    if (most != 0) {
+      const PagePtr page = page_of(block, producer, device);
       void* native = guard.getStreamNativeHandle(stream);
       const StreamName name{device, memory.stream_number(native, device.index())};
-      if (page->registered &&
-          watch_.add(name, word, sent.value, producer, std::move(page)) == WordWatch::Answer::kQueue)
-        return memory.wait_word(native, word.address(), sent.value, device.index());
+      if (page && page->registered &&
+          watch_.add(name, word, sent.value, producer, page, most) == WordWatch::Answer::kQueue) {
+        std::lock_guard lock(page->marking);
+        StreamMark& mark = page->marks.try_emplace(name, stream).first->second;
+        memory.wait_word(native, word.address(), sent.value, device.index());
+        return mark.set();
+      }
     }
   } catch (const DeviceError&) {
     // As above.
@@ -80,38 +92,56 @@ void ReceivedWords::wait(const Hold& block, const SentWord& sent, c10::Device de
   WordWatch::wait_here(word, sent.value, producer);
 }
 
+/// Under the lock: those that nobody uses, now and for a while. They are marked, and stay until they are unregistered.
+std::vector<ReceivedWords::PagePtr> ReceivedWords::to_give_up(Which which) {
+  std::vector<PagePtr> going, unused;
+  std::size_t count = pages_.size();
+  for (const auto& [key, page] : pages_) {
+    if (page.use_count() != 1 || page->is_going) continue;  // somebody waits, or is about to
+    const bool is_due =
+        (which == Which::kUnused && page->used_last <= uses_seen_) || !Session::current().is_alive(page->producer);
+    (is_due ? going : unused).push_back(page);
+  }
+  if (which == Which::kUnused) uses_seen_ = uses_;
+  count -= going.size();
+  if (count > kMostPages) {
+    const std::size_t more = std::min(unused.size(), count - kMostPages);
+    std::ranges::nth_element(unused, unused.begin() + std::ptrdiff_t(more), {},
+                             [](auto& page) { return page->used_last; });
+    going.insert(going.end(), unused.begin(), unused.begin() + std::ptrdiff_t(more));
+  }
+  for (const PagePtr& page : going) page->is_going = true;
+  return going;
+}
+
 void ReceivedWords::collect(Which which) {
   (void)watch_.waits();  // those that are over let go of their pages
-  std::vector<std::shared_ptr<Page>> gone;
+  std::vector<PagePtr> going;
   {
     std::lock_guard lock(mutex_);
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> unused;  // when last, and which
-    for (auto at = pages_.begin(); at != pages_.end();) {
-      std::shared_ptr<Page>& page = at->second;
-      const bool in_use = page.use_count() != 1;  // somebody waits, or is about to
-      if (!in_use && ((which == Which::kUnused && page->used_last <= uses_seen_) ||
-                      !Session::current().is_alive(page->producer))) {
-        gone.push_back(std::move(page));
-        at = pages_.erase(at);
-        continue;
-      }
-      if (!in_use) unused.emplace_back(page->used_last, at->first);
-      ++at;
-    }
-    if (which == Which::kUnused) uses_seen_ = uses_;
-    if (pages_.size() > kMostPages) {
-      const std::size_t more = std::min(unused.size(), pages_.size() - kMostPages);
-      std::ranges::nth_element(unused, unused.begin() + std::ptrdiff_t(more));
-      for (std::size_t i = 0; i < more; ++i) gone.push_back(std::move(pages_.extract(unused[i].second).mapped()));
-    }
+    going = to_give_up(which);
   }
-  for (const auto& page : gone)
-    if (page->registered) pinned_.unpin(page->block);  // waits for the device
+  std::vector<PagePtr> stay;
+  std::erase_if(going, [&](PagePtr& page) {
+    if (page->is_passed()) return false;
+    stay.push_back(std::move(page));
+    return true;
+  });
+  for (const PagePtr& page : going)
+    if (page->registered && !page->is_own) pinned_.unpin(page->block);  // waits for the device
+  std::lock_guard lock(mutex_);
+  for (const PagePtr& page : stay) page->is_going = false;
+  for (const PagePtr& page : going) pages_.erase(page->block.block().value);
+}
+
+bool ReceivedWords::has(BlockOffset page) const {
+  std::lock_guard lock(mutex_);
+  return pages_.contains(page.value);
 }
 
 std::size_t ReceivedWords::pages() const {
   std::lock_guard lock(mutex_);
-  return pages_.size();
+  return std::size_t(std::ranges::count_if(pages_, [](const auto& entry) { return !entry.second->is_own; }));
 }
 
 }  // namespace shoal

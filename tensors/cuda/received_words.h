@@ -4,20 +4,25 @@
 #include <c10/core/Device.h>
 #include <shoal/internal/tensors/cuda/pinned_ranges.h>
 #include <shoal/internal/tensors/cuda/sent_words.h>
+#include <shoal/internal/tensors/cuda/stream_mark.h>
 #include <shoal/internal/tensors/cuda/word_watch.h>
 #include <shoal/ipc/heap.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 namespace shoal {
 
 /// Waits for words of other processes, and of this one. Mostly the word is there already, and nothing is queued. A page
 /// is registered with the driver once, and held as long as it is: until its process is dead, or, where there are more
-/// than kMostPages, others have been used since. One a process, owned by DeviceIpc. Threads: any.
+/// than kMostPages, others have been used since; never while a stream has a wait queued for one of its words, also for
+/// one that is there by now: the driver promises to wait for no stream of another device when it unregisters a page.
+/// One a process, owned by DeviceIpc. Threads: any.
 class ReceivedWords {
  public:
   static constexpr std::size_t kMostPages = 1024;
@@ -35,6 +40,10 @@ class ReceivedWords {
   /// with kUnused. Waits for the device if it gives up any.
   void collect(Which which);
 
+  /// Whether a stream may have to wait for a word of this process's own page.
+  bool has(BlockOffset page) const;
+
+  /// Of others.
   std::size_t pages() const;
   std::size_t waits() { return watch_.waits(); }
 
@@ -42,15 +51,22 @@ class ReceivedWords {
   struct Page {
     Hold block;
     ProcessTag producer;
-    bool registered;
-    std::uint64_t used_last;
+    bool is_own;      // registered by SentWords, and unregistered by it once it is not here any more
+    bool registered;  // by whomever
+    bool is_going = false;
+    std::uint64_t used_last = 0;
+    std::mutex marking{};                      // marks; after mutex_ if both
+    std::map<StreamName, StreamMark> marks{};  // behind the waits that were queued
+    bool is_passed();
   };
-  std::shared_ptr<Page> page_of(const Hold& block, ProcessTag producer, c10::Device device);
+  using PagePtr = std::shared_ptr<Page>;
+  PagePtr page_of(const Hold& block, ProcessTag producer, c10::Device device);
+  std::vector<PagePtr> to_give_up(Which which);
 
   PinnedRanges& pinned_;
   WordWatch watch_;
-  mutable std::mutex mutex_;                                        // held around no call of a driver
-  std::unordered_map<std::uint64_t, std::shared_ptr<Page>> pages_;  // by their blocks
+  mutable std::mutex mutex_;                          // held around no call of a driver
+  std::unordered_map<std::uint64_t, PagePtr> pages_;  // by their blocks
   std::uint64_t uses_ = 0, uses_seen_ = 0;
 };
 

@@ -86,6 +86,7 @@ SentWord SentWords::write(Encoder& message, c10::Device device) {
     }
   if (!claimed) {
     const c10::DeviceGuard on_device(device);  // else a thread that uses another one would get a context on device 0
+    const BesideCaptures unseen(memory);
     guard.synchronizeStream(stream);
     return {};
   }
@@ -117,13 +118,13 @@ SentWord SentWords::write(Encoder& message, c10::Device device) {
   return {message.add(claimed.page->block), claimed.index, value};
 }
 
-void SentWords::collect() {
+void SentWords::collect(const std::function<bool(BlockOffset)>& is_awaited) {
   std::vector<std::shared_ptr<Page>> gone;
   {
     std::lock_guard lock(mutex_);
     refused_ = false;
     std::erase_if(pages_, [&](const std::shared_ptr<Page>& page) {
-      if (std::exchange(page->is_fresh, false)) return false;
+      if (std::exchange(page->is_fresh, false) || is_awaited(page->block.block())) return false;
       for (std::uint32_t index = 0; index < page->used; ++index)
         if (!page->is_done(index)) return false;
       gone.push_back(page);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,9 +44,10 @@ class SentWords {
   /// Throws std::invalid_argument if the stream is being captured into a graph.
   SentWord write(Encoder& message, c10::Device device);
 
-  /// Gives up the pages that were not used since the last call and whose streams have written all they are going to.
-  /// Receivers that still have one see what they wait for. Waits for the device if it gives up any.
-  void collect();
+  /// Gives up the pages that were not used since the last call, whose streams have written all they are going to, and
+  /// which no stream of this process awaits. Receivers that still have one see what they wait for. Waits for the device
+  /// if it gives up any.
+  void collect(const std::function<bool(BlockOffset)>& is_awaited);
 
   struct Counts {
     std::size_t pages = 0;

@@ -24,7 +24,7 @@ WordWatch::WordWatch() {
 void WordWatch::prune() { std::erase_if(waits_, &WordWatch::is_over); }
 
 WordWatch::Answer WordWatch::add(StreamName stream, Word word, std::uint64_t value, ProcessTag producer,
-                                 std::shared_ptr<void> keep) {
+                                 std::shared_ptr<void> keep, std::size_t most) {
   std::lock_guard lock(mutex_);
   prune();
   std::vector<StreamName> others;
@@ -36,7 +36,7 @@ WordWatch::Answer WordWatch::add(StreamName stream, Word word, std::uint64_t val
     if (each.stream == stream || each.word.has(each.value)) continue;
     if (std::ranges::find(others, each.stream) == others.end()) others.push_back(each.stream);
   }
-  if (others.size() >= kMostWaitingStreams) return Answer::kTooMany;
+  if (others.size() >= most) return Answer::kTooMany;
   waits_.push_back({stream, word, value, producer, std::move(keep), kLooksAtTheDead});
   changed_.notify_one();
   return Answer::kQueue;

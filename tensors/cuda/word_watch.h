@@ -21,17 +21,14 @@ class WordWatch {
  public:
   WordWatch();
 
-  /// How many streams may wait at a time. A process has 8 hardware queues on a device (CUDA_DEVICE_MAX_CONNECTIONS): on
-  /// an H100 all went on beside 4 streams that wait, no further one beside 8, and beside 34 calls did not return.
-  static constexpr std::size_t kMostWaitingStreams = 4;
-
   enum class Answer {
     kQueue,    ///< it is looked after: queue the wait
-    kTooMany,  ///< too many other streams wait
+    kTooMany,  ///< `most` other streams wait
   };
   /// Says that the stream is about to wait until the word, of a page of this process's or another's, has the value.
-  /// `keep` keeps the page until then.
-  Answer add(StreamName stream, Word word, std::uint64_t value, ProcessTag producer, std::shared_ptr<void> keep);
+  /// `keep` keeps the page until then; `most` is DeviceMemory::most_waiting_streams.
+  Answer add(StreamName stream, Word word, std::uint64_t value, ProcessTag producer, std::shared_ptr<void> keep,
+             std::size_t most);
 
   /// Waits in the calling thread, until the word has the value or its process is dead.
   static void wait_here(Word word, std::uint64_t value, ProcessTag producer);

@@ -2,20 +2,24 @@
 #pragma once
 
 #if __has_include(<cuda.h>)
+// libtorch's default stream is the legacy one, whatever a project says that builds shoal as a part of itself: with this
+// the functions below would be others, for which a null stream is the thread's own.
+#undef CUDA_API_PER_THREAD_DEFAULT_STREAM
 #include <cuda.h>
 
 #include <string>
 
 namespace shoal {
 
-// Each has the name from the toolkit's header, which says the version (cuIpcOpenMemHandle_v2).
+// Each has the name from the toolkit's header, which says the version (cuIpcOpenMemHandle_v2). cuDeviceGetUuid does so
+// from CUDA 13 on only: its first version gives all instances of a MIG device one UUID.
 #define SHOAL_CUDA_FUNCTIONS(each)              \
   each(cuInit);                                 \
   each(cuGetErrorName);                         \
   each(cuGetErrorString);                       \
   each(cuDeviceGetCount);                       \
   each(cuDeviceGet);                            \
-  each(cuDeviceGetUuid);                        \
+  each(cuDeviceGetUuid_v2);                     \
   each(cuDeviceGetAttribute);                   \
   each(cuDevicePrimaryCtxRetain);               \
   each(cuCtxPushCurrent);                       \

@@ -1,14 +1,16 @@
 #include <shoal/internal/tensors/driver/cuda_memory.h>
 
-#include <cuda.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/driver/cuda_driver.h>
 #include <shoal/internal/tensors/driver/device_memory.h>
 
 #include <cerrno>
+#include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <stdexcept>
+#include <system_error>
 #include <vector>
 
 namespace shoal {
@@ -16,6 +18,19 @@ namespace {
 
 static_assert(sizeof(CUipcMemHandle) == sizeof(MemoryHandle));
 static_assert(sizeof(CUmemFabricHandle) == sizeof(MemoryHandle));
+
+/// CU_DEVICE_ATTRIBUTE_MPS_ENABLED, which not every toolkit's header has.
+constexpr auto kIsShared = CUdevice_attribute(133);
+
+/// The hardware queues that the driver gives a process on each device.
+std::size_t queues_of_process() {
+  constexpr std::size_t kUnlessSaid = 8;
+  const char* said = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (!said) return kUnlessSaid;
+  std::size_t queues = 0;
+  const auto [end, error] = std::from_chars(said, said + std::strlen(said), queues);
+  return error == std::errc() && *end == 0 && queues > 0 ? queues : kUnlessSaid;
+}
 
 CUdeviceptr device_address(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
 std::byte* address_of(CUdeviceptr address) { return reinterpret_cast<std::byte*>(address); }
@@ -30,7 +45,7 @@ class CudaMemory final : public DeviceMemory {
 
   DeviceUuid uuid(int device) override {
     CUuuid found{};
-    driver_.check(driver_.cuDeviceGetUuid(&found, handle(device)), "asking for a CUDA device's UUID");
+    driver_.check(driver_.cuDeviceGetUuid_v2(&found, handle(device)), "asking for a CUDA device's UUID");
     DeviceUuid uuid;
     std::memcpy(uuid.bytes.data(), found.bytes, sizeof found.bytes);
     return uuid;
@@ -153,8 +168,7 @@ class CudaMemory final : public DeviceMemory {
         start, bytes,
         CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);  // for all devices, and their streams' words
     if (result != CUDA_SUCCESS)
-      throw DeviceError(fmt::format("pinning {} bytes of shared memory: {}. Locked memory may be limited (ulimit -l)",
-                                    bytes, driver_.describe(result)));
+      throw DeviceError(fmt::format("pinning {} bytes of shared memory: {}", bytes, driver_.describe(result)));
   }
 
   void unregister_host(std::byte* start, int device) noexcept override {
@@ -171,6 +185,14 @@ class CudaMemory final : public DeviceMemory {
         driver_.cuDeviceGetAttribute(&host_addresses, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, on),
         "asking whether a CUDA device uses the host's addresses");
     return words != 0 && host_addresses != 0;
+  }
+
+  std::size_t most_waiting_streams(int device) override {
+    // Processes that share one context by MPS share its queues, and one that is killed while a stream of its waits may
+    // take the others with it. A driver that does not know the question is none of those that answer yes.
+    int shared = 0;
+    if (driver_.cuDeviceGetAttribute(&shared, kIsShared, handle(device)) == CUDA_SUCCESS && shared != 0) return 0;
+    return most_waiting_streams_;
   }
 
   void write_word(void* stream, std::uint64_t* word, std::uint64_t value, int device) override {
@@ -296,6 +318,7 @@ class CudaMemory final : public DeviceMemory {
   }
 
   const CudaDriver& driver_;
+  const std::size_t most_waiting_streams_ = most_waiting_in(queues_of_process());
   std::mutex mutex_;  // devices_
   std::vector<Device> devices_;
 };

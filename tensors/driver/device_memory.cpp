@@ -15,7 +15,7 @@ std::atomic<DeviceMemory*> registered[std::size_t(c10::DeviceType::COMPILE_TIME_
 }  // namespace
 
 std::string DeviceUuid::str() const {
-  std::string text = "GPU-";
+  std::string text;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += fmt::format("{:02x}", bytes[i]);
@@ -29,7 +29,7 @@ int DeviceMemory::index_of(const DeviceUuid& wanted) {
     if (uuid(device) == wanted) return device;
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   throw DeviceError(
-      fmt::format("a tensor lies on the {} device {}, which is not among the {} that this process sees "
+      fmt::format("a tensor lies on the {} device with the UUID {}, which is not among the {} that this process sees "
                   "(CUDA_VISIBLE_DEVICES is {}): show it that device too, or send tensor.cpu()",
                   name(), wanted.str(), count, visible ? visible : "not set"));
 }

@@ -23,7 +23,7 @@ class DeviceError : public Error {
 struct DeviceUuid {
   std::array<std::uint8_t, 16> bytes{};
   bool operator==(const DeviceUuid&) const = default;
-  std::string str() const;  ///< as nvidia-smi writes it
+  std::string str() const;  ///< as `nvidia-smi -L` writes it behind "GPU-" or "MIG-"
 };
 
 /// What another process needs to open an allocation. Opaque; any process of the machine may have it.
@@ -82,6 +82,15 @@ class DeviceMemory {
 
   /// Whether streams of the device write and await words of registered memory of the host, at the host's address.
   virtual bool has_words(int device) = 0;
+  /// How many streams of this process may wait for words at a time. A stream that waits stands in one of the process's
+  /// few queues on the device, and in the way of all other streams there. 0: threads wait themselves.
+  virtual std::size_t most_waiting_streams(int device) = 0;
+  /// That many where the process has so many queues. On an H100 with 8 all streams went on beside 4 that wait, no
+  /// further one beside 8, and beside 34 calls did not return. With more than 8 nothing was tried.
+  static constexpr std::size_t most_waiting_in(std::size_t queues) {
+    return queues / 2 < kMostWaitingStreams ? queues / 2 : kMostWaitingStreams;
+  }
+  static constexpr std::size_t kMostWaitingStreams = 4;
   /// Lets the stream write the value into a word when all that is queued on it by now is done and can be seen by
   /// whoever sees the value.
   virtual void write_word(void* stream, std::uint64_t* word, std::uint64_t value, int device) = 0;

@@ -1,4 +1,4 @@
-// What an older libtorch says in other words, or cannot be asked, for the tests of that.
+// What an older libtorch says in other words, for the tests of that.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -10,7 +10,7 @@ namespace shoal::test {
 inline constexpr bool kIsOldLibtorch = false;
 using RefusedWrite = WriteToReadOnlyTensor;
 #else
-/// Up to 2.12: it refuses to write to a read-only storage without a name, and does not tell a captured stream.
+/// Up to 2.12: it refuses to write to a read-only storage without a name.
 inline constexpr bool kIsOldLibtorch = true;
 using RefusedWrite = c10::Error;
 #endif

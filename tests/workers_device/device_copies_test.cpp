@@ -3,7 +3,9 @@
 
 #include <ATen/ATen.h>
 #include <shoal/internal/tensors/cuda/pinned.h>
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
+#include <shoal/runtime/process.h>
 #include <shoal/tensors/share.h>
 
 #include <array>
@@ -209,6 +211,26 @@ COPIES_TEST_CASE("their time is the device's, and taken only when asked for") {
   CHECK(nothing_left<On>());
 }
 
+TEST_CASE("device copies: a process that copies to another device makes no context on its first one") {
+  using On = OnHostDouble;
+  shoal::Process<std::vector<int>> process(
+      {.name = "copier"}, +[] {
+        (void)On::devices();
+        DeviceCopies copies(on<On>(1).device(), 1);
+        copies.measure(true);
+        for (int i = 0; i < 3; ++i) {
+          const at::Tensor there = copied(copies, pinned<On>(10, i));
+          if (!there.cpu().equal(at::full({10}, double(i)))) throw shoal::Error("another tensor");
+        }
+        copies.collect();
+        copies.finish();
+        return host_double::contexts();
+      });
+  process.start();
+  CHECK(process.result() == std::vector<int>{1});
+  CHECK(nothing_left<On>());
+}
+
 COPIES_TEST_CASE("copies are begun and given up beside another thread's capture, and do not break it") {
   using On = TestType;
   if (skipped<On>()) return;
@@ -221,10 +243,36 @@ COPIES_TEST_CASE("copies are begun and given up beside another thread's capture,
     std::thread([&] {
       const OnStream here(captured);
       const typename On::Capture capture(captured);
-      std::thread([&] { there = copied(copies, second); }).join();  // asks whether the first one is done
+      std::thread([&] {
+        there = copied(copies, second);  // asks whether the first one is done
+        copies.finish();
+      }).join();
       if constexpr (On::kIsDouble) CHECK_FALSE(capture.is_broken());
     }).join();
     CHECK(there.cpu().equal(at::full({10}, 2.0f)));
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device copies: where one fails beside another thread's capture, that is not broken, and none is under way") {
+  using On = OnHostDouble;
+  {
+    DeviceCopies copies(on<On>().device(), 2);
+    host_double::use_expandable_segments(true);
+    at::Tensor fits = pinned<On>(1000, 1), does_not = at::zeros({1}, at::kByte).expand({1ll << 42});
+    const c10::Stream captured = new_stream<On>();
+    {
+      const OnStream here(captured);
+      const On::Capture capture(captured);
+      std::thread([&] {
+        const std::array<at::Tensor*, 2> tensors = {&fits, &does_not};
+        CHECK_THROWS_WITH(copies.start(tensors), ContainsSubstring("segment is full"));
+      }).join();
+      CHECK_FALSE(capture.is_broken());
+    }
+    host_double::use_expandable_segments(false);
+    CHECK(copies.unfinished() == 0);
+    CHECK(copies.stream().query());
   }
   CHECK(nothing_left<On>());
 }

@@ -23,9 +23,14 @@ void DeviceChoice::check() const {
 }
 
 std::optional<c10::Device> DeviceChoice::resolve() const {
+  const std::optional<c10::Device> device = chosen();
+  return device && device->is_cpu() ? std::nullopt : device;
+}
+
+std::optional<c10::Device> DeviceChoice::chosen() const {
   if (!fixed_ && !choose_) return std::nullopt;
   const c10::Device device = fixed_ ? *fixed_ : choose_();
-  if (device.is_cpu()) return std::nullopt;
+  if (device.is_cpu()) return device;
   check_kind(device);
   const c10::impl::VirtualGuardImpl guard(device.type());
   const c10::DeviceIndex count = guard.deviceCount();

@@ -38,6 +38,8 @@ class DeviceChoice {
   /// The device with its index; nothing for the CPU or without a choice. Throws std::invalid_argument, which names the
   /// device and how many there are.
   std::optional<c10::Device> resolve() const;
+  /// resolve() that returns the CPU, too: nothing only without a choice.
+  std::optional<c10::Device> chosen() const;
 
  private:
   friend struct OptionFormat<DeviceChoice>;

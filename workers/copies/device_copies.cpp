@@ -1,6 +1,7 @@
 #include <shoal/internal/workers/copies/device_copies.h>
 
 #include <ATen/record_function.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -16,14 +17,36 @@
 
 namespace shoal::detail {
 
+namespace {
+
+c10::EventFlag flag(bool timed) { return timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT; }
+
+}  // namespace
+
+// libtorch's guards enter an event's device and then the thread's own: where that is device 0 and this process does not
+// use it, they would make a context on it. So what touches events enters the device before.
+
 class DeviceCopies::Flight {
  public:
-  Flight(c10::DeviceType type, bool timed)
-      : begun(type, timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT),
-        done(type, timed ? c10::EventFlag::BACKEND_DEFAULT : c10::EventFlag::PYTORCH_DEFAULT) {}
+  Flight(c10::Device device, bool timed)
+      : device(device),
+        begun(std::in_place, device.type(), flag(timed)),
+        done(std::in_place, device.type(), flag(timed)) {}
+  Flight(const Flight&) = delete;
+  Flight& operator=(const Flight&) = delete;
+  ~Flight() {
+    try {
+      const c10::DeviceGuard on_device(device);
+      begun.reset();
+      done.reset();
+    } catch (const std::exception&) {
+      // The device has failed: the events go as they can.
+    }
+  }
 
-  c10::Event begun;  // recorded if times are taken
-  c10::Event done;
+  const c10::Device device;
+  std::optional<c10::Event> begun;  // recorded if times are taken
+  std::optional<c10::Event> done;
   std::vector<at::Tensor> sources;  // what the copies read
 };
 
@@ -65,17 +88,18 @@ std::shared_ptr<DeviceCopies::Flight> DeviceCopies::start(std::span<at::Tensor* 
   RECORD_USER_SCOPE("copy to device");
   collect();
   while (flights_.size() >= most_unfinished_) retire_oldest();
-  auto flight = std::make_shared<Flight>(device().type(), measures_);
+  const c10::DeviceGuard on_device(device());
+  auto flight = std::make_shared<Flight>(device(), measures_);
   flight->sources.reserve(tensors.size());
   try {
     const OnStream on(stream_);
-    if (measures_) flight->begun.record(stream_);
+    if (measures_) flight->begun->record(stream_);
     for (at::Tensor* tensor : tensors) {
       if (!is_plain(*tensor)) continue;
       flight->sources.push_back(*tensor);  // before the copy: it may have begun if queueing it throws
       *tensor = tensor->to(device(), /*non_blocking=*/true);
     }
-    flight->done.record(stream_);
+    flight->done->record(stream_);
     flights_.push_back(flight);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
@@ -89,7 +113,8 @@ std::shared_ptr<DeviceCopies::Flight> DeviceCopies::start(std::span<at::Tensor* 
 void DeviceCopies::deliver(const Flight& flight, std::span<at::Tensor* const> tensors) {
   const c10::impl::VirtualGuardImpl guard(device().type());
   const c10::Stream current = guard.getStream(device());
-  flight.done.block(current);
+  const c10::DeviceGuard on_device(device());
+  flight.done->block(current);
   for (at::Tensor* tensor : tensors) {
     if (tensor->device() == device() && tensor->has_storage())
       guard.recordDataPtrOnStream(tensor->storage().data_ptr(), current);
@@ -100,15 +125,16 @@ void DeviceCopies::deliver(const Flight& flight, std::span<at::Tensor* const> te
 
 void DeviceCopies::collect() {
   const AskBesideCaptures asks(device().type());
-  while (!flights_.empty() && flights_.front()->done.query()) retire_oldest();
+  while (!flights_.empty() && flights_.front()->done->query()) retire_oldest();
 }
 
 void DeviceCopies::retire_oldest() {
   const AskBesideCaptures asks(device().type());
+  const c10::DeviceGuard on_device(device());
   const Flight& flight = *flights_.front();
-  flight.done.synchronize();
-  if (flight.begun.was_marked_for_recording()) try {
-      nanoseconds_ += std::int64_t(1e6 * flight.begun.elapsedTime(flight.done));
+  flight.done->synchronize();
+  if (flight.begun->was_marked_for_recording()) try {
+      nanoseconds_ += std::int64_t(1e6 * flight.begun->elapsedTime(*flight.done));
     } catch (const c10::Error&) {
       measures_ = false;  // a device whose events tell no times
     }
@@ -126,6 +152,7 @@ void DeviceCopies::finish() noexcept {
 
 void DeviceCopies::wait_for_stream() noexcept {
   try {
+    const AskBesideCaptures asks(device().type());
     stream_.synchronize();
   } catch (const std::exception&) {
     // As above.

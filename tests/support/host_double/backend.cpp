@@ -101,7 +101,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryEvent(void* event) const override {
     if (!event) return true;
     require_working();
-    ask_about_event();
+    refuse_beside_capture();
     const EventWords& words = *static_cast<Event*>(event)->words;
     return words.done >= words.recorded;
   }
@@ -116,10 +116,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     const c10::DeviceGuard on(stream.device());
     require_working();
     refuse_if_captured(Streams::key(stream));
+    refuse_beside_capture();
     Streams::current().synchronize(Streams::key(stream));
   }
   void synchronizeEvent(void* event) const override {
     require_working();
+    refuse_beside_capture();
     if (event) Streams::current().synchronize(*static_cast<Event*>(event));
   }
   double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
@@ -202,12 +204,15 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
     Streams::current().enqueue(stream_of(from), [from = on_host(from), to] { to.copy_(from()); });
     if (!non_blocking) Streams::current().synchronize(stream_of(from));
   } else {
+    if (!from.is_contiguous() || !to.is_contiguous() || from.dtype() != to.dtype())
+      load_kernel("copy", to.device().index());
     Streams::current().enqueue(stream_of(to), [from = on_host(from), to = on_host(to)] { to().copy_(from()); });
   }
   return to;
 }
 
 at::Tensor& fill(at::Tensor& self, const at::Scalar& value) {
+  load_kernel("fill", self.device().index());
   Streams::current().enqueue(stream_of(self), [self = on_host(self), value] { self().fill_(value); });
   return self;
 }
@@ -215,6 +220,7 @@ at::Tensor& fill(at::Tensor& self, const at::Scalar& value) {
 at::Tensor& zero(at::Tensor& self) { return fill(self, 0); }
 
 at::Tensor& add_scalar(at::Tensor& self, const at::Scalar& other, const at::Scalar& alpha) {
+  load_kernel("add", self.device().index());
   Streams::current().enqueue(stream_of(self), [self = on_host(self), other, alpha] { self().add_(other, alpha); });
   return self;
 }
@@ -250,6 +256,7 @@ const bool registered = [] {
 }  // namespace
 
 void enqueue(int device, std::function<void()> work) {
+  require_initialized();
   const c10::Device on(kType, c10::DeviceIndex(device));
   Streams::current().enqueue(Streams::key(c10::impl::VirtualGuardImpl(kType).getStream(on)), std::move(work));
 }
@@ -257,6 +264,7 @@ void enqueue(int device, std::function<void()> work) {
 void settle(c10::Stream stream) { Streams::current().settle(Streams::key(stream)); }
 
 Gate::Gate(int device) {
+  require_initialized();
   const c10::Device on(kType, c10::DeviceIndex(device));
   Streams::current().enqueue(
       Streams::key(c10::impl::VirtualGuardImpl(kType).getStream(on)), [] {}, [open = open_] { return open->load(); });

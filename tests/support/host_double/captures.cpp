@@ -26,7 +26,7 @@ thread_local CaptureMode thread_mode = CaptureMode::kAnyThread;
 }
 
 /// cudaThreadExchangeStreamCaptureMode's rules.
-bool may_ask_about_events() {
+bool is_allowed_beside_capture() {
   const bool own = captured->thread == std::this_thread::get_id();
   switch (thread_mode) {
     case CaptureMode::kAnyThread:
@@ -51,9 +51,9 @@ void refuse_if_captured(Streams::Key stream) {
   if (captured && captured->stream == stream) break_capture();
 }
 
-void ask_about_event() {
+void refuse_beside_capture() {
   std::lock_guard lock(mutex);
-  if (captured && !may_ask_about_events()) break_capture();
+  if (captured && !is_allowed_beside_capture()) break_capture();
 }
 
 CaptureMode exchange_capture_mode(CaptureMode mode) { return std::exchange(thread_mode, mode); }

@@ -12,9 +12,9 @@ bool is_captured(Streams::Key stream);
 /// throws, as CUDA does.
 void refuse_if_captured(Streams::Key stream);
 
-/// Called for each question about an event: breaks a capture, and throws, unless its mode and the calling thread's allow
-/// the question.
-void ask_about_event();
+/// Called for each question about an event and each wait of a thread's for an event or a stream: breaks a capture, and
+/// throws, unless its mode and the calling thread's allow that.
+void refuse_beside_capture();
 
 /// The calling thread's mode from now on. Returns the one before.
 CaptureMode exchange_capture_mode(CaptureMode mode);

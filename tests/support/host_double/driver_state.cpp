@@ -1,17 +1,24 @@
 #include "tests/support/host_double/driver_state.h"
 
 #include <c10/util/Exception.h>
+#include <shoal/internal/tensors/driver/device_memory.h>
+#include <sys/eventfd.h>
 
 #include <atomic>
 #include <cstddef>
+#include <mutex>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "tests/support/host_double/host_double.h"
+#include "tests/support/host_double/streams.h"
 
 namespace shoal::host_double {
 namespace {
 
 std::atomic<bool> initialized{false}, broken{false};
+std::atomic<Refusal> refusal{Refusal::kNothing};
 std::atomic<bool> has_contexts[kPhysicalDevices]{};
 
 // Two, as in c10::cuda: what the runtime has, and what a guard wants put back where that would make a context.
@@ -20,7 +27,19 @@ thread_local int wanted_device = -1;
 
 }  // namespace
 
-void initialize() { initialized = true; }
+void initialize() {
+  if (!initialized.exchange(true)) (void)::eventfd(0, EFD_CLOEXEC);
+}
+
+void load_kernel(const char* name, int device) {
+  static auto* loaded = new std::set<std::pair<std::string, int>>;
+  static std::mutex mutex;
+  {
+    std::lock_guard lock(mutex);
+    if (!loaded->emplace(name, device).second) return;
+  }
+  Streams::current().synchronize_device(device);
+}
 
 void require_initialized() {
   require_working();
@@ -31,6 +50,10 @@ void make_context(int device) { has_contexts[std::size_t(device)] = true; }
 bool has_context(int device) { return has_contexts[std::size_t(device)]; }
 
 bool is_working() { return !broken; }
+Refusal refused() { return refusal; }
+void require_driver() {
+  if (broken) throw DeviceError("the double: an illegal memory access was encountered");
+}
 void require_working() { TORCH_CHECK(!broken, "an illegal memory access was encountered"); }
 
 int current_device() { return wanted_device >= 0 ? wanted_device : runtime_device; }
@@ -65,5 +88,6 @@ std::vector<int> contexts() {
 }
 
 void break_device() { broken = true; }
+void refuse(Refusal what) { refusal = what; }
 
 }  // namespace shoal::host_double

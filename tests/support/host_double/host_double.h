@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 #include <shoal/internal/tensors/driver/device_memory.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstddef>
@@ -15,15 +16,18 @@
 /// streams and runs later; an allocation of another process is opened by a handle, never in its own process, and must be
 /// closed as often as it was opened, before its owner frees it (the owner aborts otherwise); closing it, unregistering
 /// memory of the host and freeing an allocation wait for all that is queued on the device; a stream that waits for a word
-/// waits for ever if the process dies that was to write it; what is opened through a process that died cannot be. A
-/// stream that is captured may be asked nothing. The switches below are for what depends on the machine. Linked into a
-/// program, it is there; it takes nothing before it is used.
+/// waits for ever if the process dies that was to write it, and the word's memory stays registered meanwhile; what is
+/// opened through a process that died cannot be; a kernel that is launched for the first time waits for the device; a
+/// stream that is captured may be asked nothing. docs/device-memory.md has the whole list, each with its test. The
+/// switches below are for what depends on the machine. Linked into a program, it is there; it takes nothing before it is
+/// used.
 namespace shoal::host_double {
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 constexpr int kPhysicalDevices = 4;
-constexpr int kPoolStreams = 32;    // of a device, beside its default stream
-constexpr int kHardwareQueues = 8;  // of a device: so many streams may wait for words while others work on
+constexpr int kPoolStreams = 32;   // of a device, beside its default stream
+constexpr int kMostEvents = 4000;  // of a process
+constexpr int kQueues = 8;         // of a process on a device, unless said
 
 /// Which physical devices this process sees, in which order: its CUDA_VISIBLE_DEVICES. All unless said.
 void set_visible(std::vector<int> devices);
@@ -37,6 +41,9 @@ void use_fabric_handles(bool on);
 /// Whether each storage is an allocation of its own, which begins inside of what the driver takes from the system
 /// (PYTORCH_NO_CUDA_MEMORY_CACHING=1).
 void use_suballocations(bool on);
+
+/// How much allocations of this process may take together (those that are not made of pieces).
+void limit_memory(std::size_t bytes);
 
 /// On which devices, by its own numbers, this process has contexts.
 std::vector<int> contexts();
@@ -58,6 +65,7 @@ struct Counts {
   int open = 0;                      // now
   int registrations = 0;             // of host memory, ever
   std::size_t registered_bytes = 0;  // now
+  int events = 0;                    // now
 };
 Counts counts();
 
@@ -66,7 +74,22 @@ void allow_words(bool allowed);
 /// How often a stream was told to wait for one.
 int words_awaited();
 
-/// Puts work on the calling thread's current stream of the device.
+/// How many hardware queues this process has on each device (CUDA_DEVICE_MAX_CONNECTIONS): where so many streams wait for
+/// words, no other one works on.
+void set_queues(int queues);
+
+/// What the driver refuses from now on, though it had said that it can: to register memory, or to queue words.
+enum class Refusal { kNothing, kRegistrations, kWords };
+void refuse(Refusal what);
+
+/// What a device still does with words that a killed process had queued: nothing, so that whoever awaits them waits for
+/// ever; all; or it writes the one before what is awaited after a survivor has written that.
+enum class AfterDeath { kNothing, kWritesAll, kWritesLate };
+/// Says so of one process, for waits of this one that are queued from now on. Nothing unless said.
+void set_after_death(pid_t process, AfterDeath what);
+
+/// Puts work on the calling thread's current stream of the device. Throws before libtorch has started the double, as the
+/// other functions do that look into it.
 void enqueue(int device, std::function<void()> work);
 /// Waits until the stream has nothing to do, or is waiting for something itself.
 void settle(c10::Stream stream);

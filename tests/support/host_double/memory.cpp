@@ -17,10 +17,16 @@
 #include "tests/support/host_double/captures.h"
 #include "tests/support/host_double/driver_state.h"
 #include "tests/support/host_double/host_double.h"
+#include "tests/support/host_double/out_of_memory.h"
 #include "tests/support/host_double/streams.h"
 
 namespace shoal::host_double {
 namespace {
+
+class OutOfMemory : public DeviceError {
+ public:
+  using DeviceError::DeviceError;
+};
 
 struct OpaqueMemory {
   std::uint64_t magic;
@@ -114,6 +120,9 @@ Memory::Allocation& Memory::make(std::size_t bytes, int device) {
     made.start = reserve(kReserved);
   } else {
     made.bytes = round_up(bytes, kPiece);
+    std::size_t in_use = 0;
+    for (const Allocation& each : allocations_) in_use += each.bytes;
+    if (in_use + made.bytes > most_bytes_) throw OutOfMemory("the double is out of memory");
     made.files.push_back(make_file(kPage + made.bytes));
     std::byte* mapped = map_file(nullptr, kPage + made.bytes, made.files.front().get());
     made.control = reinterpret_cast<Control*>(mapped);
@@ -135,6 +144,15 @@ std::byte* Memory::allocate(std::size_t bytes, int device) {
   if (bytes == 0) return nullptr;
   const std::int64_t stream =
       c10::impl::VirtualGuardImpl(kType).getStream(c10::Device(kType, c10::DeviceIndex(device))).id();
+  std::lock_guard allocating(allocating_.at(std::size_t(device)));
+  for (int tries = 0;; ++tries) try {
+      return take(bytes, device, stream);
+    } catch (const OutOfMemory&) {
+      if (tries == 1 || !call_before_out_of_memory()) throw;
+    }
+}
+
+std::byte* Memory::take(std::size_t bytes, int device, std::int64_t stream) {
   std::lock_guard lock(mutex_);
   const std::size_t size = round_up(bytes, kAlignment);
   for (Allocation& each : allocations_) {
@@ -167,8 +185,14 @@ Memory::Allocation& Memory::find(const void* address) {
   throw DeviceError("the double: an address in none of its allocations");
 }
 
+int Memory::device_of(const void* address) {
+  std::lock_guard lock(mutex_);
+  return find(address).device;
+}
+
 void Memory::free(std::byte* storage) noexcept {
   if (!storage) return;
+  std::lock_guard allocating(allocating_.at(std::size_t(device_of(storage))));
   std::lock_guard lock(mutex_);
   Allocation& allocation = find(storage);
   const Allocation::Block block = allocation.live.at(storage);
@@ -255,6 +279,7 @@ std::size_t Memory::bytes_of_allocations() {
 // ---------------------------------------------------------------- what others open
 
 Memory::Base Memory::base_of(const void* address, int) {
+  require_driver();
   std::lock_guard lock(mutex_);
   Allocation& allocation = find(address);
   if (allocation.control && suballocations_) {
@@ -268,8 +293,8 @@ Memory::Base Memory::base_of(const void* address, int) {
 }
 
 MemoryHandle Memory::handle_of(const Base& base, int) {
+  require_driver();
   std::lock_guard lock(mutex_);
-  require_working();
   const Allocation& allocation = find(base.start);
   const std::size_t piece = base.is_piece() ? std::size_t(base.start - allocation.start) / kPiece : 0;
   const int file = allocation.files.at(piece).get();
@@ -281,6 +306,7 @@ MemoryHandle Memory::handle_of(const Base& base, int) {
 }
 
 Fd Memory::descriptor_of(const Base& base, int) {
+  require_driver();
   std::lock_guard lock(mutex_);
   Allocation& allocation = find(base.start);
   const std::size_t piece = std::size_t(base.start - allocation.start) / kPiece;
@@ -288,7 +314,7 @@ Fd Memory::descriptor_of(const Base& base, int) {
 }
 
 std::byte* Memory::open(const MemoryHandle& handle, std::size_t bytes, int device) {
-  require_working();
+  require_driver();
   make_context(device);
   OpaqueMemory opaque;
   std::memcpy(&opaque, handle.bytes.data(), sizeof opaque);
@@ -332,7 +358,7 @@ void Memory::close(std::byte* opened, int device) noexcept {
 }
 
 std::byte* Memory::map(std::span<const Piece> pieces, int device) {
-  require_working();
+  require_driver();
   make_context(device);
   std::size_t total = 0;
   for (const Piece& piece : pieces) total += piece.bytes;
@@ -359,8 +385,9 @@ void Memory::unmap(std::byte* mapped, std::size_t bytes, int device) noexcept {
 // ---------------------------------------------------------------- host memory
 
 void Memory::register_host(std::byte* start, std::size_t bytes, int device) {
-  require_working();
+  require_driver();
   make_context(device);
+  if (refused() == Refusal::kRegistrations) throw DeviceError("the double registers no memory");
   if (reinterpret_cast<std::uintptr_t>(start) % kPage != 0 || bytes % kPage != 0)
     throw DeviceError("the double registers whole pages only");
   std::lock_guard lock(mutex_);
@@ -373,7 +400,12 @@ void Memory::register_host(std::byte* start, std::size_t bytes, int device) {
 void Memory::unregister_host(std::byte* start, int device) noexcept {
   wait_for_device(device);
   std::lock_guard lock(mutex_);
-  if (registered_.erase(start) == 0) violation("host memory is unregistered that was not registered");
+  auto found = registered_.find(start);
+  if (found == registered_.end()) violation("host memory is unregistered that was not registered");
+  // The driver promises to wait for no other device.
+  if (is_working() && Streams::exist() && Streams::current().has_words_in(start, found->second))
+    violation("host memory is unregistered in which a stream is about to write or read a word");
+  registered_.erase(found);
 }
 
 Memory::CaptureMode Memory::exchange_capture_mode(CaptureMode mode) noexcept {
@@ -387,7 +419,7 @@ bool Memory::is_initialized() noexcept {
 
 Memory::Counts Memory::counts() {
   std::lock_guard lock(mutex_);
-  Counts counts{openings_, int(opened_.size()) + mapped_, registrations_, 0};
+  Counts counts{openings_, int(opened_.size()) + mapped_, registrations_, 0, live_events()};
   for (auto& [start, bytes] : registered_) counts.registered_bytes += bytes;
   return counts;
 }
@@ -397,15 +429,19 @@ Memory::Counts Memory::counts() {
 void set_visible(std::vector<int> devices) { Memory::current().set_visible(std::move(devices)); }
 void use_expandable_segments(bool on) { Memory::current().use_expandable_segments(on); }
 void use_fabric_handles(bool on) { Memory::current().use_fabric_handles(on); }
+void limit_memory(std::size_t bytes) { Memory::current().limit_memory(bytes); }
 void use_suballocations(bool on) { Memory::current().use_suballocations(on); }
-std::size_t bytes_in_storages() { return Memory::current().bytes_in_storages(); }
+std::size_t bytes_in_storages() {
+  require_initialized();
+  return Memory::current().bytes_in_storages();
+}
 std::size_t bytes_of_allocations() { return Memory::current().bytes_of_allocations(); }
 void empty_cache() { Memory::current().empty_cache(); }
 int waiting_for_device() { return waiting; }
 
 Counts counts() {
   const Memory::Counts memory = Memory::current().counts();
-  return {memory.openings, memory.open, memory.registrations, memory.registered_bytes};
+  return {memory.openings, memory.open, memory.registrations, memory.registered_bytes, memory.events};
 }
 
 }  // namespace shoal::host_double

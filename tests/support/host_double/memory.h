@@ -5,12 +5,16 @@
 #include <shoal/internal/tensors/driver/device_memory.h>
 #include <sys/types.h>
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <list>
 #include <map>
 #include <mutex>
 #include <set>
 #include <vector>
+
+#include "tests/support/host_double/host_double.h"
 
 namespace shoal::host_double {
 
@@ -34,6 +38,7 @@ class Memory final : public DeviceMemory {
   void set_visible(std::vector<int> devices);
   void use_expandable_segments(bool on) { expandable_ = on; }
   void use_fabric_handles(bool on) { fabric_ = on; }
+  void limit_memory(std::size_t bytes) { most_bytes_ = bytes; }
   void use_suballocations(bool on) { suballocations_ = on; }
 
   const char* name() const override { return "double"; }
@@ -49,6 +54,7 @@ class Memory final : public DeviceMemory {
   void register_host(std::byte* start, std::size_t bytes, int device) override;
   void unregister_host(std::byte* start, int device) noexcept override;
   bool has_words(int device) override;
+  std::size_t most_waiting_streams(int device) override;
   void write_word(void* stream, std::uint64_t* word, std::uint64_t value, int device) override;
   void wait_word(void* stream, const std::uint64_t* word, std::uint64_t value, int device) override;
   std::uint64_t stream_number(void* stream, int device) override;
@@ -59,6 +65,7 @@ class Memory final : public DeviceMemory {
   struct Counts {
     int openings = 0, open = 0, registrations = 0;
     std::size_t registered_bytes = 0;
+    int events = 0;
   };
   Counts counts();
 
@@ -85,13 +92,18 @@ class Memory final : public DeviceMemory {
     std::map<std::byte*, Block> live{};
     std::map<std::pair<std::int64_t, std::size_t>, std::vector<std::byte*>> unused{};  // by stream and size
   };
+  std::byte* take(std::size_t bytes, int device, std::int64_t stream);
   Allocation& make(std::size_t bytes, int device);
   void grow(Allocation& allocation, std::size_t bytes);
   void release(Allocation& allocation);
   Allocation& find(const void* address);
+  int device_of(const void* address);
 
+  // The allocators', one for each device, as libtorch has them; the driver knows nothing of them.
+  std::array<std::recursive_mutex, kPhysicalDevices> allocating_;
   std::mutex mutex_;
   std::list<Allocation> allocations_;
+  std::atomic<std::size_t> most_bytes_{~std::size_t{0}};
   std::vector<int> visible_;
   bool expandable_ = false, fabric_ = false, suballocations_ = false;
   struct Opened {

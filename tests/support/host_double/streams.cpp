@@ -1,5 +1,6 @@
 #include "tests/support/host_double/streams.h"
 
+#include <c10/util/Exception.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
 
 #include <chrono>
@@ -13,6 +14,7 @@ namespace shoal::host_double {
 namespace {
 
 std::atomic<bool> streams_exist{false};
+std::atomic<int> events{0};
 
 }  // namespace
 
@@ -26,9 +28,18 @@ bool is_running(pid_t process) {
   return size > 0 && name_end && name_end[2] != 'Z' && name_end[2] != 'X';
 }
 
-Event* make_event() { return new Event; }
+Event* make_event() {
+  TORCH_CHECK(events < kMostEvents, "out of memory");
+  ++events;
+  return new Event;
+}
 
-void destroy(Event* event) noexcept { delete event; }
+void destroy(Event* event) noexcept {
+  --events;
+  delete event;
+}
+
+int live_events() { return events; }
 
 Streams& Streams::current() {
   static Streams* streams = [] {
@@ -43,12 +54,15 @@ Streams& Streams::current() {
 bool Streams::exist() { return streams_exist; }
 
 void* handle_of(Streams::Key stream) {
+  if (stream.second == 0) return nullptr;
   return reinterpret_cast<void*>((std::uintptr_t(stream.second) << 8) + std::uintptr_t(stream.first));
 }
 
-Streams::Key key_of(void* handle) {
+Streams::Key key_of(void* handle, int device) {
+  if (!handle) return {device, 0};
   const auto bits = reinterpret_cast<std::uintptr_t>(handle);
-  return {int(bits & 0xff), c10::StreamId(bits >> 8)};
+  if (int(bits & 0xff) != device) throw DeviceError("the double: a stream of another device");
+  return {device, c10::StreamId(bits >> 8)};
 }
 
 void Streams::enqueue(Key stream, std::function<void()> work, std::function<bool()> ready) {
@@ -57,10 +71,25 @@ void Streams::enqueue(Key stream, std::function<void()> work, std::function<bool
   changed_.notify_all();
 }
 
-void Streams::await_from_outside(Key stream, std::function<bool()> so) {
+void Streams::enqueue_write(Key stream, const std::uint64_t* word, std::function<void()> work) {
   std::lock_guard lock(mutex_);
-  streams_[stream].jobs.push_back({[] {}, std::move(so), true});
+  streams_[stream].jobs.push_back({std::move(work), nullptr, false, word});
   changed_.notify_all();
+}
+
+void Streams::await_from_outside(Key stream, const std::uint64_t* word, std::function<bool()> so) {
+  std::lock_guard lock(mutex_);
+  streams_[stream].jobs.push_back({[] {}, std::move(so), true, word});
+  changed_.notify_all();
+}
+
+bool Streams::has_words_in(const std::byte* start, std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  for (auto& [key, stream] : streams_)
+    for (const Job& job : stream.jobs)
+      if (auto* word = reinterpret_cast<const std::byte*>(job.word); word && start <= word && word < start + bytes)
+        return true;
+  return false;
 }
 
 void Streams::record(Key stream, Event& event) {
@@ -120,7 +149,7 @@ bool Streams::has_queue(int device) {
   for (auto& [key, stream] : streams_)
     taken +=
         key.first == device && !stream.jobs.empty() && stream.jobs.front().takes_queue && !stream.jobs.front().ready();
-  return taken < kHardwareQueues;
+  return taken < queues_;
 }
 
 void Streams::run() {

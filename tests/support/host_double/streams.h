@@ -15,6 +15,8 @@
 #include <mutex>
 #include <utility>
 
+#include "tests/support/host_double/host_double.h"
+
 namespace shoal::host_double {
 
 /// What has been recorded on an event, and what of it has happened.
@@ -29,8 +31,10 @@ struct Event {
   int device = -1;  // on whose streams it may be recorded; -1: any
 };
 
+/// Throws if there are kMostEvents of this process.
 Event* make_event();
 void destroy(Event* event) noexcept;
+int live_events();
 
 bool is_running(pid_t process);
 
@@ -44,9 +48,13 @@ class Streams {
   static Key key(c10::Stream stream) { return {stream.device_index(), stream.id()}; }
 
   void enqueue(Key stream, std::function<void()> work, std::function<bool()> ready = nullptr);
+  /// Work that writes a word of the host's memory.
+  void enqueue_write(Key stream, const std::uint64_t* word, std::function<void()> work);
   /// As if it were work: lets the stream wait until it is so. A wait for what may come from outside stands in one of the
   /// device's few hardware queues: when it does in all of them, work of other streams has to wait as well.
-  void await_from_outside(Key stream, std::function<bool()> so);
+  void await_from_outside(Key stream, const std::uint64_t* word, std::function<bool()> so);
+  /// Whether some stream has still to write or read a word in there.
+  bool has_words_in(const std::byte* start, std::size_t bytes);
   void record(Key stream, Event& event);
   void wait(Key stream, Event& event);
   void synchronize(const Event& event);
@@ -56,12 +64,15 @@ class Streams {
   /// Waits until the device has nothing to do.
   void synchronize_device(int device);
   void settle(Key stream);
+  void set_queues(int queues) { queues_ = queues; }
+  int queues() const { return queues_; }
 
  private:
   struct Job {
     std::function<void()> work;
     std::function<bool()> ready;
     bool takes_queue = false;
+    const std::uint64_t* word = nullptr;
   };
   struct Stream {
     std::deque<Job> jobs;
@@ -70,13 +81,15 @@ class Streams {
   void run();
   bool has_queue(int device);
 
+  std::atomic<int> queues_{kQueues};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<Key, Stream> streams_;
 };
 
-/// What libtorch's guard gives as a stream's native handle.
+/// What libtorch's guard gives as a stream's native handle: null for the default stream of each device.
 void* handle_of(Streams::Key stream);
-Streams::Key key_of(void* handle);
+/// Throws DeviceError if it is a stream of another device.
+Streams::Key key_of(void* handle, int device);
 
 }  // namespace shoal::host_double

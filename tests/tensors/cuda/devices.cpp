@@ -16,11 +16,36 @@
 #include "tests/support/guard.h"
 
 namespace shoal::test {
+namespace {
+
+void load_kernels_on(const at::TensorOptions& options) {
+  at::Tensor tensor = at::zeros({4, 4}, options);
+  tensor.fill_(1).add_(1);
+  (void)tensor.t().clone().t().contiguous().cpu();
+}
+
+}  // namespace
 
 // The driver keeps what it makes at its first use, and so does libtorch's allocator.
 void warm_up_for(const std::string& test) {
-  if (test.ends_with("OnCuda") && OnCuda::devices() > 0) OnCuda::load_kernels();
+  if (!test.ends_with("OnCuda"))
+    (void)OnHostDouble::devices();
+  else if (OnCuda::devices() > 0)
+    OnCuda::load_kernels();
 }
+
+int OnHostDouble::devices() {
+  at::globalContext().lazyInitDevice(kType);
+  return host_double::kPhysicalDevices;
+}
+
+std::shared_ptr<void> OnHostDouble::close_gate(int device) {
+  (void)devices();
+  load_kernels_on(at::TensorOptions(c10::Device(kType, c10::DeviceIndex(device))));
+  return std::make_shared<host_double::Gate>(device);
+}
+
+void OnHostDouble::load_kernels() { load_kernels_on(on<OnHostDouble>()); }
 
 int OnCuda::devices() {
   DeviceMemory* memory = find_device_memory(kType);
@@ -79,11 +104,9 @@ void OnCuda::empty_cache() { c10::getDeviceAllocator(kType)->emptyCache(); }
 
 void OnCuda::load_kernels() {
   static const bool loaded = [] {
-    at::Tensor tensor = at::zeros({4, 4}, on<OnCuda>());
-    tensor.fill_(1).add_(1);
-    (void)tensor.t().clone().t().contiguous().cpu();
+    load_kernels_on(on<OnCuda>());
     const OnStream another(new_stream<OnCuda>());  // the first one is made together with the 31 others
-    (void)tensor.clone().cpu();
+    (void)at::zeros({4, 4}, on<OnCuda>()).cpu();
     return true;
   }();
   (void)loaded;

@@ -20,12 +20,14 @@ namespace shoal::test {
 struct OnHostDouble {
   static constexpr c10::DeviceType kType = host_double::kType;
   static constexpr bool kIsDouble = true;
-  static int devices() { return host_double::kPhysicalDevices; }
+  /// Lets libtorch start it, as the other functions need it.
+  static int devices();
   static void show_devices(const std::vector<int>& devices) { host_double::set_visible(devices); }
   static std::size_t bytes_in_storages() { return host_double::bytes_in_storages(); }
+  static int events() { return host_double::counts().events; }
   static void empty_cache() { host_double::empty_cache(); }
-  static void load_kernels() {}
-  static std::shared_ptr<void> close_gate() { return std::make_shared<host_double::Gate>(0); }
+  static void load_kernels();
+  static std::shared_ptr<void> close_gate(int device = 0);
   static void settle(c10::Stream stream) { host_double::settle(stream); }
   using Capture = host_double::Capture;
 };
@@ -39,6 +41,7 @@ struct OnCuda {
   /// In a process that has not used CUDA yet.
   static void show_devices(const std::vector<int>& devices);
   static std::size_t bytes_in_storages();
+  static int events() { return 0; }  // the driver does not say
   static void empty_cache();
   /// Launches each kernel that the cases use once. The driver loads a kernel when it is first launched, and may wait for
   /// all that is queued on the device: behind a gate, its own or another process's, that would be for ever.
@@ -87,7 +90,7 @@ bool nothing_left() {
     ipc_collect();
     const DeviceIpcStatistics left = device_ipc_statistics();
     return left.exports == 0 && left.imports == 0 && left.open_bases == 0 && left.word_pages == 0 &&
-           left.pinned_blocks == 0;
+           left.pinned_blocks == 0 && On::events() == 0;
   });
   On::empty_cache();
   return released && done;

@@ -10,6 +10,7 @@
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ipc_collect.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <functional>
 #include <memory>
@@ -293,20 +294,24 @@ DEVICE_TEST_CASE("an opening that nobody uses stays for some seconds, and is clo
 DEVICE_TEST_CASE("an opening that nobody uses is closed as soon as its producer wants the memory back, or is dead") {
   using On = TestType;
   if (skipped<On>()) return;
-  for (const bool dies : {false, true}) {
+  for (const std::string what : {"asks", "its allocator asks", "dies"}) {
+    CAPTURE(what);
     Queue<at::Tensor> queue(4);
     Event collect, collected;
     Process<void> process(
         {.name = "producer"},
-        +[](Queue<at::Tensor> out, Event collect, Event collected) {
+        +[](Queue<at::Tensor> out, Event collect, Event collected, bool is_allocator) {
           const at::Tensor tensor = at::full({100}, 4.0f).to(on<On>().device());
           out.put(tensor);
           collect.wait();
-          ipc_collect();
+          if (is_allocator)
+            (void)DeviceIpc::give_back_for_allocator();
+          else
+            ipc_collect();
           collected.set();
           Event().wait();
         },
-        queue, collect, collected);
+        queue, collect, collected, what == "its allocator asks");
     process.start();
     (void)queue.get().cpu();
     Imports& imports = DeviceIpc::current().imports();
@@ -314,7 +319,7 @@ DEVICE_TEST_CASE("an opening that nobody uses is closed as soon as its producer 
       imports.collect(Imports::Clock::now());
       return device_ipc_statistics().imports == 0;
     }));
-    if (dies) {
+    if (what == "dies") {
       ::kill(process.pid(), SIGKILL);
       process.join();
     } else {
@@ -366,6 +371,7 @@ TEST_CASE("device ipc: while one thread closes an opening, which waits for the d
           received = queue.get();
         });
       }
+      CHECK(eventually([&] { return queue.empty(); }));
       gate.reset();
       closer.join();
       again.join();
@@ -396,18 +402,61 @@ TEST_CASE("device ipc: openings that nobody uses are bounded, the ones used long
         queue, done);
     process.start();
     std::vector<at::Tensor> received;
+    Queue<at::Tensor> first(1), last(1);
     for (int i = 0; i < kTensors; ++i) received.push_back(queue.get());
     CHECK(device_ipc_statistics().open_bases == kTensors);
-    received.clear();
+    first.put(received.front());
+    last.put(received.back());
+    const auto idle_by = Imports::Clock::now();
+    for (at::Tensor& each : received) each = at::Tensor();
     Imports& imports = DeviceIpc::current().imports();
     CHECK(eventually([&] {
       imports.collect(Imports::Clock::now());
       return device_ipc_statistics().imports == 0;
     }));
     CHECK(device_ipc_statistics().open_bases <= Imports::kMostIdle);
+    const std::size_t openings = device_ipc_statistics().openings;
+    at::Tensor used_last = last.get();
+    if (idle_by + Imports::kIdle > Imports::Clock::now()) CHECK(device_ipc_statistics().openings == openings);
+    const std::size_t openings_then = device_ipc_statistics().openings;
+    at::Tensor used_first = first.get();
+    CHECK(device_ipc_statistics().openings == openings_then + 1);
+    used_first = used_last = at::Tensor();
     ipc_collect();
     done.set();
     process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: openings that nobody uses are bounded by the bytes of others that are kept for them, too") {
+  using On = OnHostDouble;
+  {
+    constexpr std::int64_t kBytes = 64 << 20;
+    constexpr int kMost = int(Imports::kMostIdleBytes / kBytes), kTensors = kMost + 2;
+    Queue<at::Tensor> queue(kTensors);
+    Process<void> process(
+        {.name = "producer"},
+        +[](Queue<at::Tensor> out) {
+          for (int i = 0; i < kTensors; ++i) out.put(at::empty({kBytes}, on<On>().dtype(at::kByte)));
+          ::pause();
+        },
+        queue);
+    process.start();
+    std::vector<at::Tensor> received;
+    for (int i = 0; i < kTensors; ++i) received.push_back(queue.get());
+    CHECK(device_ipc_statistics().open_bases == kTensors);
+    received.clear();
+    Imports& imports = DeviceIpc::current().imports();
+    const auto idle_by = Imports::Clock::now();
+    CHECK(eventually([&] {
+      imports.collect(Imports::Clock::now());
+      return device_ipc_statistics().imports == 0;
+    }));
+    CHECK(device_ipc_statistics().open_bases <= kMost);
+    if (idle_by + Imports::kIdle > Imports::Clock::now()) CHECK(device_ipc_statistics().open_bases == kMost);
+    process.kill();
+    process.join();
   }
   CHECK(nothing_left<On>());
 }
@@ -434,44 +483,6 @@ DEVICE_TEST_CASE("an allocation is closed before the last hold on what lies in i
     On::empty_cache();  // frees the allocation: the double aborts where it is open
     done.set();
     process.result();
-  }
-  CHECK(nothing_left<On>());
-}
-
-DEVICE_TEST_CASE("an allocator that needs memory gets what only this process holds, and waits for no thread") {
-  using On = TestType;
-  if (skipped<On>()) return;
-  {
-    const std::size_t before = On::bytes_in_storages();
-    Queue<at::Tensor> queue(1);
-    queue.put(at::full({1000}, 3.0f).to(on<On>().device()));
-    CHECK_FALSE(DeviceIpc::give_back_for_allocator());
-    (void)queue.get().cpu();
-    CHECK(eventually([&] { return DeviceIpc::give_back_for_allocator() || device_ipc_statistics().exports == 0; }));
-    CHECK(On::bytes_in_storages() == before);
-
-    // A thread that frees memory may be waiting for the allocator's lock.
-    Event freeing, go_on;
-    const at::Tensor memory = at::zeros({10}, at::kFloat).to(on<On>().device());
-    auto deleter = [&freeing, &go_on](void*) {
-      freeing.set();
-      go_on.wait();
-    };
-    c10::DataPtr data(
-        memory.data_ptr(), new std::function<void(void*)>(deleter),
-        [](void* given) {
-          std::unique_ptr<std::function<void(void*)>> call(static_cast<std::function<void(void*)>*>(given));
-          (*call)(nullptr);
-        },
-        memory.device());
-    DeviceIpc& ipc = DeviceIpc::current();
-    {
-      Encoder message;
-      (void)ipc.encode(message, c10::Storage(c10::Storage::use_byte_size_t(), 40, std::move(data), nullptr, false));
-    }
-    CHECK(eventually([&] { return freeing.is_set(); }));  // the collector's thread does it, or this one
-    CHECK_FALSE(DeviceIpc::give_back_for_allocator());
-    go_on.set();
   }
   CHECK(nothing_left<On>());
 }

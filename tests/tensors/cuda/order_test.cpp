@@ -8,7 +8,6 @@
 
 #include "tests/support/catch.h"
 #include "tests/tensors/cuda/devices.h"
-#include "tests/tensors/libtorch_version.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -176,10 +175,6 @@ DEVICE_TEST_CASE("memory that a receiver's stream still reads is not given back,
 DEVICE_TEST_CASE("on a stream that is captured into a graph, sending and receiving are refused by name") {
   using On = TestType;
   if (skipped<On>()) return;
-  if (On::kIsDouble && test::kIsOldLibtorch) {
-    WARN("SKIPPED: this libtorch does not tell that a stream is captured");
-    return;
-  }
   {
     const at::Tensor tensor = at::ones({10}, at::kFloat).to(on<On>().device());
     Queue<at::Tensor> queue(4);
@@ -203,10 +198,6 @@ DEVICE_TEST_CASE("on a stream that is captured into a graph, sending and receivi
 DEVICE_TEST_CASE("letting go of a received tensor breaks no capture, and it goes back when the capture has ended") {
   using On = TestType;
   if (skipped<On>()) return;
-  if (On::kIsDouble && test::kIsOldLibtorch) {
-    WARN("SKIPPED: this libtorch does not tell that a stream is captured");
-    return;
-  }
   {
     Queue<at::Tensor> queue(4);
     Event done;

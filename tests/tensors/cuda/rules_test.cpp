@@ -1,23 +1,51 @@
 // What shoal does where a device's rules are strict: captures of other threads, contexts, errors that stick, memory that
 // begins inside of an allocation.
 #include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ipc_collect.h>
 
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/tensors/cuda/devices.h"
-#include "tests/tensors/libtorch_version.h"
 
 using namespace shoal;
 using namespace shoal::test;
 
 namespace {
+
+/// Receives, and says so as soon as it has looked at the sender's word. Returns the first element, or -1 if a stream was
+/// told to wait.
+float receive_where_refused(Queue<at::Tensor> in, Event looked, bool words) {
+  using host_double::Refusal;
+  host_double::refuse(words ? Refusal::kWords : Refusal::kRegistrations);
+  std::thread tells([&] {
+    (void)eventually([] { return device_ipc_statistics().word_pages == 1; });
+    looked.set();
+  });
+  float first = -1;
+  std::exception_ptr error;
+  try {
+    first = in.get().cpu()[0].item<float>();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  tells.join();
+  if (error) std::rethrow_exception(error);
+  return host_double::words_awaited() == 0 ? first : -1;
+}
 
 /// Sends that many tensors of 100 elements, each its number, and stays.
 template <class On>
@@ -69,28 +97,166 @@ DEVICE_TEST_CASE(
   CHECK(nothing_left<On>());
 }
 
+DEVICE_TEST_CASE("what the collector's thread frees may ask about events beside another thread's capture") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    const at::Tensor memory = at::zeros({10}, at::kFloat).to(on<On>().device());
+    c10::Event event(On::kType);
+    const c10::Stream stream = new_stream<On>();
+    event.record(stream);
+    stream.synchronize();
+    std::atomic<bool> freed{false}, answered{false};
+    // As an allocator of the user's may do.
+    const auto ask = [&] {
+      try {
+        answered = event.query();
+      } catch (const c10::Error&) {
+      }
+      freed = true;
+    };
+    std::optional<Encoder> message(std::in_place);
+    {
+      c10::DataPtr data(
+          memory.data_ptr(), new std::function<void()>(ask),
+          [](void* given) {
+            const std::unique_ptr<std::function<void()>> call(static_cast<std::function<void()>*>(given));
+            (*call)();
+          },
+          memory.device());
+      (void)DeviceIpc::current().encode(
+          *message, c10::Storage(c10::Storage::use_byte_size_t(), 40, std::move(data), nullptr, false));
+    }
+    const c10::Stream captured = new_stream<On>();
+    {
+      const typename On::Capture capture(captured);
+      message.reset();
+      CHECK(eventually([&] { return freed.load(); }));
+      CHECK_FALSE(capture.is_broken());
+    }
+    CHECK(answered);
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: a stream is synchronized before a tensor is sent, beside another thread's capture") {
+  using On = OnHostDouble;
+  {
+    const at::Tensor tensor = at::full({10}, 2.0f).to(on<On>().device());
+    Queue<at::Tensor> queue(1);
+    const c10::Stream captured = new_stream<On>();
+    host_double::allow_words(false);
+    {
+      const On::Capture capture(captured);
+      std::thread([&] { CHECK_NOTHROW(queue.put(tensor)); }).join();
+      CHECK_FALSE(capture.is_broken());
+    }
+    host_double::allow_words(true);
+    CHECK(queue.get().cpu().equal(at::full({10}, 2.0f)));
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: where the driver registers no page, senders synchronize, and receiving threads wait") {
+  using On = OnHostDouble;
+  {
+    const at::Tensor tensor = at::zeros({1'000'000}, at::kFloat).to(on<On>().device());
+    Queue<at::Tensor> queue(1), late(1);
+    const c10::Stream stream = new_stream<On>();
+    const OnStream here(stream);
+    host_double::refuse(host_double::Refusal::kRegistrations);
+    for (int i = 0; i < 20; ++i) tensor.add_(1);
+    queue.put(tensor);
+    CHECK(stream.query());
+    CHECK(device_ipc_statistics().word_pages == 0);
+    host_double::refuse(host_double::Refusal::kNothing);
+    CHECK(queue.get().cpu().equal(at::full({1'000'000}, 20.0f)));
+
+    Event looked;
+    Process<float> process({.name = "receiver"}, receive_where_refused, late, looked, false);
+    process.start();
+    ipc_collect();  // the driver is asked again
+    {
+      auto gate = On::close_gate();
+      tensor.add_(1);
+      late.put(tensor);
+      CHECK(device_ipc_statistics().word_pages == 1);
+      looked.wait();
+    }
+    CHECK(process.result() == 21);
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: where the driver refuses a word, sending says so, and a receiving thread waits") {
+  using On = OnHostDouble;
+  {
+    const at::Tensor tensor = at::zeros({10}, at::kFloat).to(on<On>().device());
+    Queue<at::Tensor> queue(1);
+    queue.put(tensor);
+    (void)queue.get();
+    host_double::refuse(host_double::Refusal::kWords);
+    CHECK_THROWS_AS(queue.put(tensor), DeviceError);
+    CHECK(queue.empty());
+    host_double::refuse(host_double::Refusal::kNothing);
+    CHECK(eventually([] { return device_ipc_statistics().words == 0; }));  // nobody waits for what was not queued
+
+    Event looked;
+    Process<float> process({.name = "receiver"}, receive_where_refused, queue, looked, true);
+    process.start();
+    {
+      auto gate = On::close_gate();
+      tensor.add_(1);
+      queue.put(tensor);
+      looked.wait();
+    }
+    CHECK(process.result() == 1);
+  }
+  CHECK(nothing_left<On>());
+}
+
 TEST_CASE("device ipc: a process that receives from another device makes no context on its first one") {
   using On = OnHostDouble;
   {
     Queue<at::Tensor> queue(8);
-    Event done;
-    Process<void> sender({.name = "sender"}, send_and_stay<On>, queue, 3, 1, done);
-    sender.start();
-    Process<std::vector<int>> receiver(
-        {.name = "receiver"},
-        +[](Queue<at::Tensor> in) {
-          auto gate = std::make_unique<host_double::Gate>(1);
-          for (int i = 0; i < 3; ++i) (void)in.get().add_(1);  // let go of while they are in use
+    Event received, done;
+    Process<std::vector<int>> sender(
+        {.name = "sender"},
+        +[](Queue<at::Tensor> out, Event received, Event done) {
+          std::shared_ptr<void> gate;
+          for (int i = 0; i < 3; ++i) {
+            host_double::allow_words(i != 0);  // the stream is synchronized first, and then writes words
+            const at::Tensor tensor = at::full({100}, double(i)).to(on<On>(1).device());
+            if (i == 2) gate = On::close_gate(1);  // so that the receiver's stream waits
+            out.put(tensor);
+          }
+          received.wait();
           gate.reset();
-          while (device_ipc_statistics().imports != 0) std::this_thread::yield();  // the collector's thread asks
+          done.wait();
+          wait_until_released(std::chrono::seconds(10));
+          ipc_collect();
           ipc_collect();
           return host_double::contexts();
         },
-        queue);
+        queue, received, done);
+    sender.start();
+    Process<std::vector<int>> receiver(
+        {.name = "receiver"},
+        +[](Queue<at::Tensor> in, Event received) {
+          auto gate = On::close_gate(1);
+          for (int i = 0; i < 3; ++i) (void)in.get().add_(1);  // let go of while they are in use
+          received.set();
+          gate.reset();
+          while (device_ipc_statistics().imports != 0) std::this_thread::yield();  // the collector's thread asks
+          ipc_collect();
+          ipc_collect();
+          return host_double::contexts();
+        },
+        queue, received);
     receiver.start();
     CHECK(receiver.result() == std::vector<int>{1});
     done.set();
-    sender.result();
+    CHECK(sender.result() == std::vector<int>{1});
   }
   CHECK(nothing_left<On>());
 }

@@ -6,11 +6,13 @@
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ipc_collect.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "tests/support/catch.h"
@@ -56,12 +58,13 @@ void queue_some_work(std::atomic<bool>& done) {
   });
 }
 
-/// Whether a question about an event, asked by this thread in the mode, breaks a capture.
-bool question_breaks(const host_double::Capture& capture, CaptureMode mode, const c10::Event& event) {
+/// Whether what this thread does in the mode breaks a capture.
+template <class Act>
+bool breaks(const host_double::Capture& capture, CaptureMode mode, Act act) {
   const CaptureMode before = host_double::exchange_capture_mode(mode);
   bool thrown = false;
   try {
-    (void)event.query();
+    act();
   } catch (const c10::Error&) {
     thrown = true;
   }
@@ -150,6 +153,65 @@ TEST_CASE("host double: a copy to the host that shall not wait has not happened 
   CHECK(nothing_left<On>());
 }
 
+TEST_CASE("host double: the default streams of all devices have one handle, null; a stream is no other device's") {
+  DeviceMemory& memory = device_memory(On::kType);
+  const c10::impl::VirtualGuardImpl guard(On::kType);
+  for (int device : {0, 1}) {
+    const c10::Stream stream(c10::Stream::DEFAULT, on<On>(device).device());
+    CHECK(guard.getStreamNativeHandle(stream) == nullptr);
+    const host_double::Capture capture(stream);
+    CHECK(memory.is_captured(nullptr, device));
+    CHECK_FALSE(memory.is_captured(nullptr, 1 - device));
+  }
+  CHECK_THROWS_AS(memory.stream_number(guard.getStreamNativeHandle(new_stream<On>(1)), 0), DeviceError);
+}
+
+TEST_CASE("host double: a kernel that is launched for the first time waits for the device, and no other time") {
+  Process<std::string> process(
+      {.name = "launcher"}, +[]() -> std::string {
+        at::Tensor tensor = at::empty({4}, on<On>());
+        std::atomic<bool> done;
+        queue_some_work(done);
+        tensor.fill_(1);
+        if (!done) return "the first one";
+        auto gate = std::make_unique<host_double::Gate>(0);
+        tensor.fill_(2);
+        gate.reset();
+        return tensor.cpu().equal(at::full({4}, 2.0f)) ? "" : "another value";
+      });
+  process.start();
+  CHECK(process.result() == "");
+}
+
+TEST_CASE("host double: there are so many events, and no more") {
+  std::vector<std::unique_ptr<c10::Event>> events;
+  const c10::Stream stream = new_stream<On>();
+  const auto make_one = [&] {
+    events.push_back(std::make_unique<c10::Event>(On::kType));
+    events.back()->record(stream);
+  };
+  for (int i = 0; i < host_double::kMostEvents; ++i) make_one();
+  CHECK(host_double::counts().events == host_double::kMostEvents);
+  CHECK_THROWS_AS(make_one(), c10::Error);
+  events.clear();
+  CHECK(host_double::counts().events == 0);
+}
+
+TEST_CASE("host double: memory is unregistered while a stream of another device still has a word in it: that aborts") {
+  Process<void> process(
+      {.name = "unregisterer"}, +[] {
+        DeviceMemory& memory = device_memory(On::kType);
+        (void)On::devices();
+        alignas(4096) static std::uint64_t words[512];
+        memory.register_host(reinterpret_cast<std::byte*>(words), sizeof words, 0);
+        memory.wait_word(c10::impl::VirtualGuardImpl(On::kType).getStreamNativeHandle(new_stream<On>(1)), words, 1, 1);
+        memory.unregister_host(reinterpret_cast<std::byte*>(words), 0);
+      });
+  process.start();
+  process.join();
+  CHECK(process.exitcode() == -SIGABRT);
+}
+
 TEST_CASE("host double: a device has 32 streams beside its default one, and begins again") {
   const c10::Stream first = new_stream<On>();
   for (int i = 1; i < host_double::kPoolStreams; ++i) CHECK(new_stream<On>() != first);
@@ -175,7 +237,7 @@ TEST_CASE("host double: memory is given out again at once, for the same stream a
   CHECK(nothing_left<On>());
 }
 
-TEST_CASE("host double: a question about an event breaks captures as the modes of capture and thread say") {
+TEST_CASE("host double: to ask about an event, or to wait, breaks captures as the modes of capture and thread say") {
   const c10::Stream stream = new_stream<On>(), other = new_stream<On>();
   c10::Event event(On::kType);
   event.record(other);
@@ -185,6 +247,9 @@ TEST_CASE("host double: a question about an event breaks captures as the modes o
     CaptureMode capture, thread;
     bool own_breaks, other_breaks;
   };
+  const std::function<void()> acts[] = {[&] { (void)event.query(); }, [&] { event.synchronize(); },
+                                        [&] { other.synchronize(); }};
+  const auto& act = acts[GENERATE(0, 1, 2)];
   for (const auto& [mode, thread_mode, own_breaks, other_breaks] :
        {Case{any_thread, any_thread, true, true}, Case{any_thread, this_thread, true, false},
         Case{any_thread, never, false, false}, Case{this_thread, any_thread, true, false},
@@ -192,12 +257,12 @@ TEST_CASE("host double: a question about an event breaks captures as the modes o
     CAPTURE(int(mode), int(thread_mode));
     {
       const host_double::Capture capture(stream, mode);
-      CHECK(question_breaks(capture, thread_mode, event) == own_breaks);
+      CHECK(breaks(capture, thread_mode, act) == own_breaks);
     }
     const host_double::Capture capture(stream, mode);
-    bool breaks = false;
-    std::thread([&, thread_mode = thread_mode] { breaks = question_breaks(capture, thread_mode, event); }).join();
-    CHECK(breaks == other_breaks);
+    bool other_broke = false;
+    std::thread([&, thread_mode = thread_mode] { other_broke = breaks(capture, thread_mode, act); }).join();
+    CHECK(other_broke == other_breaks);
   }
   {
     const host_double::Capture capture(stream, never);
@@ -231,6 +296,8 @@ TEST_CASE("host double: before it is initialized, and after an error has stuck, 
           return false;
         };
         if (!refused([] { (void)c10::GetAllocator(On::kType)->allocate(16); })) return "memory before";
+        if (!refused([] { const host_double::Gate gate(0); })) return "a gate before";
+        if (!refused([] { (void)host_double::bytes_in_storages(); })) return "bytes before";
         at::Tensor tensor = at::ones({4}, on<On>());
         host_double::break_device();
         if (!refused([&] { tensor.add_(1); })) return "a kernel";
@@ -240,6 +307,21 @@ TEST_CASE("host double: before it is initialized, and after an error has stuck, 
         if (!refused([&] { (void)stream.query(); })) return "a stream";
         c10::Event event(On::kType);
         if (!refused([&] { event.record(stream); })) return "an event";
+        // The driver's own words, not libtorch's.
+        DeviceMemory& memory = device_memory(On::kType);
+        std::byte page[1];
+        const auto refused_by_driver = [](auto&& act) {
+          try {
+            act();
+          } catch (const DeviceError&) {
+            return true;
+          }
+          return false;
+        };
+        if (!refused_by_driver([&] { (void)memory.base_of(tensor.data_ptr(), 0); })) return "a base";
+        if (!refused_by_driver([&] { (void)memory.open({}, 1, 0); })) return "an opening";
+        if (!refused_by_driver([&] { memory.register_host(page, 4096, 0); })) return "a registration";
+        if (!refused_by_driver([&] { (void)memory.is_captured(nullptr, 0); })) return "a capture";
         return "";
       });
   process.start();
@@ -281,7 +363,7 @@ TEST_CASE("host double: when as many streams wait for words as a device has queu
       waiting.push_back(new_stream<On>());
       memory.wait_word(guard.getStreamNativeHandle(waiting.back()), words, 1, 0);
     };
-    for (int i = 1; i < host_double::kHardwareQueues; ++i) wait_on_one_more();
+    for (int i = 1; i < host_double::kQueues; ++i) wait_on_one_more();
     tensor.fill_(1);
     CHECK(tensor.cpu().equal(at::ones({4})));
     wait_on_one_more();

@@ -1,7 +1,10 @@
 // The words by which a sender's stream tells receivers how far it has come: how many, and what becomes of them when
 // somebody dies or cannot use them.
 #include <ATen/ATen.h>
+#include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/tensors/cuda/device_ipc.h>
+#include <shoal/internal/tensors/cuda/holders.h>
+#include <shoal/internal/tensors/cuda/make_layout.h>
 #include <shoal/internal/tensors/cuda/word_watch.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/event.h>
@@ -61,6 +64,32 @@ float receive_on_many(Queue<at::Tensor> in, Queue<int> waiting, int count) {
 }
 
 bool is_idle(c10::Stream stream) { return c10::impl::VirtualGuardImpl(stream.device_type()).queryStream(stream); }
+
+/// Receives on a stream of device 1 that stands before a gate, so that it has not come to the wait for the sender.
+at::Tensor receive_behind_a_gate(Queue<at::Tensor> in, c10::Stream stream, std::shared_ptr<void>& gate) {
+  const OnStream here(stream);
+  gate = OnHostDouble::close_gate(1);
+  return in.get();
+}
+
+/// The double aborts if a page is unregistered in which a wait is queued.
+bool nothing_is_unregistered_before(c10::Stream stream, std::shared_ptr<void>& gate) {
+  if (!eventually([] { return DeviceIpc::current().received_words().waits() == 0; })) return false;
+  for (int i = 0; i < 3; ++i) ipc_collect();
+  if (is_idle(stream)) return false;
+  gate.reset();
+  stream.synchronize();
+  return true;
+}
+
+/// A page of words in which the producer has queued values of the first one, and none has been written.
+Hold make_page(std::uint32_t producer) {
+  Hold block = allocate_shared(sizeof(DeviceWordsLayout));
+  auto* page = make_layout<DeviceWordsLayout>(block.data(), c10::Device(OnHostDouble::kType, 0));
+  page->producer = producer;
+  page->queued[0] = 2;
+  return block;
+}
 
 /// A message of a page of words, as another process may have damaged it.
 void await_damaged(const Hold& page, SentWord word) {
@@ -133,6 +162,71 @@ DEVICE_TEST_CASE("a receiver's stream goes on when the sender was killed before 
   CHECK(nothing_left<On>());
 }
 
+TEST_CASE("device ipc: a receiver's stream goes on whatever the device of a killed sender still does with its words") {
+  using On = OnHostDouble;
+  using host_double::AfterDeath;
+  const auto what = GENERATE(AfterDeath::kNothing, AfterDeath::kWritesAll, AfterDeath::kWritesLate);
+  CAPTURE(int(what));
+  {
+    On::load_kernels();
+    Queue<at::Tensor> queue(1);
+    Process<void> process({.name = "sender"}, send_behind_a_gate<On>, queue, 1);
+    process.start();
+    host_double::set_after_death(process.pid(), what);
+    const c10::Stream stream = new_stream<On>();
+    const OnStream here(stream);
+    at::Tensor received = queue.get();
+    received.add_(1);
+    CHECK_FALSE(is_idle(stream));
+    ::kill(process.pid(), SIGKILL);
+    process.join();
+    CHECK(eventually([&] { return is_idle(stream); }));
+    CHECK(eventually([] { return DeviceIpc::current().received_words().waits() == 0; }));
+    host_double::set_after_death(0, AfterDeath::kNothing);
+    received.reset();
+    CHECK(eventually([] { return device_ipc_statistics().word_pages == 0; }));  // by the collector's thread
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: where a process has one queue on a device, threads wait themselves, and other streams go on") {
+  using On = OnHostDouble;
+  {
+    Queue<at::Tensor> queue(1);
+    Queue<bool> goes_on(1);
+    at::Tensor tensor = at::zeros({10}, at::kFloat).to(on<On>().device());
+    Process<float> process(
+        {.name = "receiver"},
+        +[](Queue<at::Tensor> in, Queue<bool> goes_on) {
+          host_double::set_queues(1);
+          On::load_kernels();
+          at::Tensor other = at::zeros({10}, at::kFloat).to(on<On>().device());
+          const c10::Stream stream = c10::impl::VirtualGuardImpl(On::kType).getStream(other.device());
+          float sum = 0;
+          std::thread receives([&] {
+            const OnStream here(new_stream<On>());
+            sum = in.get().cpu().sum().item<float>();
+          });
+          (void)eventually([&] { return in.empty(); });
+          (void)eventually([] { return device_ipc_statistics().imports == 1; });
+          other.add_(1);
+          goes_on.put(eventually([&] { return is_idle(stream); }));
+          receives.join();
+          return host_double::words_awaited() == 0 ? sum : -1;
+        },
+        queue, goes_on);
+    process.start();
+    {
+      auto gate = On::close_gate();
+      tensor.fill_(2);
+      queue.put(tensor);
+      CHECK(goes_on.get());  // the sender waits for that with what the receiver is to get
+    }
+    CHECK(process.result() == 20);
+  }
+  CHECK(nothing_left<On>());
+}
+
 TEST_CASE("device ipc: a thread that waits itself goes on when the sender was killed, too") {
   using On = OnHostDouble;
   {
@@ -158,7 +252,7 @@ DEVICE_TEST_CASE("few streams wait at a time: a thread that receives on one more
   using On = TestType;
   if (skipped<On>()) return;
   {
-    constexpr int kMessages = int(WordWatch::kMostWaitingStreams) + 2;
+    constexpr int kMessages = int(DeviceMemory::kMostWaitingStreams) + 2;
     Queue<at::Tensor> queue(kMessages);
     Queue<int> waiting(kMessages);
     std::vector<at::Tensor> tensors;
@@ -170,7 +264,7 @@ DEVICE_TEST_CASE("few streams wait at a time: a thread that receives on one more
       each.fill_(3);
       queue.put(each);
     }
-    for (int i = 1; i <= int(WordWatch::kMostWaitingStreams); ++i) CHECK(waiting.get() == i);
+    for (int i = 1; i <= int(DeviceMemory::kMostWaitingStreams); ++i) CHECK(waiting.get() == i);
     CHECK(eventually([&] { return queue.qsize() == 1; }));  // the next one is in the thread's hands
     CHECK(waiting.empty());
     gate.reset();
@@ -227,6 +321,127 @@ DEVICE_TEST_CASE("a page that its maker has given up is still there for a messag
     CHECK(queue.get().cpu().equal(at::full({10}, 2.0f)));
   }
   CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: an own page stays registered while a stream of any device has still to come to its wait") {
+  using On = OnHostDouble;
+  {
+    Queue<at::Tensor> queue(1);
+    // The registration is kept by device 0's context: nobody waits for device 1 when it ends.
+    queue.put(at::ones({10}).to(on<On>(0).device()));
+    (void)queue.get().cpu();
+    const at::Tensor tensor = at::zeros({10}).to(on<On>(1).device());
+    const c10::Stream sender = new_stream<On>(1), receiver = new_stream<On>(1);
+    at::Tensor received;
+    std::shared_ptr<void> late;
+    {
+      const OnStream here(sender);
+      auto gate = On::close_gate(1);
+      queue.put(tensor);
+      received = receive_behind_a_gate(queue, receiver, late);
+    }
+    sender.synchronize();
+    CHECK(nothing_is_unregistered_before(receiver, late));
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE(
+    "device ipc: another one's page stays registered while a stream of any device has still to come to its wait") {
+  using On = OnHostDouble;
+  {
+    Queue<at::Tensor> queue(1);
+    Event received_first, received_second, done;
+    Process<void> process(
+        {.name = "sender"},
+        +[](Queue<at::Tensor> out, Event received_first, Event received_second, Event done) {
+          std::vector<at::Tensor> tensors;
+          for (int device : {0, 1}) {
+            tensors.push_back(at::zeros({10}).to(on<On>(device).device()));
+            auto gate = On::close_gate(device);
+            out.put(tensors.back());
+            (device == 0 ? received_first : received_second).wait();
+          }
+          done.wait();
+          tensors.clear();
+          wait_until_released(std::chrono::seconds(10));
+        },
+        queue, received_first, received_second, done);
+    process.start();
+    at::Tensor first = queue.get();  // it is not there yet: device 0's context keeps the registration
+    received_first.set();
+    CHECK(first.cpu().equal(at::zeros({10})));
+    const c10::Stream receiver = new_stream<On>(1);
+    std::shared_ptr<void> late;
+    at::Tensor received = receive_behind_a_gate(queue, receiver, late);
+    CHECK(DeviceIpc::current().received_words().waits() == 1);
+    received_second.set();
+    CHECK(nothing_is_unregistered_before(receiver, late));
+    first = received = at::Tensor();
+    CHECK(eventually([] {  // though the sender lives
+      ipc_collect();
+      return device_ipc_statistics().word_pages == 0;
+    }));
+    done.set();
+    process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: pages of living processes are bounded, the ones used longest ago go first") {
+  using On = OnHostDouble;
+  {
+    Event done;
+    Process<void> process({.name = "other"}, +[](Event done) { done.wait(); }, done);
+    process.start();
+    CHECK(eventually([&] { return bool(SessionCore::current().find(process.pid())); }));
+    const std::uint32_t producer = SessionCore::current().find(process.pid()).word();
+    constexpr std::size_t kMore = 6, kPages = ReceivedWords::kMostPages + kMore, kUsedAgain = 10;
+    std::vector<Hold> pages;
+    ReceivedWords& words = DeviceIpc::current().received_words();
+    const c10::Device device = on<On>().device();
+    for (std::size_t i = 0; i < kPages; ++i) {
+      pages.push_back(make_page(producer));
+      words.wait(pages.back(), {0, 0, 1}, device);
+    }
+    for (std::size_t i = 0; i < kUsedAgain; ++i) words.wait(pages[i], {0, 0, 2}, device);
+    CHECK(words.pages() == kPages);
+    words.collect(ReceivedWords::Which::kDead);
+    CHECK(words.pages() == kPages);  // all are awaited
+    for (const Hold& page : pages) Word{reinterpret_cast<DeviceWordsLayout*>(page.data()), 0}.raise(2);
+    CHECK(eventually([&] {
+      words.collect(ReceivedWords::Which::kDead);
+      return words.pages() == ReceivedWords::kMostPages;
+    }));
+    for (std::size_t i = 0; i < kPages; ++i) {
+      const bool is_given_up = i >= kUsedAgain && i < kUsedAgain + kMore;
+      CHECK(is_only_hold(pages[i]) == is_given_up);
+    }
+    done.set();
+    process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: a word that a dead process's device never writes is raised, and again where it writes late") {
+  static WordWatch& watch = *new WordWatch;  // its thread lasts as long as the process
+  const auto page = std::make_shared<DeviceWordsLayout>();
+  const Word word{page.get(), 3};
+  const StreamName stream{c10::Device(OnHostDouble::kType, 0), 1};
+  const ProcessTag dead(4000, 7);
+  CHECK(watch.add(stream, word, 5, dead, page, 1) == WordWatch::Answer::kQueue);
+  CHECK(eventually([&] { return word.has(5); }));
+  bool raised_again = false;
+  for (std::uint64_t value = 10; value < 200 && !raised_again; value += 10) {
+    CHECK(eventually([&] { return watch.waits() == 0; }));
+    CHECK(watch.add(stream, word, value, dead, page, 1) == WordWatch::Answer::kQueue);
+    CHECK(eventually([&] { return word.has(value); }));
+    page->reached[word.index] = value - 1;  // what it had queued before
+    // Where this thread was too slow, the watch has looked for the last time before that.
+    CHECK(eventually([&] { return watch.waits() == 0; }));
+    raised_again = word.has(value);
+  }
+  CHECK(raised_again);
 }
 
 DEVICE_TEST_CASE("threads that send on one stream write its word in its order") {
