@@ -1,6 +1,7 @@
 // Colours changed at random.
 #pragma once
 
+#include <shoal/runtime/option_text.h>
 #include <shoal/workers/transforms/transform.h>
 
 #include <array>
@@ -13,6 +14,12 @@ namespace shoal {
 struct Jitter {
   double amount = 0;  ///< factors from 1 - amount to 1 + amount; for the hue shifts from -amount to amount
   std::optional<std::array<double, 2>> range = std::nullopt;  ///< least and largest, in place of amount
+
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"amount", "factors from 1 - amount to 1 + amount; of the hue shifts up to it", {.least = 0}},
+      {"range", "least and largest, in place of amount"},
+  };
 };
 
 /// torchvision's ColorJitter for RGB pictures: changes brightness, contrast, saturation and hue in a random order, each
@@ -24,6 +31,14 @@ struct ColorJitter {
   Jitter saturation = {};                     ///< factor
   Jitter hue = {};                            ///< shift, from -0.5 to 0.5, of the colour circle
   static constexpr bool kKeepsPlaces = true;  ///< masks have no colours
+
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"brightness", "factor"},
+      {"contrast", "factor"},
+      {"saturation", "factor"},
+      {"hue", "shift of the colour circle, from -0.5 to 0.5"},
+  };
 
   ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,

@@ -99,6 +99,12 @@ Corner random_corner(const RandomCrop& crop, const ImageShape& shape, const Imag
   return {top - canvas.top, random.below(canvas.width - after.width + 1) - canvas.left};
 }
 
+Corner moved_corner(std::int64_t most, const Draws& draws) {
+  SampleRandom random = draws.random();
+  const std::int64_t top = random.below(2 * most + 1);
+  return {top - most, random.below(2 * most + 1) - most};
+}
+
 // Of the middle. torchvision rounds half to even if it cuts, and down if it pads: first padding, then the cut.
 std::int64_t middle(std::int64_t whole, std::int64_t part) {
   if (part > whole) return -((part - whole) / 2);
@@ -161,6 +167,32 @@ void CenterCrop::move(const ImageShape& shape, const Draws& /*draws*/, MaskSourc
     return [=](std::int64_t at) { return source(middle(whole, part) + at, whole, PaddingMode::constant); };
   };
   mask.then({after.height, after.width}, 0, source_in(shape.height, after.height), source_in(shape.width, after.width));
+}
+
+ImageShape RandomTranslate::output(const ImageShape& shape) const {
+  if (padding < 0 || padding > detail::kLongestSide)
+    throw std::invalid_argument(
+        fmt::format("RandomTranslate: padding is {}; from 0 to {}", padding, detail::kLongestSide));
+  return shape;
+}
+
+void RandomTranslate::apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
+                            TransformScratch& /*scratch*/) const {
+  const Corner corner = moved_corner(padding, draws);
+  const ImageShape plane{1, shape.height, shape.width};
+  for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
+    const std::size_t at = std::size_t(channel) * plane.bytes();
+    copy_part(in + at, plane, out + at, {shape.height, shape.width}, corner.top, corner.left, PaddingMode::constant,
+              fill[std::size_t(channel) % fill.size()]);
+  }
+}
+
+void RandomTranslate::move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const {
+  const Corner corner = moved_corner(padding, draws);
+  mask.then(
+      {shape.height, shape.width}, mask_fill.value_or(0),
+      [&](std::int64_t y) { return source(corner.top + y, shape.height, PaddingMode::constant); },
+      [&](std::int64_t x) { return source(corner.left + x, shape.width, PaddingMode::constant); });
 }
 
 ImageShape Cutout::output(const ImageShape& shape) const {

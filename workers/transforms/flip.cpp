@@ -28,4 +28,26 @@ void RandomHorizontalFlip::move(const ImageShape& shape, const Draws& draws, Mas
   mask.then({shape.height, shape.width}, 0, std::identity(), [&](std::int64_t x) { return shape.width - 1 - x; });
 }
 
+ImageShape RandomVerticalFlip::output(const ImageShape& shape) const {
+  detail::check_probability("RandomVerticalFlip", p);
+  return shape;
+}
+
+void RandomVerticalFlip::apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
+                               TransformScratch& /*scratch*/) const {
+  if (!draws.random().chance(p)) {
+    std::memcpy(out, in, shape.bytes());
+    return;
+  }
+  const auto width = std::size_t(shape.width), height = std::size_t(shape.height);
+  for (std::size_t plane = 0; plane < shape.bytes(); plane += height * width)
+    for (std::size_t y = 0; y < height; ++y)
+      std::memcpy(out + plane + y * width, in + plane + (height - 1 - y) * width, width);
+}
+
+void RandomVerticalFlip::move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const {
+  if (!draws.random().chance(p)) return;
+  mask.then({shape.height, shape.width}, 0, [&](std::int64_t y) { return shape.height - 1 - y; }, std::identity());
+}
+
 }  // namespace shoal

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace shoal {
 namespace {
@@ -19,39 +20,87 @@ struct Taps {
   float* weights;
 };
 
-// at::upsample_bilinear2d's weights with align_corners = false, or _upsample_bilinear2d_aa's.
-Taps taps_of(std::int64_t from, std::int64_t to, bool antialias, TransformScratch& scratch) {
-  const double scale = double(from) / double(to);
-  const double support = antialias ? std::max(scale, 1.0) : 1.0;
-  const std::int64_t most = antialias ? std::int64_t(std::ceil(support)) * 2 + 1 : 2;
-  Taps taps{std::min(most, from), scratch.take<std::int32_t>(std::size_t(to)), nullptr};
+// Rows or columns from `start` to `start + extent`, of `count` that there are.
+struct Range {
+  double start, extent;
+  std::int64_t count;
+  // The share of pixel `at` that lies in the range, and the middle of that share, from the pixel's edge on: exactly 1 and
+  // 1/2 of one that does wholly.
+  std::pair<double, double> share(std::int64_t at) const {
+    const double from = std::max(start - double(at), 0.0), to = std::min(start + extent - double(at), 1.0);
+    return {to - from, (from + to) / 2};
+  }
+};
+
+// _upsample_bilinear2d_aa's weights.
+Taps antialiased_taps(const Range& range, std::int64_t to, TransformScratch& scratch) {
+  const double scale = range.extent / double(to);
+  const double support = std::max(scale, 1.0);
+  const auto first = std::int64_t(range.start);
+  const std::int64_t end = std::min(std::int64_t(std::ceil(range.start + range.extent)), range.count);
+  Taps taps{std::min(std::int64_t(std::ceil(support)) * 2 + 1, range.count),
+            scratch.take<std::int32_t>(std::size_t(to)), nullptr};
   taps.weights = scratch.take<float>(std::size_t(to * taps.count));
   std::fill_n(taps.weights, to * taps.count, 0.0F);
   for (std::int64_t i = 0; i < to; ++i) {
     float* weights = taps.weights + i * taps.count;
-    if (!antialias) {
-      const double center = std::max((double(i) + 0.5) * scale - 0.5, 0.0);
-      const std::int64_t low = std::min(std::int64_t(center), from - 1);
-      const std::int64_t start = std::min(low, from - taps.count);
-      const double share = std::min(center - double(low), 1.0);
-      taps.starts[i] = std::int32_t(start);
-      weights[low - start] += float(1 - share);
-      weights[std::min(low + 1, from - 1) - start] += float(share);
-      continue;
-    }
-    const double center = (double(i) + 0.5) * scale;
+    const double center = range.start + (double(i) + 0.5) * scale;
     // NOLINTBEGIN(bugprone-incorrect-roundings): as Pillow rounds.
-    const std::int64_t low = std::max<std::int64_t>(std::int64_t(center - support + 0.5), 0);
-    const std::int64_t high = std::min(std::int64_t(center + support + 0.5), from);
+    const std::int64_t low = std::max(std::int64_t(center - support + 0.5), first);
+    const std::int64_t high = std::min(std::int64_t(center + support + 0.5), end);
     // NOLINTEND(bugprone-incorrect-roundings)
-    const std::int64_t start = std::min(low, from - taps.count);
+    const std::int64_t start = std::min(low, range.count - taps.count);
     taps.starts[i] = std::int32_t(start);
     double sum = 0;
-    auto weight = [&](std::int64_t at) { return std::max(1 - std::abs((double(at) - center + 0.5) / support), 0.0); };
+    auto weight = [&](std::int64_t at) {
+      const auto [share, middle] = range.share(at);
+      return share * std::max(1 - std::abs((double(at) - center + middle) / support), 0.0);
+    };
     for (std::int64_t at = low; at < high; ++at) sum += weight(at);
     for (std::int64_t at = low; at < high; ++at) weights[at - start] = float(weight(at) / sum);
   }
   return taps;
+}
+
+// at::upsample_bilinear2d's weights with align_corners = false.
+Taps plain_taps(std::int64_t from, std::int64_t to, TransformScratch& scratch) {
+  const double scale = double(from) / double(to);
+  Taps taps{std::min<std::int64_t>(2, from), scratch.take<std::int32_t>(std::size_t(to)), nullptr};
+  taps.weights = scratch.take<float>(std::size_t(to * taps.count));
+  std::fill_n(taps.weights, to * taps.count, 0.0F);
+  for (std::int64_t i = 0; i < to; ++i) {
+    float* weights = taps.weights + i * taps.count;
+    const double center = std::max((double(i) + 0.5) * scale - 0.5, 0.0);
+    const std::int64_t low = std::min(std::int64_t(center), from - 1);
+    const std::int64_t start = std::min(low, from - taps.count);
+    const double share = std::min(center - double(low), 1.0);
+    taps.starts[i] = std::int32_t(start);
+    weights[low - start] += float(1 - share);
+    weights[std::min(low + 1, from - 1) - start] += float(share);
+  }
+  return taps;
+}
+
+// `width`: columns of which the taps are, from `corner` on.
+void resize_by(const Taps& rows, const Taps& columns, const std::uint8_t* corner, std::int64_t width,
+               const ImageShape& shape, std::uint8_t* out, const ImageSize& size, TransformScratch& scratch) {
+  auto* row = scratch.take<float>(std::size_t(width));
+  auto** sources = scratch.take<const std::uint8_t*>(std::size_t(rows.count));
+  const PixelLoops& loops = PixelLoops::best();
+  for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
+    const std::uint8_t* plane = corner + channel * shape.height * shape.width;
+    for (std::int64_t y = 0; y < size.height; ++y, out += size.width) {
+      const float* weights = rows.weights + y * rows.count;
+      // Rows that weigh nothing at either end are not read.
+      std::int64_t first = 0, last = rows.count;
+      while (first + 1 < last && weights[first] == 0) ++first;
+      while (last - 1 > first && weights[last - 1] == 0) --last;
+      for (std::int64_t k = first; k < last; ++k) sources[k - first] = plane + (rows.starts[y] + k) * shape.width;
+      loops.weighted_rows(sources, weights + first, std::size_t(last - first), row, std::size_t(width));
+      loops.weighted_columns(row, columns.starts, columns.weights, std::size_t(columns.count), out,
+                             std::size_t(size.width));
+    }
+  }
 }
 
 void check_range(const char* name, const std::array<double, 2>& range) {
@@ -82,25 +131,19 @@ void resize_part(const std::uint8_t* in, const ImageShape& shape, const ImagePar
     return;
   }
   const TransformScratch::Frame frame(scratch);
-  const Taps rows = taps_of(part.height, size.height, antialias, scratch);
-  const Taps columns = taps_of(part.width, size.width, antialias, scratch);
-  auto* row = scratch.take<float>(std::size_t(part.width));
-  auto** sources = scratch.take<const std::uint8_t*>(std::size_t(rows.count));
-  const PixelLoops& loops = PixelLoops::best();
-  for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
-    const std::uint8_t* plane = corner + channel * shape.height * shape.width;
-    for (std::int64_t y = 0; y < size.height; ++y, out += size.width) {
-      const float* weights = rows.weights + y * rows.count;
-      // Rows that weigh nothing at either end are not read.
-      std::int64_t first = 0, last = rows.count;
-      while (first + 1 < last && weights[first] == 0) ++first;
-      while (last - 1 > first && weights[last - 1] == 0) --last;
-      for (std::int64_t k = first; k < last; ++k) sources[k - first] = plane + (rows.starts[y] + k) * shape.width;
-      loops.weighted_rows(sources, weights + first, std::size_t(last - first), row, std::size_t(part.width));
-      loops.weighted_columns(row, columns.starts, columns.weights, std::size_t(columns.count), out,
-                             std::size_t(size.width));
-    }
-  }
+  const auto taps_of = [&](std::int64_t from, std::int64_t to) {
+    return antialias ? antialiased_taps({0, double(from), from}, to, scratch) : plain_taps(from, to, scratch);
+  };
+  const Taps rows = taps_of(part.height, size.height), columns = taps_of(part.width, size.width);
+  resize_by(rows, columns, corner, part.width, shape, out, size, scratch);
+}
+
+void detail::resize_box(const std::uint8_t* in, const ImageShape& shape, const ImageBox& box, std::uint8_t* out,
+                        const ImageSize& size, TransformScratch& scratch) {
+  const TransformScratch::Frame frame(scratch);
+  const Taps rows = antialiased_taps({box.top, box.height, shape.height}, size.height, scratch);
+  const Taps columns = antialiased_taps({box.left, box.width, shape.width}, size.width, scratch);
+  resize_by(rows, columns, in, shape.width, shape, out, size, scratch);
 }
 
 ImageShape Resize::output(const ImageShape& shape) const {

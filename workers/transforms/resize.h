@@ -1,6 +1,7 @@
 // Pictures made larger or smaller, bilinearly.
 #pragma once
 
+#include <shoal/runtime/option_text.h>
 #include <shoal/workers/transforms/transform.h>
 
 #include <array>
@@ -18,6 +19,13 @@ struct Resize {
   std::int64_t max_size = 0;  ///< of the longer side; 0: any
   bool antialias = true;      ///< weigh all pixels that fall on one; false: two by two
 
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"size", "height and width, or the shorter side alone"},
+      {"max_size", "of the longer side; 0: any", {.unit = "pixels", .least = 0}},
+      {"antialias", "weigh all pixels that fall on one"},
+  };
+
   ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
@@ -32,6 +40,14 @@ struct RandomResizedCrop {
   std::array<double, 2> scale = {0.08, 1.0};             ///< least and largest share of the area
   std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};  ///< least and largest ratio of width to height
   bool antialias = true;                                 ///< as Resize's
+
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"size", "of what comes out"},
+      {"scale", "least and largest share of the area", {.above = 0}},
+      {"ratio", "least and largest of width to height", {.above = 0}},
+      {"antialias", "weigh all pixels that fall on one"},
+  };
 
   ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
@@ -54,4 +70,16 @@ ImagePart random_part(const RandomResizedCrop& crop, const ImageSize& image, Sam
 void resize_part(const std::uint8_t* in, const ImageShape& shape, const ImagePart& part, std::uint8_t* out,
                  const ImageSize& size, bool antialias, TransformScratch& scratch);
 
+namespace detail {
+
+/// A part whose edges may lie inside of pixels: rows top to top + height, columns left to left + width.
+struct ImageBox {
+  double top = 0, left = 0, height = 0, width = 0;
+};
+
+/// resize_part() with antialias. A pixel that lies in the box by a share counts by that share.
+void resize_box(const std::uint8_t* in, const ImageShape& shape, const ImageBox& box, std::uint8_t* out,
+                const ImageSize& size, TransformScratch& scratch);
+
+}  // namespace detail
 }  // namespace shoal

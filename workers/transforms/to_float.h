@@ -24,6 +24,11 @@ struct OptionFormat<at::ScalarType> {
 struct ToFloat {
   at::ScalarType dtype = at::kFloat;  ///< of what comes out: float32, float16 or bfloat16
 
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"dtype", "of what comes out"},
+  };
+
   /// Returns a new tensor on the same device. Floats become `dtype`; if they have it, the tensor itself is returned.
   /// Throws std::invalid_argument for other types.
   at::Tensor operator()(const at::Tensor& images) const;
@@ -36,6 +41,13 @@ struct Normalize {
   std::vector<double> std;   ///< one a channel, or one for all; none is 0
   /// The result's type: float32, float16 or bfloat16. It is computed in float32 and rounded once, in the same pass.
   at::ScalarType dtype = at::kFloat;
+
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"mean", "one a channel, or one for all"},
+      {"std", "one a channel, or one for all; none is 0"},
+      {"dtype", "of what comes out"},
+  };
 
   /// Returns a new tensor on the same device. Throws std::invalid_argument if the number of channels is not the
   /// parameters', or a std is 0.

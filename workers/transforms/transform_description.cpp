@@ -1,6 +1,8 @@
 // How a TransformList is read from its description and written as one.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/ipc/codec/members.h>
+#include <shoal/internal/runtime/configure/names.h>
 #include <shoal/internal/runtime/environment/nearest_name.h>
 #include <shoal/workers/transforms/transform_list.h>
 
@@ -8,6 +10,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <concepts>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -17,63 +20,23 @@ namespace {
 
 // ---------------------------------------------------------------- each transform's parameters, for both ways
 
-template <class Visit>
-void visit_parameters(RandomHorizontalFlip& step, Visit&& visit) {
-  visit("p", step.p);
-}
-template <class Visit>
-void visit_parameters(RandomCrop& step, Visit&& visit) {
-  visit("size", step.size);
-  visit("padding", step.padding);
-  visit("pad_if_needed", step.pad_if_needed);
-  visit("fill", step.fill);
-  visit("padding_mode", step.padding_mode);
-  visit("mask_fill", step.mask_fill);
-}
-template <class Visit>
-void visit_parameters(RandomResizedCrop& step, Visit&& visit) {
-  visit("size", step.size);
-  visit("scale", step.scale);
-  visit("ratio", step.ratio);
-  visit("antialias", step.antialias);
-}
-template <class Visit>
-void visit_parameters(Resize& step, Visit&& visit) {
-  visit("size", step.size);
-  visit("max_size", step.max_size);
-  visit("antialias", step.antialias);
-}
-template <class Visit>
-void visit_parameters(CenterCrop& step, Visit&& visit) {
-  visit("size", step.size);
-}
-template <class Visit>
-void visit_parameters(Cutout& step, Visit&& visit) {
-  visit("n_holes", step.n_holes);
-  visit("length", step.length);
-  visit("fill", step.fill);
-}
-template <class Visit>
-void visit_parameters(ColorJitter& step, Visit&& visit) {
-  visit("brightness", step.brightness);
-  visit("contrast", step.contrast);
-  visit("saturation", step.saturation);
-  visit("hue", step.hue);
-}
-template <class Visit>
-void visit_parameters(ToFloat& step, Visit&& visit) {
-  visit("dtype", step.dtype);
-}
-template <class Visit>
-void visit_parameters(Normalize& step, Visit&& visit) {
-  visit("mean", step.mean);
-  visit("std", step.std);
-  visit("dtype", step.dtype);
+/// Calls visit(name, value) for each member: parameters have the members' names.
+template <class Step, class Visit>
+void visit_parameters(Step& step, Visit&& visit) {
+  auto members = members_of(step);
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (visit(std::string(config::member_name<Step, I>()), std::get<I>(members)), ...);
+  }(std::make_index_sequence<kMembersOf<Step>>());
 }
 
-constexpr std::array<const char*, std::variant_size_v<AnyTransform>> kNames = {
-    "RandomHorizontalFlip", "RandomCrop", "RandomResizedCrop", "Resize", "CenterCrop", "Cutout",
-    "ColorJitter",          "ToFloat",    "Normalize"};
+/// The names of all transforms, in the variant's order.
+const std::vector<std::string>& transform_names() {
+  static const std::vector<std::string> names = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::vector<std::string>{
+        std::string(config::type_name_of<std::variant_alternative_t<I, AnyTransform>>())...};
+  }(std::make_index_sequence<std::variant_size_v<AnyTransform>>());
+  return names;
+}
 
 template <std::size_t I = 0>
 AnyTransform make_default(std::size_t index) {
@@ -180,6 +143,29 @@ void read(std::string_view text, std::array<double, 2>& value) {
   const auto numbers = numbers_of<double>(text, 2, 2, "[low, high]");
   value = {numbers[0], numbers[1]};
 }
+void read(std::string_view text, std::array<std::uint8_t, 3>& value) {
+  constexpr const char* kColour = "a whole number from 0 to 255, or [red, green, blue]";
+  const auto numbers = numbers_of<std::int64_t>(text, 1, 3, kColour);
+  if (numbers.size() == 2 || std::ranges::any_of(numbers, [](std::int64_t n) { return n < 0 || n > 255; }))
+    throw BadValue{kColour};
+  for (std::size_t i = 0; i < 3; ++i) value[i] = std::uint8_t(numbers[numbers.size() == 3 ? i : 0]);
+}
+void read(std::string_view text, std::vector<SingleTransform>& value) {
+  text = trimmed(text);
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') throw BadValue{"[transforms]"};
+  value.clear();
+  TransformList list = TransformList::from(text.substr(1, text.size() - 2));
+  for (AnyTransform& step : list.steps)
+    std::visit(
+        [&]<class T>(T& its) {
+          if constexpr (std::constructible_from<SingleTransform, T>)
+            value.emplace_back(std::move(its));
+          else
+            throw BadValue{
+                fmt::format("transforms of bytes that contain no others; {} is none", config::type_name_of<T>())};
+        },
+        step);
+}
 void read(std::string_view text, std::vector<double>& value) {
   value = numbers_of<double>(text, 1, kAny, "a number, or [one for each channel]");
 }
@@ -206,7 +192,16 @@ Text write(const Padding& value) {
   return text_of(numbers);
 }
 Text write(const std::array<double, 2>& value) { return text_of(std::vector<double>{value[0], value[1]}); }
-Text write(const std::vector<double>& value) { return text_of(value); }
+Text write(const std::array<std::uint8_t, 3>& value) {
+  return text_of(value[0] == value[1] && value[0] == value[2] ? std::vector<int>{value[0]}
+                                                              : std::vector<int>{value[0], value[1], value[2]});
+}
+Text write(const std::vector<double>& value) { return value.empty() ? Text() : text_of(value); }
+Text write(const std::vector<SingleTransform>& value) {
+  TransformList list;
+  for (const SingleTransform& step : value) std::visit([&](const auto& its) { list.steps.emplace_back(its); }, step);
+  return fmt::format("[{}]", to_string(list.description()));
+}
 Text write(const Jitter& value) { return value.range ? write(*value.range) : write(value.amount); }
 
 // ---------------------------------------------------------------- steps
@@ -225,8 +220,8 @@ void read_parameters(const TransformStep& step, std::size_t place, AnyTransform&
   std::vector<std::string> names;
   std::visit(
       [&](auto& its) {
-        visit_parameters(its, [&](const char* name, auto& value) {
-          names.emplace_back(name);
+        visit_parameters(its, [&](const std::string& name, auto& value) {
+          names.push_back(name);
           const auto given = step.parameters.find(name);
           if (given == step.parameters.end()) return;
           try {
@@ -262,7 +257,7 @@ void check_parameters(const TransformStep& step, std::size_t place, const AnyTra
 }  // namespace
 
 TransformList TransformList::from(const TransformDescription& description) {
-  const std::vector<std::string> names(kNames.begin(), kNames.end());
+  const std::vector<std::string>& names = transform_names();
   TransformList list;
   bool floats = false;
   for (std::size_t place = 0; place < description.size(); ++place) {
@@ -284,10 +279,10 @@ TransformList TransformList::from(const TransformDescription& description) {
 TransformDescription TransformList::description() const {
   TransformDescription description;
   for (AnyTransform transform : steps) {
-    TransformStep& step = description.emplace_back(kNames[transform.index()]);
+    TransformStep& step = description.emplace_back(transform_names()[transform.index()]);
     std::visit(
         [&](auto& its) {
-          visit_parameters(its, [&](const char* name, auto& value) {
+          visit_parameters(its, [&](const std::string& name, auto& value) {
             if (Text text = write(value)) step.parameters.emplace(name, *std::move(text));
           });
         },

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <shoal/workers/transforms/color_jitter.h>
-#include <shoal/workers/transforms/crop.h>
-#include <shoal/workers/transforms/flip.h>
-#include <shoal/workers/transforms/resize.h>
+#include <shoal/workers/transforms/byte_transforms.h>
+#include <shoal/workers/transforms/random_choice.h>
 #include <shoal/workers/transforms/to_float.h>
 #include <shoal/workers/transforms/transform.h>
 
@@ -35,9 +33,8 @@ TransformDescription parse_transforms(std::string_view text);
 /// Writes the text that parse_transforms() reads.
 std::string to_string(const TransformDescription& description);
 
-/// Any of shoal's transforms.
-using AnyTransform = std::variant<RandomHorizontalFlip, RandomCrop, RandomResizedCrop, Resize, CenterCrop, Cutout,
-                                  ColorJitter, ToFloat, Normalize>;
+/// Any of shoal's transforms that a text can describe.
+using AnyTransform = ByteTransformsAnd<RandomApply, RandomChoice, ToFloat, Normalize>;
 
 /// A Compose whose steps are chosen at run time: an ImageTransform that draws the same numbers as a Compose of the same
 /// steps. As there, steps that work on bytes come before those that make floats. A plain aggregate: it crosses to

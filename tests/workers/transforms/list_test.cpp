@@ -70,7 +70,12 @@ TEST_CASE("transform list: its description makes it again, also as text, and sho
   // Every transform there is, as it is by itself.
   const std::string all =
       "RandomHorizontalFlip(), RandomCrop(size=[8, 9], padding=[1, 2, 3, 4], mask_fill=-1), RandomResizedCrop(size=8),"
-      "Resize(size=4), CenterCrop(size=3), Cutout(), ColorJitter(hue=[-0.1, 0.2]), ToFloat(dtype=bfloat16),"
+      "Resize(size=4), CenterCrop(size=3), Cutout(), ColorJitter(hue=[-0.1, 0.2]), RandomVerticalFlip(p=1),"
+      "RandomTranslate(padding=2, fill=[1, 2, 3]), RandomRotation(degrees=[-9, 9]), RandomAffine(shear=[1, 2]),"
+      "RandomErasing(value=9), RandomBrightness(magnitude=0.1), RandomContrast(), RandomSaturation(p=0.1), RandomHue(),"
+      "RandomGrayscale(), RandomSolarize(threshold=7), GaussianBlur(kernel_size=[3, 5]), RandAugment(), "
+      "TrivialAugment(),"
+      "RandomApply(transforms=[Cutout(length=3)]), RandomChoice(transforms=[Cutout()], p=1), ToFloat(dtype=bfloat16),"
       "Normalize(mean=0.5, std=0.5)";
   const TransformList list = TransformList::from(all);
   CHECK(list.steps.size() == std::variant_size_v<AnyTransform>);

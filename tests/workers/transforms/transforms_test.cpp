@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/workers/allocations.h"
 
 using shoal::ColorJitter;
 using shoal::Compose;
@@ -40,11 +41,10 @@ using shoal::SampleKey;
 using shoal::transform_batch;
 using shoal::transform_image;
 
-namespace {
-
+namespace shoal::test {
 thread_local std::int64_t allocations = 0;
-
-}  // namespace
+}
+using shoal::test::allocations;
 
 // Counts what this program allocates.
 [[gnu::noinline]] void* operator new(std::size_t size) {
@@ -430,6 +430,86 @@ TEST_CASE("pixel loops: pixels become planes at every width, and nothing beside 
       CAPTURE(n);
       CHECK(planes == expected);
     }
+}
+
+TEST_CASE(
+    "pixel loops: numbers of pixels, in planes or side by side, mirrored or not, at every width, and nothing beside "
+    "them") {
+  const shoal::ColorLines lines{{0.01F, 0.02F, 0.03F}, {-1, 0.5F, 2}};
+  constexpr float kUntouched = -1234;
+  for (const shoal::PixelLoops* loops : {&shoal::PixelLoops::plain(), &shoal::PixelLoops::best()})
+    for (std::size_t n = 0; n <= 150; ++n) {
+      const at::Tensor pixels = random_images({std::int64_t(n), 3});
+      const auto* in = pixels.const_data_ptr<std::uint8_t>();
+      const auto line = [&](std::size_t i, std::size_t c) {
+        return float(in[3 * i + c]) * lines.scale[c] + lines.shift[c];
+      };
+      CAPTURE(n);
+      for (const bool mirrored : {false, true}) {
+        std::vector<float> planes(3 * (n + 1), kUntouched), expected = planes;
+        for (std::size_t i = 0; i < n; ++i)
+          for (std::size_t c = 0; c < 3; ++c) expected[c * (n + 1) + (mirrored ? n - 1 - i : i)] = line(i, c);
+        float* const at[] = {planes.data(), planes.data() + n + 1, planes.data() + 2 * (n + 1)};
+        loops->float_planes(in, at, n, lines, mirrored);
+        CHECK(planes == expected);
+        std::vector<std::uint16_t> half(3 * (n + 1), 7), halves = half, bfloat16(3 * (n + 1), 7), bfloat16s = bfloat16;
+        std::uint16_t* const half_at[] = {half.data(), half.data() + n + 1, half.data() + 2 * (n + 1)};
+        std::uint16_t* const bfloat16_at[] = {bfloat16.data(), bfloat16.data() + n + 1, bfloat16.data() + 2 * (n + 1)};
+        loops->half_planes(in, half_at, n, lines, mirrored);
+        loops->bfloat16_planes(in, bfloat16_at, n, lines, mirrored);
+        for (std::size_t c = 0; c < 3; ++c)
+          for (std::size_t i = 0; i < n; ++i) {
+            halves[c * (n + 1) + i] = c10::Half(expected[c * (n + 1) + i]).x;
+            bfloat16s[c * (n + 1) + i] = c10::BFloat16(expected[c * (n + 1) + i]).x;
+          }
+        CHECK(half == halves);
+        CHECK(bfloat16 == bfloat16s);
+      }
+      std::vector<float> side_by_side(3 * n + 1, kUntouched), expected = side_by_side;
+      std::vector<std::uint16_t> half(3 * n + 1, 7), halves = half, bfloat16 = half, bfloat16s = half;
+      for (std::size_t i = 0; i < 3 * n; ++i) {
+        expected[i] = line(i / 3, i % 3);
+        halves[i] = c10::Half(expected[i]).x;
+        bfloat16s[i] = c10::BFloat16(expected[i]).x;
+      }
+      loops->float_pixels(in, side_by_side.data(), n, lines);
+      loops->half_pixels(in, half.data(), n, lines);
+      loops->bfloat16_pixels(in, bfloat16.data(), n, lines);
+      CHECK(side_by_side == expected);
+      CHECK(half == halves);
+      CHECK(bfloat16 == bfloat16s);
+      std::vector<std::uint8_t> merged(3 * n + 1, 7), mixed(3 * n + 1, 7), mixes = mixed, colors(3 * n);
+      loops->split(in, colors.data(), colors.data() + n, colors.data() + 2 * n, n);
+      loops->merge(colors.data(), colors.data() + n, colors.data() + 2 * n, merged.data(), n);
+      CHECK(std::equal(in, in + 3 * n, merged.begin()));
+      CHECK(merged.back() == 7);
+      loops->mix(in, colors.data(), mixed.data(), 3 * n, 0.3F);
+      for (std::size_t i = 0; i < 3 * n; ++i)
+        mixes[i] = std::uint8_t(float(in[i]) * 0.3F + float(colors[i]) * (1 - 0.3F));
+      CHECK(mixed == mixes);
+    }
+}
+
+TEST_CASE("vertical flip: turns rows round with p = 1, copies with p = 0") {
+  const at::Tensor image = random_images({3, 5, 7});
+  CHECK(transform_image(shoal::RandomVerticalFlip{1}, image, {}).equal(image.flip({1})));
+  CHECK(transform_image(shoal::RandomVerticalFlip{0}, image, {}).equal(image));
+}
+
+TEST_CASE(
+    "translate: the picture is moved by every number of pixels up to padding, and its colour stands where it was") {
+  const at::Tensor image = random_images({3, 6, 5});
+  at::Tensor padded = at::empty({3, 10, 9}, at::kByte);
+  for (std::int64_t c = 0; c < 3; ++c) padded[c].fill_(10 * (c + 1));
+  padded.narrow(1, 2, 6).narrow(2, 2, 5).copy_(image);
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  for (const SampleKey& key : keys(400)) {
+    const at::Tensor moved = transform_image(shoal::RandomTranslate{.padding = 2, .fill = {10, 20, 30}}, image, key);
+    const auto found = places(padded, moved);
+    REQUIRE(!found.empty());
+    if (found.size() == 1) seen.insert(found[0]);
+  }
+  CHECK(seen.size() == 25);
 }
 
 TEST_CASE("pixel loops: the version for this CPU computes what the plain one does, to the last bit") {

@@ -110,6 +110,81 @@ SHOAL_LOOP_BODY void split_body(const std::uint8_t* __restrict pixels, std::uint
   }
 }
 
+SHOAL_LOOP_BODY void merge_body(const std::uint8_t* __restrict red, const std::uint8_t* __restrict green,
+                                const std::uint8_t* __restrict blue, std::uint8_t* __restrict pixels, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    pixels[3 * i] = red[i];
+    pixels[3 * i + 1] = green[i];
+    pixels[3 * i + 2] = blue[i];
+  }
+}
+
+struct ToFloat32 {
+  using Type = float;
+  SHOAL_LOOP_BODY static Type of(float value) { return value; }
+};
+struct ToFloat16 {
+  using Type = std::uint16_t;
+  SHOAL_LOOP_BODY static Type of(float value) { return half_bits(value); }
+};
+struct ToBfloat16 {
+  using Type = std::uint16_t;
+  SHOAL_LOOP_BODY static Type of(float value) { return bfloat16_bits(value); }
+};
+
+// In blocks of pixels: their bytes are split, and each colour is then one loop over bytes in a row, which become vectors
+// whether it runs forwards or backwards. A block never leaves the nearest cache.
+template <class To, bool kMirrored>
+SHOAL_LOOP_BODY void planes_body(const std::uint8_t* __restrict pixels, typename To::Type* const* planes, std::size_t n,
+                                 const ColorLines& lines) {
+  constexpr std::size_t kBlock = 64;
+  const ColorLines own = lines;
+  std::uint8_t bytes[3][kBlock];
+  std::size_t i = 0;
+  for (; i + kBlock <= n; i += kBlock) {
+    split_body(pixels + 3 * i, bytes[0], bytes[1], bytes[2], kBlock);
+    for (std::size_t channel = 0; channel < 3; ++channel) {
+      typename To::Type* __restrict out = planes[channel] + (kMirrored ? n - kBlock - i : i);
+      const std::uint8_t* __restrict in = bytes[channel];
+      const float scale = own.scale[channel], shift = own.shift[channel];
+      for (std::size_t k = 0; k < kBlock; ++k)
+        out[k] = To::of(float(in[kMirrored ? kBlock - 1 - k : k]) * scale + shift);
+    }
+  }
+  for (; i < n; ++i)
+    for (std::size_t channel = 0; channel < 3; ++channel)
+      planes[channel][kMirrored ? n - 1 - i : i] =
+          To::of(float(pixels[3 * i + channel]) * own.scale[channel] + own.shift[channel]);
+}
+
+template <class To>
+SHOAL_LOOP_BODY void any_planes_body(const std::uint8_t* pixels, typename To::Type* const* planes, std::size_t n,
+                                     const ColorLines& lines, bool mirrored) {
+  if (mirrored)
+    planes_body<To, true>(pixels, planes, n, lines);
+  else
+    planes_body<To, false>(pixels, planes, n, lines);
+}
+
+// Eight pixels at a time: three vectors of eight numbers, each with its own factors.
+template <class To>
+SHOAL_LOOP_BODY void pixels_body(const std::uint8_t* __restrict pixels, typename To::Type* __restrict out,
+                                 std::size_t n, const ColorLines& lines) {
+  constexpr std::size_t kBlock = 24;
+  float scale[kBlock], shift[kBlock];
+  for (std::size_t k = 0; k < kBlock; ++k) scale[k] = lines.scale[k % 3], shift[k] = lines.shift[k % 3];
+  std::size_t i = 0;
+  for (; i + kBlock <= 3 * n; i += kBlock)
+    for (std::size_t k = 0; k < kBlock; ++k) out[i + k] = To::of(float(pixels[i + k]) * scale[k] + shift[k]);
+  for (; i < 3 * n; ++i) out[i] = To::of(float(pixels[i]) * scale[i % kBlock] + shift[i % kBlock]);
+}
+
+SHOAL_LOOP_BODY void mix_body(const std::uint8_t* __restrict a, const std::uint8_t* __restrict b,
+                              std::uint8_t* __restrict out, std::size_t n, float ratio) {
+  const float other = 1 - ratio;
+  for (std::size_t i = 0; i < n; ++i) out[i] = std::uint8_t(std::int32_t(float(a[i]) * ratio + float(b[i]) * other));
+}
+
 #define SHOAL_LOOPS(NAME, ATTRIBUTE)                                                                                 \
   struct NAME {                                                                                                      \
     ATTRIBUTE static void reverse(const std::uint8_t* in, std::uint8_t* out, std::size_t n) {                        \
@@ -148,8 +223,42 @@ SHOAL_LOOP_BODY void split_body(const std::uint8_t* __restrict pixels, std::uint
                                 std::uint8_t* blue, std::size_t n) {                                                 \
       split_body(pixels, red, green, blue, n);                                                                       \
     }                                                                                                                \
-    static constexpr PixelLoops kLoops{&reverse, &to_float, &to_half,    &to_bfloat16, &rows,                        \
-                                       &columns, &blend,    &blend_with, &grey,        &split};                      \
+    ATTRIBUTE static void merge(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue,        \
+                                std::uint8_t* pixels, std::size_t n) {                                               \
+      merge_body(red, green, blue, pixels, n);                                                                       \
+    }                                                                                                                \
+    ATTRIBUTE static void float_planes(const std::uint8_t* pixels, float* const* planes, std::size_t n,              \
+                                       const ColorLines& lines, bool mirrored) {                                     \
+      any_planes_body<ToFloat32>(pixels, planes, n, lines, mirrored);                                                \
+    }                                                                                                                \
+    ATTRIBUTE static void half_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,       \
+                                      const ColorLines& lines, bool mirrored) {                                      \
+      any_planes_body<ToFloat16>(pixels, planes, n, lines, mirrored);                                                \
+    }                                                                                                                \
+    ATTRIBUTE static void bfloat16_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,   \
+                                          const ColorLines& lines, bool mirrored) {                                  \
+      any_planes_body<ToBfloat16>(pixels, planes, n, lines, mirrored);                                               \
+    }                                                                                                                \
+    ATTRIBUTE static void float_pixels(const std::uint8_t* pixels, float* out, std::size_t n,                        \
+                                       const ColorLines& lines) {                                                    \
+      pixels_body<ToFloat32>(pixels, out, n, lines);                                                                 \
+    }                                                                                                                \
+    ATTRIBUTE static void half_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,                 \
+                                      const ColorLines& lines) {                                                     \
+      pixels_body<ToFloat16>(pixels, out, n, lines);                                                                 \
+    }                                                                                                                \
+    ATTRIBUTE static void bfloat16_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,             \
+                                          const ColorLines& lines) {                                                 \
+      pixels_body<ToBfloat16>(pixels, out, n, lines);                                                                \
+    }                                                                                                                \
+    ATTRIBUTE static void mix(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* out, std::size_t n,        \
+                              float ratio) {                                                                         \
+      mix_body(a, b, out, n, ratio);                                                                                 \
+    }                                                                                                                \
+    static constexpr PixelLoops kLoops{                                                                              \
+        &reverse,      &to_float,    &to_half,         &to_bfloat16, &rows,         &columns,     &blend,            \
+        &blend_with,   &grey,        &split,           &merge,       &float_planes, &half_planes, &bfloat16_planes,  \
+        &float_pixels, &half_pixels, &bfloat16_pixels, &mix};                                                        \
   };
 
 SHOAL_LOOPS(Plain, )

@@ -1,10 +1,17 @@
 // The loops over pixels, in the version that this CPU runs best.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 namespace shoal {
+
+/// What becomes of a colour's bytes: x * scale + shift, for red, green and blue.
+struct ColorLines {
+  std::array<float, 3> scale = {1, 1, 1};
+  std::array<float, 3> shift = {0, 0, 0};
+};
 
 /// Pointers to loops over arrays that do not overlap. All versions compute the same, to the last bit.
 /// Threads: any.
@@ -31,6 +38,23 @@ struct PixelLoops {
 
   /// red[i] = pixels[3 * i], and so on: pixels side by side become planes
   void (*split)(const std::uint8_t* pixels, std::uint8_t* red, std::uint8_t* green, std::uint8_t* blue, std::size_t n);
+  /// The other way: planes become pixels side by side
+  void (*merge)(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue, std::uint8_t* pixels,
+                std::size_t n);
+  /// planes[c][i] = pixels[3 * i + c] * scale[c] + shift[c]; if mirrored, of pixel n - 1 - i. In one pass, as floats or as
+  /// the bits of float16 or bfloat16
+  void (*float_planes)(const std::uint8_t* pixels, float* const* planes, std::size_t n, const ColorLines& lines,
+                       bool mirrored);
+  void (*half_planes)(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n, const ColorLines& lines,
+                      bool mirrored);
+  void (*bfloat16_planes)(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,
+                          const ColorLines& lines, bool mirrored);
+  /// The same with the pixels left side by side, in their order
+  void (*float_pixels)(const std::uint8_t* pixels, float* out, std::size_t n, const ColorLines& lines);
+  void (*half_pixels)(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n, const ColorLines& lines);
+  void (*bfloat16_pixels)(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n, const ColorLines& lines);
+  /// out[i] = a[i] * ratio + b[i] * (1 - ratio), cut to a whole number
+  void (*mix)(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* out, std::size_t n, float ratio);
 
   static const PixelLoops& best();
   static const PixelLoops& plain();

@@ -30,12 +30,17 @@ void MaskSources::start(const ImageSize& size) {
   fills_.clear();
 }
 
-void MaskSources::copy(const at::Tensor& mask, at::Tensor& out) const {
+bool MaskSources::can_copy(at::ScalarType type) {
+  return at::isIntegralType(type, /*includeBool=*/true) ? !at::isBarebonesUnsignedType(type)
+                                                        : at::isFloatingType(type) && !at::isFloat8Type(type);
+}
+
+void MaskSources::copy(const at::Tensor& mask, void* out) const {
   const at::Tensor in = mask.contiguous();
   const std::int64_t channels = in.size(0), height = in.size(1), width = in.size(2);
   AT_DISPATCH_ALL_TYPES_AND3(at::kBool, at::kHalf, at::kBFloat16, in.scalar_type(), "transform of a mask", [&] {
     const auto* from = in.const_data_ptr<scalar_t>();
-    auto* to = out.mutable_data_ptr<scalar_t>();
+    auto* to = static_cast<scalar_t*>(out);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       for (const std::int64_t row : rows_) {
         for (const std::int64_t column : columns_) {

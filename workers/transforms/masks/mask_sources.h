@@ -32,7 +32,11 @@ class MaskSources {
 
   /// [channels, height, width] on the CPU, of the size that start() was told, into `out`, contiguous, of the type of
   /// `mask`. Throws std::invalid_argument if that type has no room for a fill.
-  void copy(const at::Tensor& mask, at::Tensor& out) const;
+  void copy(const at::Tensor& mask, at::Tensor& out) const { copy(mask, out.mutable_data_ptr()); }
+  /// Whether masks of this type can be copied.
+  static bool can_copy(at::ScalarType type);
+  /// copy() into memory for [channels, size()]. Allocates nothing if `mask` is contiguous.
+  void copy(const at::Tensor& mask, void* out) const;
 
  private:
   // A place outside is -1 - (number of the step that filled it): of two, the lower one was filled last.
