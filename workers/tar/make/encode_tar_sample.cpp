@@ -1,0 +1,98 @@
+#include <shoal/internal/workers/tar/make/encode_tar_sample.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/workers/tar/make/npy.h>
+#include <shoal/workers/images/encode.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <type_traits>
+#include <variant>
+
+namespace shoal::detail {
+namespace {
+
+struct Stored {
+  std::string kind;  // an extension
+  std::vector<std::uint8_t> bytes;
+};
+
+Stored text(const char* kind, const std::string& value) { return {kind, {value.begin(), value.end()}}; }
+
+Stored stored_tensor(const at::Tensor& tensor, int jpeg_quality) {
+  if (tensor.scalar_type() != at::kByte || tensor.dim() != 3 || tensor.size(0) != 3)
+    return {"npy", detail::store_npy(tensor)};
+  if (jpeg_quality > 0) return {"jpg", encode_jpeg(tensor, jpeg_quality)};
+  return {"png", encode_png(tensor)};
+}
+
+Stored stored(const MemberValue& value, int jpeg_quality) {
+  return std::visit(
+      [&]<class V>(const V& its) -> Stored {
+        if constexpr (std::is_same_v<V, std::int64_t>)
+          return text("cls", fmt::format("{}", its));
+        else if constexpr (std::is_same_v<V, double>)
+          return text("txt", fmt::format("{}", its));
+        else if constexpr (std::is_same_v<V, const BetonJson*>)
+          return text("json", its->text);
+        else if constexpr (std::is_same_v<V, const EncodedImage*>)
+          return {its->bytes.size() > 1 && its->bytes[0] == 0xFF ? "jpg" : "png", its->bytes};
+        else if constexpr (std::is_same_v<V, const at::Tensor*>)
+          return stored_tensor(*its, jpeg_quality);
+        else
+          return {"bin", {its.begin(), its.end()}};
+      },
+      value);
+}
+
+void put_number(std::vector<std::uint8_t>& bytes, std::uint64_t number) {
+  const auto* begin = reinterpret_cast<const std::uint8_t*>(&number);
+  bytes.insert(bytes.end(), begin, begin + sizeof(number));
+}
+
+std::uint64_t take_number(std::span<const std::uint8_t>& bytes) {
+  std::uint64_t number = 0;
+  std::memcpy(&number, bytes.data(), sizeof(number));
+  bytes = bytes.subspan(sizeof(number));
+  return number;
+}
+
+std::span<const std::uint8_t> take_bytes(std::span<const std::uint8_t>& bytes) {
+  const auto count = std::size_t(take_number(bytes));
+  const auto taken = bytes.first(count);
+  bytes = bytes.subspan(count);
+  return taken;
+}
+
+}  // namespace
+
+// Index and number of files; of each file the extension and the contents, with a length before each.
+void TarSampleEncoder::append(const std::vector<MemberValue>& values, std::int64_t index,
+                              std::vector<std::uint8_t>& bytes) const {
+  if (values.size() != names.size())
+    throw std::invalid_argument(
+        fmt::format("TarWriter: a sample of {} values for {} names", values.size(), names.size()));
+  put_number(bytes, std::uint64_t(index));
+  put_number(bytes, values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Stored file = stored(values[i], jpeg_quality);
+    const auto chosen = extensions.find(names[i]);
+    std::string extension = fmt::format("{}.{}", names[i], file.kind);
+    if (chosen != extensions.end()) extension = chosen->second.empty() ? file.kind : chosen->second;
+    put_number(bytes, extension.size());
+    bytes.insert(bytes.end(), extension.begin(), extension.end());
+    put_number(bytes, file.bytes.size());
+    bytes.insert(bytes.end(), file.bytes.begin(), file.bytes.end());
+  }
+}
+
+EncodedTarSample take_tar_sample(std::span<const std::uint8_t>& bytes) {
+  EncodedTarSample sample{std::int64_t(take_number(bytes)), {}};
+  for (std::uint64_t left = take_number(bytes); left > 0; --left) {
+    const auto extension = take_bytes(bytes);
+    sample.files.push_back({{reinterpret_cast<const char*>(extension.data()), extension.size()}, take_bytes(bytes)});
+  }
+  return sample;
+}
+
+}  // namespace shoal::detail

@@ -1,0 +1,110 @@
+#include <shoal/workers/tar/tar_writer.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/workers/beton/make/encode_sample.h>
+#include <shoal/internal/workers/tar/format/tar_members.h>
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+/// Where the pattern has its number: "%d", "%06d".
+struct Numbered {
+  std::size_t begin = std::string::npos, end = 0, digits = 0;
+};
+Numbered number_in(const std::string& pattern) {
+  for (std::size_t at = pattern.find('%'); at != std::string::npos; at = pattern.find('%', at + 1)) {
+    std::size_t end = at + 1;
+    while (end < pattern.size() && end < at + 4 && pattern[end] >= '0' && pattern[end] <= '9') ++end;
+    if (end < pattern.size() && pattern[end] == 'd')
+      return {at, end + 1, end == at + 1 ? 0 : std::size_t(std::stoi(pattern.substr(at + 1, end - at - 1)))};
+  }
+  return {};
+}
+
+}  // namespace
+
+TarWriter::TarWriter(std::string pattern, TarWriterOptions options)
+    : pattern_(std::move(pattern)), options_(std::move(options)) {
+  if (options_.shard_samples < 0)
+    throw std::invalid_argument(fmt::format("TarWriter: shard_samples is {}; 0 or more", options_.shard_samples));
+  if (options_.jpeg_quality < 0 || options_.jpeg_quality > 100)
+    throw std::invalid_argument(fmt::format("TarWriter: jpeg_quality is {}; 0 to 100", options_.jpeg_quality));
+  if (options_.num_workers < 0 || options_.chunk_size < 1)
+    throw std::invalid_argument(fmt::format("TarWriter: num_workers is {}, chunk_size {}; at least 0, and at least 1",
+                                            options_.num_workers, options_.chunk_size));
+  const bool is_limited = options_.shard_samples > 0 || options_.shard_bytes > 0;
+  if (is_limited && number_in(pattern_).end == 0)
+    throw std::invalid_argument(fmt::format(
+        "TarWriter: several archives, and one name, {:?}; put %06d in it, for the number of each", pattern_));
+}
+
+TarWriter::TarWriter(TarWriter&&) noexcept = default;
+TarWriter& TarWriter::operator=(TarWriter&&) noexcept = default;
+TarWriter::~TarWriter() = default;
+
+void TarWriter::add(std::string_view key, std::span<const TarContents> files) {
+  const auto refuse = [&](const std::string& what) {
+    throw std::invalid_argument(fmt::format("TarWriter: sample {:?}: {}", key, what));
+  };
+  if (files.empty()) refuse("it has no files");
+  if (key == last_key_) refuse("the key of the sample before; they would be one sample");
+  std::vector<std::string> names;
+  std::uint64_t bytes = 0;
+  for (const TarContents& file : files) {
+    names.push_back(fmt::format("{}.{}", key, file.extension));
+    const auto name = detail::tar_name(names.back());
+    if (!name || name->key != key || name->extension != file.extension || names.back().find('\0') != std::string::npos)
+      refuse(fmt::format(
+          "{:?} as its extension: readers would find another key; a key has no dot behind its folders, and an "
+          "extension no slash",
+          file.extension));
+    if (std::ranges::count(names, names.back()) > 1) refuse(fmt::format("two files {:?}", file.extension));
+    bytes += detail::tar_file_bytes(names.back(), file.bytes.size());
+  }
+  if (shard_ && ((options_.shard_samples > 0 && shard_->samples() >= options_.shard_samples) ||
+                 (options_.shard_bytes > 0 && shard_->bytes() + bytes > options_.shard_bytes)))
+    finish_shard();
+  if (!shard_) {
+    std::string path = pattern_;
+    if (const auto number = number_in(pattern_); number.end > 0)
+      path = fmt::format("{}{:0{}}{}", pattern_.substr(0, number.begin), archives_.size(), number.digits,
+                         pattern_.substr(number.end));
+    shard_ = std::make_unique<detail::ShardFile>(path);
+  }
+  shard_->begin_sample();
+  for (std::size_t i = 0; i < files.size(); ++i) shard_->add_file(names[i], files[i].bytes);
+  last_key_ = key;
+}
+
+void TarWriter::finish_shard() {
+  shard_->finish(options_.index);
+  archives_.push_back(shard_->path());
+  shard_.reset();
+}
+
+void TarWriter::close() {
+  if (!shard_ && archives_.empty())
+    throw std::invalid_argument(fmt::format("TarWriter: {:?}: no samples; an archive has at least one", pattern_));
+  if (shard_) finish_shard();
+}
+
+void TarWriter::add_encoded(std::span<const std::uint8_t> bytes) {
+  std::vector<TarContents> files;
+  while (!bytes.empty()) {
+    const detail::EncodedTarSample sample = detail::take_tar_sample(bytes);
+    files.clear();
+    for (const auto& file : sample.files) files.push_back({file.extension, file.contents});
+    add(fmt::format("{:06}", sample.index), files);
+  }
+}
+
+void TarWriter::fail(std::int64_t index) const {
+  std::throw_with_nested(TarWriteFailed(detail::failure_text(pattern_, index, std::current_exception()), index));
+}
+
+}  // namespace shoal

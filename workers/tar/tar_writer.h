@@ -1,0 +1,117 @@
+// TarWriter: samples into tar archives that WebDataset, tar and TarDataset read.
+#pragma once
+
+#include <shoal/internal/workers/beton/make/writer_workers.h>
+#include <shoal/internal/workers/tar/make/encode_tar_sample.h>
+#include <shoal/internal/workers/tar/write/shard_file.h>
+#include <shoal/runtime/options.h>
+#include <shoal/workers/data/dataset.h>
+#include <shoal/workers/datasets/sample_write_failed.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+
+/// How samples are written. A new archive begins before a sample that would exceed a limit; a sample larger than
+/// shard_bytes is an archive of its own.
+struct TarWriterOptions {
+  std::int64_t shard_samples = 0;  ///< at most so many samples in an archive; 0: any number
+  std::uint64_t shard_bytes = 0;   ///< at most so many bytes; 0: any number
+  bool index = true;               ///< writes each archive's index beside it, which a reader would have to make
+  /// With write(): the extension of a member's file, "cls" for a label; "" for the kind of its value alone ("jpg").
+  /// Without it that is the member's name and the kind: "label.cls".
+  std::map<std::string, std::string> extensions = {};
+  int jpeg_quality = 0;  ///< with write(), of pictures that are tensors: 1 to 100; 0: PNG, which loses nothing
+  std::vector<std::string> names = {};  ///< with write(), of samples that are pairs, tuples or single values
+  /// With write(): worker processes that read samples and make files of them. 0: the calling process does. The archives
+  /// are the same with any number.
+  int num_workers = 0;
+  std::int64_t chunk_size = 100;                  ///< samples that a worker encodes at a time
+  StartMethod start_method = get_start_method();  ///< of the workers
+  bool fork_despite_threads = false;              ///< see SpawnOptions
+};
+
+/// A sample could not be written. The archives that were finished before it stay; there is nothing else.
+class TarWriteFailed : public SampleWriteFailed {
+ public:
+  using SampleWriteFailed::SampleWriteFailed;
+};
+
+/// A file of a sample that is written.
+struct TarContents {
+  std::string_view extension;           ///< behind the key and a dot
+  std::span<const std::uint8_t> bytes;  ///< its contents
+};
+
+/// Writes archives in POSIX's format (pax where a name or a size needs it). The same samples are the same bytes: nothing in
+/// an archive says when or by whom it was written. Each archive is written beside its place, and renamed when it is whole
+/// and on disk. Belongs to one thread.
+class TarWriter {
+ public:
+  /// `pattern`: the archive's name, or with limits of shards a name with %d or %06d for the number of each. Throws
+  /// std::invalid_argument for limits without a number in the name.
+  explicit TarWriter(std::string pattern, TarWriterOptions options = {});
+  TarWriter(TarWriter&&) noexcept;
+  TarWriter& operator=(TarWriter&&) noexcept;
+  /// What was not closed has no name, and is removed.
+  ~TarWriter();
+
+  /// Adds a sample. Throws std::invalid_argument for a key with a dot in its name or like the last one, an extension that
+  /// is empty or there twice; DatasetError for an archive that cannot be written.
+  void add(std::string_view key, std::span<const TarContents> files);
+  /// Gives the last archive its name. Throws std::invalid_argument if there was no sample.
+  void close();
+
+  /// The archives that have their names.
+  const std::vector<std::filesystem::path>& archives() const { return archives_; }
+
+  /// Adds all samples of a map-style data set, with their numbers as keys (of at least six digits), and closes. Members
+  /// become files: integers cls, floats txt, texts and bytes bin, BetonJson json, EncodedImage jpg or png as it is,
+  /// tensors uint8 [3, height, width] png or jpg, others npy. Throws TarWriteFailed with the index of the sample at fault,
+  /// and what add() does.
+  template <MapDataset D>
+  void write(D dataset) {
+    const std::int64_t size = dataset_size(dataset);
+    std::vector<std::int64_t> all(std::size_t(size > 0 ? size : 0));
+    std::iota(all.begin(), all.end(), 0);
+    const detail::TarSampleEncoder encoder{detail::field_names<SampleOf<D>>(options_.names), options_.extensions,
+                                           options_.jpeg_quality};
+    try {
+      detail::encode_samples(
+          std::move(dataset), encoder, all,
+          {.processes = options_.num_workers,
+           .start_method = options_.start_method,
+           .name = "tar writer",
+           .fork_despite_threads = options_.fork_despite_threads},
+          options_.chunk_size, [this](std::span<const std::uint8_t> bytes) { add_encoded(bytes); },
+          [this](std::int64_t index) { fail(index); });
+    } catch (...) {
+      shard_.reset();  // the archive that is not finished
+      throw;
+    }
+    close();
+  }
+
+ private:
+  void add_encoded(std::span<const std::uint8_t> bytes);
+  /// Called where an exception is being handled.
+  [[noreturn]] void fail(std::int64_t index) const;
+  void finish_shard();
+
+  std::string pattern_;
+  TarWriterOptions options_;
+  std::unique_ptr<detail::ShardFile> shard_;
+  std::vector<std::filesystem::path> archives_;
+  std::string last_key_;
+};
+
+}  // namespace shoal
