@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 #include <shoal/internal/workers/beton/decode/decode_value.h>
+#include <shoal/internal/workers/beton/pipeline/beton_plans.h>
 #include <shoal/workers/beton/beton_file.h>
+#include <shoal/workers/beton/beton_operations.h>
 #include <shoal/workers/beton/member_names.h>
 #include <shoal/workers/data/dataset.h>
 
@@ -15,6 +17,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -32,6 +35,11 @@ struct BetonDatasetOptions {
   /// Of those only the samples for which it is true: of a file, and a row in it. Asked once, when the data set is made.
   std::function<bool(const BetonFile& file, std::int64_t row)> filter = {};
   std::vector<BetonCustomCell> custom = {};  ///< what is known of custom fields
+  /// What happens to the values of fields, up to ToDevice and ModuleWrapper, which a BetonLoader does. Of data sets of
+  /// BetonSample.
+  BetonPipelines pipelines = {};
+  /// False: a batch's pages are unmapped when it is made, so that a BetonLoader can give them back to the kernel.
+  bool os_cache = true;
 };
 
 namespace detail {
@@ -68,6 +76,8 @@ std::optional<at::Tensor> chosen_samples(std::span<const BetonFile> files, const
 std::vector<BetonFile> open_betons(std::span<const std::filesystem::path> paths, const BetonDatasetOptions& options);
 /// The page of each sample, numbered over all files; samples without one share a number.
 std::vector<std::int64_t> pages_of(std::span<const BetonPlace> places);
+/// Takes the pages of these samples out of this process's mappings.
+void drop_pages(std::span<const BetonPlace> places);
 
 }  // namespace detail
 
@@ -81,28 +91,39 @@ template <class Sample = BetonSample>
 struct BetonDataset {
   std::vector<BetonFile> files;      ///< in the order of their samples
   std::optional<at::Tensor> chosen;  ///< int64 [n]: numbers over all files; nothing: all samples
+  detail::BetonPlans plans = {};     ///< of the pipelines
+  bool keeps_pages = true;           ///< BetonDatasetOptions::os_cache
 
   std::int64_t size() const { return chosen ? chosen->size(0) : all(); }  ///< samples
 
   /// Throws std::out_of_range, and DatasetError for a damaged file.
-  Sample get(std::int64_t index) const { return detail::decode_sample<Sample>(place(index)); }
+  Sample get(std::int64_t index) const {
+    if constexpr (std::same_as<Sample, BetonSample>)
+      if (!plans.empty()) return sample_of(get_batch(std::span(&index, 1)));
+    return detail::decode_sample<Sample>(place(index));
+  }
 
-  /// Each value is written straight into its row of the batch.
+  /// Each value is written straight into its row of the batch, by the field's pipeline if it has one.
   BetonSample get_batch(std::span<const std::int64_t> indices) const
     requires std::same_as<Sample, BetonSample>
   {
     std::vector<detail::BetonPlace> places;
     places.reserve(indices.size());
     for (const std::int64_t index : indices) places.push_back(place(index));
-    return detail::decode_batch(places);
+    BetonSample batch = plans.empty() ? detail::decode_batch(places) : plans.make(places, indices);
+    if (!keeps_pages) detail::drop_pages(places);
+    return batch;
   }
 
   /// The page of each sample: what BetonSampler's quasi-random order follows from.
-  std::vector<std::int64_t> pages() const {
+  std::vector<std::int64_t> pages() const { return detail::pages_of(places()); }
+
+  /// Where all samples are.
+  std::vector<detail::BetonPlace> places() const {
     std::vector<detail::BetonPlace> places;
     places.reserve(std::size_t(size()));
     for (std::int64_t index = 0; index < size(); ++index) places.push_back(place(index));
-    return detail::pages_of(places);
+    return places;
   }
 
   /// Where a sample is.
@@ -115,6 +136,10 @@ struct BetonDataset {
   }
 
  private:
+  static BetonSample sample_of(BetonSample batch) {
+    for (auto& [name, values] : batch) values = values.select(0, 0);
+    return batch;
+  }
   std::int64_t all() const {
     std::int64_t samples = 0;
     for (const BetonFile& file : files) samples += file.size();
@@ -129,6 +154,12 @@ BetonDataset<Sample> beton_dataset(std::span<const std::filesystem::path> paths,
                                    const BetonDatasetOptions& options = {}) {
   BetonDataset<Sample> dataset{detail::open_betons(paths, options), {}};
   dataset.chosen = detail::chosen_samples(dataset.files, options);
+  dataset.keeps_pages = options.os_cache;
+  if (options.pipelines.empty()) return dataset;
+  if constexpr (!std::same_as<Sample, BetonSample>)
+    throw std::invalid_argument("beton_dataset: pipelines are for samples by name, BetonSample");
+  dataset.plans = detail::BetonPlans(options.pipelines);
+  dataset.plans.plan(dataset.files[0]);
   return dataset;
 }
 /// Opens one .beton file.

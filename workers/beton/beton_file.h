@@ -81,6 +81,8 @@ class BetonFile {
   void prefetch_page(std::uint64_t page) const;
   /// Lets the system take a page's memory back; other processes that use it keep it.
   void drop_page(std::uint64_t page) const;
+  /// Drops a page, and takes it out of the kernel's cache, unless another process has it mapped in.
+  void forget_page(std::uint64_t page) const;
 
   /// Records of the allocation table.
   std::int64_t regions() const;

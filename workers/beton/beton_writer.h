@@ -5,15 +5,13 @@
 #include <shoal/internal/workers/beton/make/write_progress.h>
 #include <shoal/internal/workers/beton/make/writer_workers.h>
 #include <shoal/internal/workers/beton/write/file_writer.h>
-#include <shoal/ipc/error.h>
-#include <shoal/ipc/raw_array.h>
 #include <shoal/runtime/options.h>
 #include <shoal/workers/beton/beton_field.h>
 #include <shoal/workers/beton/beton_image_options.h>
 #include <shoal/workers/beton/beton_values.h>
 #include <shoal/workers/beton/member_names.h>
 #include <shoal/workers/data/dataset.h>
-#include <shoal/workers/datasets/dataset_error.h>
+#include <shoal/workers/datasets/sample_write_failed.h>
 
 #include <cstdint>
 #include <exception>
@@ -44,16 +42,10 @@ struct BetonWriterOptions {
   bool fork_despite_threads = false;                     ///< see SpawnOptions
 };
 
-/// Writing ended since a sample could not be written: reading or encoding it threw, or its worker died. What that threw
-/// is nested. There is no file.
-class BetonWriteFailed : public Error {
+/// A sample could not be written. There is no file.
+class BetonWriteFailed : public SampleWriteFailed {
  public:
-  /// Of the sample with this index.
-  BetonWriteFailed(const std::string& what, std::int64_t index) : Error(what), index_(index) {}
-  std::int64_t index() const noexcept { return index_; }  ///< of the sample, in the data set
-
- private:
-  std::int64_t index_;
+  using SampleWriteFailed::SampleWriteFailed;
 };
 
 /// Writes data sets as .beton files, which FFCV reads, too.
@@ -107,47 +99,17 @@ class BetonWriter {
       file.append(samples);
       progress.show(file.rows(), file.bytes());
     };
-    if (options_.num_workers == 0)
-      encode_here(dataset, encoder, indices, add);
-    else
-      encode_by_workers(std::move(dataset), encoder, indices, add);
+    detail::encode_samples(std::move(dataset), encoder, indices,
+                           {.processes = options_.num_workers,
+                            .start_method = options_.start_method,
+                            .name = "beton writer",
+                            .fork_despite_threads = options_.fork_despite_threads},
+                           options_.chunk_size, add, [this](std::int64_t index) { fail(index); });
     file.finish();
     progress.finish();
   }
 
  private:
-  template <class D, class Add>
-  void encode_here(D& dataset, const detail::SampleEncoder& encoder, std::span<const std::int64_t> indices, Add& add) {
-    std::vector<std::uint8_t> bytes;
-    for (const std::int64_t index : indices) {
-      bytes.clear();
-      try {
-        auto sample = dataset.get(index);
-        encoder.append(detail::values_of(sample), index, bytes);
-      } catch (...) {
-        fail(index);
-      }
-      add(std::span<const std::uint8_t>(bytes));
-    }
-  }
-
-  template <class D, class Add>
-  void encode_by_workers(D dataset, const detail::SampleEncoder& encoder, std::span<const std::int64_t> indices,
-                         Add& add) {
-    detail::WriterTeam<D> team({.processes = options_.num_workers,
-                                .start_method = options_.start_method,
-                                .name = "beton writer",
-                                .fork_despite_threads = options_.fork_despite_threads},
-                               std::move(dataset), encoder, indices, options_.chunk_size);
-    try {
-      team.encode(add);
-    } catch (const DatasetError&) {
-      throw;  // the file cannot be written
-    } catch (...) {
-      fail(team.index_at_fault());
-    }
-  }
-
   /// Called where an exception is being handled.
   [[noreturn]] void fail(std::int64_t index) const {
     std::throw_with_nested(BetonWriteFailed(detail::failure_text(path_, index, std::current_exception()), index));

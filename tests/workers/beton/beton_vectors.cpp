@@ -8,8 +8,7 @@
 
 namespace shoal::test {
 
-std::vector<std::uint8_t> beton_vector(const std::string& name) {
-  const std::string path = std::string(SHOAL_BETON_VECTORS) + "/" + name + ".beton.gz";
+std::vector<std::uint8_t> gunzipped(const std::string& path) {
   gzFile file = ::gzopen(path.c_str(), "rb");
   if (file == nullptr) throw std::runtime_error(path + ": not there");
   std::vector<std::uint8_t> bytes, part(1U << 20U);
@@ -17,6 +16,10 @@ std::vector<std::uint8_t> beton_vector(const std::string& name) {
     bytes.insert(bytes.end(), part.begin(), part.begin() + got);
   ::gzclose(file);
   return bytes;
+}
+
+std::vector<std::uint8_t> beton_vector(const std::string& name) {
+  return gunzipped(std::string(SHOAL_BETON_VECTORS) + "/" + name + ".beton.gz");
 }
 
 std::string write_beton(const TemporaryFolder& folder, const std::string& name,

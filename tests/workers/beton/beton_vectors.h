@@ -9,6 +9,8 @@
 
 namespace shoal::test {
 
+/// What a gzipped file has.
+std::vector<std::uint8_t> gunzipped(const std::string& path);
 /// The bytes of vectors/NAME.beton.gz.
 std::vector<std::uint8_t> beton_vector(const std::string& name);
 

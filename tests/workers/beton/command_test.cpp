@@ -1,12 +1,16 @@
 // shoal beton: info, verify and cat.
 #include <fmt/format.h>
 #include <shoal/internal/workers/beton/format/beton_layout.h>
+#include <signal.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "tests/runtime/command/shoal_program.h"
 #include "tests/support/catch.h"
+#include "tests/support/pictures/image_files.h"
 #include "tests/workers/beton/beton_vectors.h"
 
 using namespace shoal::test;
@@ -18,7 +22,119 @@ ProgramResult beton(std::vector<std::string> words) {
   return run_program(words);
 }
 
+/// Two classes of three pictures each; one is a PNG.
+std::string pictures(const TemporaryFolder& folder) {
+  for (int i = 0; i < 6; ++i) {
+    const auto path = folder.file("pictures/" + std::string(i < 3 ? "cat" : "dog") + "/" + std::to_string(i));
+    if (i == 4)
+      write_file(path + ".png", png_of(smooth_image(12, 16, i)));
+    else
+      write_file(path + ".jpg", jpeg_of(smooth_image(12, 16, i)));
+  }
+  return folder.file("pictures");
+}
+
+std::vector<nlohmann::json> rows_of(const std::string& path) {
+  const ProgramResult result = beton({"cat", path, "--json"});
+  CHECK(result.code == 0);
+  std::istringstream lines(result.output);
+  std::vector<nlohmann::json> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) names.push_back(file.path().filename().native());
+  std::ranges::sort(names);
+  return names;
+}
+
 }  // namespace
+
+TEST_CASE("shoal beton: a writer that is killed when all is written leaves no half file, and the place what it had") {
+  const TemporaryFolder folder, out;
+  const std::string from = pictures(folder);
+  const bool is_tar = GENERATE(false, true);
+  const std::string to = out.file(is_tar ? "it.tar" : "it.beton");
+  std::ofstream(to) << "what was there";
+  const auto killed = run_program({kShoal, "beton", "write", from, to, "--quiet"}, [&] {
+    ::setenv("SHOAL_KILL_AT", is_tar ? "tar.write.whole" : "beton.write.whole", 1);
+  });
+  CHECK(killed.code == -SIGKILL);
+  const auto left = bytes_of_file(to);
+  CHECK(std::string(left.begin(), left.end()) == "what was there");
+  const auto files = files_in(out.path());
+  REQUIRE(files.size() == 2);
+  CHECK(files[0].starts_with(".shoal."));
+  CHECK(files[0].ends_with(".part"));
+  // Another one takes the place; what the dead one left is in nobody's way.
+  CHECK(beton({"write", from, to, "--quiet"}).code == 0);
+  CHECK(beton({"verify", to}).code == 0);
+  CHECK(rows_of(to).size() == 6);
+}
+
+TEST_CASE("shoal beton: a folder becomes tar archives, these a .beton file, and that archives again") {
+  const TemporaryFolder folder, out;
+  const std::string from = pictures(folder);
+  const auto write = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "write");
+    words.emplace_back("--quiet");
+    const ProgramResult result = beton(words);
+    CHECK(result.error.empty());
+    return result.code;
+  };
+  REQUIRE(write({from, out.file("s-%02d.tar"), "--shard-samples", "4"}) == 0);
+  CHECK(files_in(out.path()) == std::vector<std::string>{"s-00.tar", "s-00.tar.index", "s-01.tar", "s-01.tar.index"});
+  const auto first = rows_of(out.file("s-00.tar")), second = rows_of(out.file("s-01.tar"));
+  REQUIRE(first.size() == 4);
+  REQUIRE(second.size() == 2);
+  CHECK(first[1]["key"] == "000001");
+  CHECK(first[3]["fields"]["cls"] == 1);
+  CHECK(first[3]["fields"]["jpg"]["width"] == 16);
+  CHECK(second[0]["fields"].contains("png"));
+  CHECK(beton({"verify", out.file("s-00.tar")}).output == out.file("s-00.tar") + ": 4 samples: no fault\n");
+  const ProgramResult info = beton({"info", out.file("s-01.tar")});
+  CHECK_THAT(info.output, ContainsSubstring("s-01.tar: 2 samples") &&
+                              ContainsSubstring("  cls               2 files; 1 to 1 bytes"));
+  // The archives' files are the fields; a sample without one of them ends the writing.
+  CHECK_THAT(beton({"write", out.file("s-*.tar"), out.file("it.beton"), "--quiet"}).error,
+             ContainsSubstring("000004: no file for the member \"jpg\""));
+  REQUIRE(write({out.file("s-00.tar"), out.file("it.beton")}) == 0);
+  const auto rows = rows_of(out.file("it.beton"));
+  REQUIRE(rows.size() == 4);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    CHECK(rows[i]["fields"]["jpg"] == first[i]["fields"]["jpg"]);
+    CHECK(rows[i]["fields"]["cls"] == first[i]["fields"]["cls"]);
+  }
+  REQUIRE(write({out.file("it.beton"), out.file("again.tar")}) == 0);
+  const auto again = rows_of(out.file("again.tar"));
+  REQUIRE(again.size() == 4);
+  CHECK(again[2]["fields"]["jpg.jpg"] == first[2]["fields"]["jpg"]);
+  CHECK(again[2]["fields"]["cls.cls"] == first[2]["fields"]["cls"]);
+  CHECK(beton({"write", out.file("s-{00..01}.tar"), out.file("again.tar"), "--quiet"}).code == 1);
+}
+
+TEST_CASE("shoal beton: verify says what is wrong with a tar archive") {
+  const TemporaryFolder folder, out;
+  REQUIRE(beton({"write", pictures(folder), out.file("it.tar"), "--quiet"}).code == 0);
+  CHECK_THAT(beton({"cat", out.file("it.tar"), "--first", "99"}).error, ContainsSubstring("--first is 99"));
+  auto bytes = bytes_of_file(out.file("it.tar"));
+  const auto at = std::search(bytes.begin(), bytes.end(), std::begin("000002.jpg"), std::end("000002.jpg") - 1);
+  REQUIRE(at != bytes.end());
+  at[512] = 0;  // no JPEG begins so
+  write_file(out.file("it.tar"), bytes);
+  const ProgramResult damaged = beton({"verify", out.file("it.tar")});
+  CHECK(damaged.code == 1);
+  CHECK_THAT(damaged.error, ContainsSubstring("000002.jpg"));
+  CHECK(beton({"verify", "--quick", out.file("it.tar")}).code == 0);
+  bytes.resize(bytes.size() - 10240);
+  bytes.resize(bytes.size() / 512 * 512);
+  write_file(out.file("it.tar"), bytes);
+  CHECK_THAT(beton({"verify", "--quick", out.file("it.tar")}).error, ContainsSubstring("cut off"));
+  write_file(out.file("packed.tar"), {0x1f, 0x8b, 8, 0});
+  CHECK_THAT(beton({"info", out.file("packed.tar")}).error, ContainsSubstring("compressed by gzip"));
+}
 
 TEST_CASE("shoal beton: cat --json prints a line a sample, with hashes of what is no number") {
   const TemporaryFolder folder;

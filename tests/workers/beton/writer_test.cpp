@@ -17,6 +17,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/pictures/image_files.h"
 #include "tests/workers/beton/beton_vectors.h"
+#include "tests/workers/faulty_dataset.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -65,17 +66,6 @@ struct TwoTexts {
   };
   std::size_t size() const { return rows.size(); }
   Row get(std::int64_t i) const { return {rows[std::size_t(i)].first, rows[std::size_t(i)].second}; }
-};
-
-/// Throws at one sample, and ends its process at another.
-struct Faulty {
-  std::int64_t throws_at = -1, dies_at = -1;
-  std::int64_t size() const { return 100; }
-  std::int64_t get(std::int64_t i) const {
-    if (i == throws_at) throw std::runtime_error("this one is no good");
-    if (i == dies_at) ::raise(SIGKILL);
-    return i;
-  }
 };
 
 struct Pictures {

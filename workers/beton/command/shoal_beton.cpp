@@ -5,6 +5,7 @@
 #include <shoal/internal/runtime/command/help.h>
 #include <shoal/internal/runtime/command/subcommand.h>
 #include <shoal/internal/workers/beton/command/file_report.h>
+#include <shoal/internal/workers/beton/command/tar_report.h>
 #include <shoal/internal/workers/beton/command/values.h>
 #include <shoal/ipc/error.h>
 
@@ -49,26 +50,48 @@ void print(const std::string& text) {
 }
 
 int show_info(const Options& options) {
+  if (is_tar(options.path)) {
+    print(tar_info_text(TarFile(options.path)));
+    return 0;
+  }
   print(info_text(open_file(options)));
   return 0;
 }
 
-int verify(const Options& options) {
-  const BetonFile file = open_file(options);
-  const auto faults = find_faults(file, options.quick, options.most);
+int say(const std::vector<std::string>& faults, const std::string& praise) {
   for (const std::string& fault : faults) std::fprintf(stderr, "shoal: %s\n", fault.c_str());
-  if (faults.empty())
-    print(fmt::format("{}: {} samples, {} regions: no fault\n", file.path(), file.size(), file.regions()));
+  if (faults.empty()) print(praise);
   return faults.empty() ? 0 : ExitCode::kFailed;
 }
 
-int cat(const Options& options) {
+int verify(const Options& options) {
+  if (is_tar(options.path)) {
+    const TarFile file(options.path);
+    return say(find_tar_faults(file, options.quick, options.most),
+               fmt::format("{}: {} samples: no fault\n", file.path(), file.size()));
+  }
   const BetonFile file = open_file(options);
-  if (options.first < 0 || options.first > file.size())
-    throw std::invalid_argument(fmt::format("--first is {}: the file has {} samples", options.first, file.size()));
-  const std::int64_t left = file.size() - options.first;
-  const std::int64_t end = options.first + (options.count < 0 ? left : std::min(left, options.count));
-  for (std::int64_t row = options.first; row < end; ++row) {
+  return say(find_faults(file, options.quick, options.most),
+             fmt::format("{}: {} samples, {} regions: no fault\n", file.path(), file.size(), file.regions()));
+}
+
+/// The number behind the last sample that is asked for. Throws std::invalid_argument.
+std::int64_t end_of(const Options& options, std::int64_t samples) {
+  if (options.first < 0 || options.first > samples)
+    throw std::invalid_argument(fmt::format("--first is {}: the file has {} samples", options.first, samples));
+  const std::int64_t left = samples - options.first;
+  return options.first + (options.count < 0 ? left : std::min(left, options.count));
+}
+
+int cat(const Options& options) {
+  if (is_tar(options.path)) {
+    const TarFile file(options.path);
+    for (std::int64_t i = options.first, end = end_of(options, file.size()); i < end; ++i)
+      print(tar_line(file, i, options.json));
+    return 0;
+  }
+  const BetonFile file = open_file(options);
+  for (std::int64_t row = options.first, end = end_of(options, file.size()); row < end; ++row) {
     std::string line = options.json ? fmt::format("{{\"index\":{},\"fields\":{{", row) : fmt::format("{}", row);
     for (std::size_t f = 0; f < file.fields().size(); ++f) {
       const std::string& name = file.fields()[f].name;
@@ -86,7 +109,7 @@ int cat(const Options& options) {
 
 CLI::App* add(CLI::App& app, const char* name, const char* help, Options& options) {
   CLI::App* command = app.add_subcommand(name, help);
-  command->add_option("FILE", options.path, "the .beton file")->required();
+  command->add_option("FILE", options.path, "the .beton file, or a tar archive of samples")->required();
   command->add_option("--custom", options.custom, "bytes and alignment of a custom field's cell")
       ->type_name("NAME=BYTES:ALIGNMENT");
   command->footer(kExitCodes);
@@ -94,10 +117,10 @@ CLI::App* add(CLI::App& app, const char* name, const char* help, Options& option
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Looks at .beton files.", "shoal beton");
+  CLI::App app("Looks at .beton files, and at tar archives of samples.", "shoal beton");
   app.require_subcommand(1);
   app.formatter(std::make_shared<Help>());
-  app.footer(std::string("  write                               writes a folder of pictures as a .beton file: shoal "
+  app.footer(std::string("  write                               writes .beton files and tar archives: shoal "
                          "beton write --help\n\n") +
              kExitCodes);
   Options options;

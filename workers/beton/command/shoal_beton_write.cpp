@@ -3,24 +3,32 @@
 #include <shoal/internal/runtime/command/command_errors.h>
 #include <shoal/internal/runtime/command/help.h>
 #include <shoal/internal/runtime/command/subcommand.h>
+#include <shoal/internal/workers/tar/rows/rows.h>
 #include <shoal/runtime/init.h>
 #include <shoal/workers/beton/beton_writer.h>
 #include <shoal/workers/datasets/encoded_folder.h>
+#include <shoal/workers/tar/tar_writer.h>
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace shoal::command {
 namespace {
 
 struct Options {
-  std::string folder, path, mode = "jpg";
+  std::vector<std::string> paths;  // the last one is what is written
+  std::string mode = "jpg";
   BetonImageOptions images = {};
   BetonWriterOptions writer = {.num_workers = 1};
+  TarWriterOptions tar = {.extensions = {{"image", ""}, {"label", "cls"}}};
+  std::uint64_t shard_mib = 0;
   std::int64_t page_mib = 8;
   bool reencode = false, quiet = false;
 };
@@ -36,6 +44,21 @@ BetonWriteMode mode_of(const std::string& name) {
   return found->second;
 }
 
+/// `names`: of rows' fields; of a tar archive's files they are the extensions already.
+template <class D>
+void copy(D dataset, const std::vector<std::string>& names, const std::string& target, Options& options) {
+  options.writer.names = options.tar.names = names;
+  options.tar.num_workers = options.writer.num_workers;
+  options.tar.chunk_size = options.writer.chunk_size;
+  if (target.ends_with(".tar")) {
+    if (options.paths.front().ends_with(".tar"))
+      for (const std::string& name : names) options.tar.extensions[name] = name;
+    TarWriter(target, options.tar).write(std::move(dataset));
+  } else {
+    BetonWriter(target, options.writer).write(std::move(dataset));
+  }
+}
+
 int write(Options& options) {
   options.images.write_mode = mode_of(options.mode);
   options.images.verbatim = !options.reencode;
@@ -44,18 +67,45 @@ int write(Options& options) {
     throw std::invalid_argument(fmt::format("--page-size is {}: give 2 to 2048, a power of two", options.page_mib));
   options.writer.page_bytes = std::uint64_t(options.page_mib) << 20U;
   options.writer.progress = !options.quiet;
-  BetonWriter(options.path, options.writer).write(encoded_folder(options.folder));
+  options.tar.shard_bytes = options.shard_mib << 20U;
+  const std::string target = options.paths.back();
+  options.paths.pop_back();
+  const std::string& source = options.paths.front();
+  if (source.ends_with(".tar")) {
+    std::vector<std::filesystem::path> archives;
+    for (const std::string& pattern : options.paths)
+      for (auto& archive : tar_archives(pattern)) archives.push_back(std::move(archive));
+    auto rows = detail::tar_rows(tar_dataset(archives));
+    const auto names = rows.extensions;
+    copy(std::move(rows), names, target, options);
+    return 0;
+  }
+  if (options.paths.size() > 1)
+    throw std::invalid_argument(fmt::format("'{}' and others: only tar archives can be several", source));
+  if (source.ends_with(".beton")) {
+    detail::BetonRows rows{BetonFile(source)};
+    const auto names = rows.names();
+    copy(std::move(rows), names, target, options);
+  } else {
+    copy(encoded_folder(source), {}, target, options);
+  }
   return 0;
 }
 
 int run(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Writes a folder of pictures, one folder in it for each class, as a .beton file with the fields image and label.",
+      "Writes samples as a .beton file, or as tar archives if the last name ends in .tar. They come from a folder of "
+      "pictures, one folder in it for each class (image and label), from a .beton file, or from tar archives, whose "
+      "files' "
+      "extensions are the fields.",
       "shoal beton write");
   app.formatter(std::make_shared<Help>());
-  app.add_option("FOLDER", options.folder, "the pictures: FOLDER/CLASS/NAME.jpg or .png")->required();
-  app.add_option("FILE", options.path, "the .beton file")->required();
+  app.add_option("FROM... FILE", options.paths,
+                 "FROM: pictures FOLDER/CLASS/NAME.jpg or .png, a .beton file, or archives NAME.tar, train-*.tar, "
+                 "train-{000..146}.tar. FILE: the .beton file, or NAME.tar, or train-%06d.tar with limits")
+      ->required()
+      ->expected(2, 1'000'000);
   app.add_option("--mode", options.mode, "which pictures are JPEGs: raw, jpg, smart or proportion (jpg)")
       ->type_name("MODE");
   app.add_option("--smart-threshold", options.images.smart_threshold, "with smart: those of more raw bytes (0: none)")
@@ -72,6 +122,11 @@ int run(int argc, char** argv) {
   app.add_option("--chunk-size", options.writer.chunk_size, "samples that one encodes at a time (100)")->type_name("N");
   app.add_option("--page-size", options.page_mib, "a power of two from 2 to 2048 (8)")->type_name("MIB");
   app.add_option("--seed", options.writer.seed, "of proportion (0)")->type_name("N");
+  app.add_option("--shard-samples", options.tar.shard_samples,
+                 "of tar archives: at most so many samples in each (0: any)")
+      ->type_name("N");
+  app.add_option("--shard-size", options.shard_mib, "of tar archives: at most so many MiB each (0: any)")
+      ->type_name("MIB");
   app.add_flag("--quiet", options.quiet, "shows no progress");
   app.footer(
       "Exit codes:\n"

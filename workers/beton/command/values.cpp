@@ -51,13 +51,13 @@ std::string without_python_words(std::string_view text) {
   return result;
 }
 
+}  // namespace
+
 std::string on_one_line(std::string_view text) {
   std::string line;
   for (const char c : text) line += c == '\n' || c == '\r' ? ' ' : c;  // in JSON these are never inside of strings
   return line;
 }
-
-}  // namespace
 
 bool is_json(std::string_view text) { return nlohmann::json::accept(without_python_words(text)); }
 

@@ -20,6 +20,8 @@ std::vector<std::uint8_t> pixels_of(const BetonFile& file, std::int64_t row, std
 
 /// Whether it is JSON, with Python's NaN and Infinity or without.
 bool is_json(std::string_view text);
+/// A JSON text without its line breaks.
+std::string on_one_line(std::string_view text);
 
 /// "NAME=BYTES" or "NAME=BYTES:ALIGNMENT". Throws std::invalid_argument.
 BetonCustomCell parse_custom(const std::string& text);

@@ -168,27 +168,30 @@ double decode_real(const BetonPlace& place, std::size_t field) {
   return place.file->real(place.row, field);
 }
 
+at::Tensor decode_field(std::span<const BetonPlace> places, std::size_t field) {
+  const ValueShape shape = shape_of_value(places[0], field);
+  std::vector<std::int64_t> sizes = shape.sizes;
+  sizes.insert(sizes.begin(), std::int64_t(places.size()));
+  at::Tensor rows = at::empty(sizes, at::TensorOptions(shape.type));
+  auto* target = static_cast<std::uint8_t*>(rows.mutable_data_ptr());
+  const std::size_t stride = rows.nbytes() / places.size();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const ValueShape own = shape_of_value(places[i], field);
+    if (own != shape)
+      throw std::invalid_argument(
+          fmt::format("{} is {}, sample {} of the same batch {}: make them equal by a transform, or take a "
+                      "Sample of your own",
+                      where(places[i], field), own.sizes, places[0].row, shape.sizes));
+    decode_value(places[i], field, target + i * stride);
+  }
+  return rows;
+}
+
 std::map<std::string, at::Tensor> decode_batch(std::span<const BetonPlace> places) {
   if (places.empty()) throw std::invalid_argument("BetonDataset: no indices; a batch has at least one sample");
   std::map<std::string, at::Tensor> batch;
-  for (std::size_t f = 0; f < places[0].file->fields().size(); ++f) {
-    const ValueShape shape = shape_of_value(places[0], f);
-    std::vector<std::int64_t> sizes = shape.sizes;
-    sizes.insert(sizes.begin(), std::int64_t(places.size()));
-    at::Tensor rows = at::empty(sizes, at::TensorOptions(shape.type));
-    auto* target = static_cast<std::uint8_t*>(rows.mutable_data_ptr());
-    const std::size_t stride = rows.nbytes() / places.size();
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const ValueShape own = shape_of_value(places[i], f);
-      if (own != shape)
-        throw std::invalid_argument(
-            fmt::format("{} is {}, sample {} of the same batch {}: make them equal by a transform, or take a "
-                        "Sample of your own",
-                        where(places[i], f), own.sizes, places[0].row, shape.sizes));
-      decode_value(places[i], f, target + i * stride);
-    }
-    batch.emplace(places[0].file->fields()[f].name, std::move(rows));
-  }
+  const auto fields = places[0].file->fields();
+  for (std::size_t f = 0; f < fields.size(); ++f) batch.emplace(fields[f].name, decode_field(places, f));
   return batch;
 }
 

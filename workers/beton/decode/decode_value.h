@@ -44,8 +44,10 @@ std::int64_t decode_integer(const BetonPlace& place, std::size_t field, std::int
 /// Of a float or an int field.
 double decode_real(const BetonPlace& place, std::size_t field);
 
-/// All fields of these samples by their names, each stacked in a new tensor. Throws std::invalid_argument, which names
-/// field and samples, if shapes differ.
+/// One field of these samples, stacked in a new tensor. Throws std::invalid_argument, which names field and samples, if
+/// shapes differ.
+at::Tensor decode_field(std::span<const BetonPlace> places, std::size_t field);
+/// All fields of these samples by their names, each as decode_field() gives it.
 std::map<std::string, at::Tensor> decode_batch(std::span<const BetonPlace> places);
 
 }  // namespace shoal::detail

@@ -3,64 +3,25 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/internal/workers/beton/format/beton_view.h>
+#include <shoal/internal/workers/files/mapped_file.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/workers/datasets/dataset_error.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace shoal {
-namespace {
-
-[[noreturn]] void fail(const std::string& path, const char* what, int error) {
-  throw DatasetError(fmt::format("{}: can't be {}: {}", path, what, std::strerror(error)));
-}
-
-/// A file's bytes, read-only, as long as this object lives.
-class Mapping {
- public:
-  explicit Mapping(const std::string& path) {
-    const Fd file = lift(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
-    if (!file) fail(path, "opened", errno);
-    struct stat status{};
-    if (::fstat(file.get(), &status) != 0) fail(path, "looked at", errno);
-    if (!S_ISREG(status.st_mode)) throw DatasetError(fmt::format("{}: not a regular file", path));
-    bytes_ = std::size_t(status.st_size);
-    if (bytes_ == 0) throw DatasetError(fmt::format("{}: no .beton file: it is empty", path));
-    // Shared: private mappings of a file are accounted for per process, though nobody writes.
-    void* at = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file.get(), 0);
-    if (at == MAP_FAILED) fail(path, "mapped", errno);
-    at_ = static_cast<std::uint8_t*>(at);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { ::munmap(at_, bytes_); }
-
-  std::span<const std::uint8_t> bytes() const { return {at_, bytes_}; }
-  /// madvise over what the mapping has of [first, first + bytes). Its advice is a hint: a failure changes nothing.
-  void advise(std::uint64_t first, std::uint64_t bytes, int advice) const {
-    if (first >= bytes_) return;
-    ::madvise(at_ + first, std::min<std::uint64_t>(bytes, bytes_ - first), advice);
-  }
-
- private:
-  std::uint8_t* at_ = nullptr;
-  std::size_t bytes_ = 0;
-};
-
-}  // namespace
 
 struct BetonFile::Opened {
   Opened(std::string file, std::vector<BetonCustomCell> cells)
-      : path(std::move(file)), custom(std::move(cells)), mapping(path), view(mapping.bytes(), path, custom) {}
+      : path(std::move(file)),
+        custom(std::move(cells)),
+        mapping(path, ".beton file"),
+        view(mapping.bytes(), path, custom) {}
   std::string path;
   std::vector<BetonCustomCell> custom;
-  Mapping mapping;
+  detail::MappedFile mapping;
   detail::BetonView view;
 };
 
@@ -100,6 +61,12 @@ void BetonFile::prefetch_page(std::uint64_t page) const {
 }
 void BetonFile::drop_page(std::uint64_t page) const {
   if (page < file_bytes() / page_bytes()) opened_->mapping.advise(page * page_bytes(), page_bytes(), MADV_DONTNEED);
+}
+void BetonFile::forget_page(std::uint64_t page) const {
+  if (page >= file_bytes() / page_bytes()) return;
+  drop_page(page);  // the kernel keeps what any process has mapped in
+  const Fd file = lift(Fd(::open(path().c_str(), O_RDONLY | O_CLOEXEC)));
+  if (file) ::posix_fadvise(file.get(), off_t(page * page_bytes()), off_t(page_bytes()), POSIX_FADV_DONTNEED);
 }
 
 const std::vector<BetonCustomCell>& BetonFile::custom_cells() const { return opened_->custom; }

@@ -5,6 +5,8 @@
 #include <jpeglib.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
+#include <algorithm>
+#include <bit>
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h uses FILE
 #include <cstdlib>
@@ -41,6 +43,13 @@ void on_message(j_common_ptr info, int level) {
   if (failure.at_end && (code == JWRN_HIT_MARKER || needs_end)) on_error(info);
 }
 
+constexpr std::size_t kRowsAtOnce = 16;
+// As in workers/images/formats/jpeg.cpp: rows at a multiple of 16 or 32 bytes would be written around the cache.
+constexpr std::size_t kLine = 64, kOffLine = 8;
+// Fancy upsampling mixes colours with those of the neighbours, which a part's outermost columns do not have: so many
+// more are decoded on each side, and left out.
+constexpr std::int64_t kMargin = 2;
+
 class Decoder {
  public:
   explicit Decoder(std::span<const std::uint8_t> jpeg) : jpeg_(jpeg) {
@@ -72,13 +81,47 @@ class Decoder {
     jpeg_finish_decompress(&info_);
     return true;
   }
+  /// The part's rows one after the other; nothing behind it is decoded. `pixels`: kept for the next picture.
+  bool read_part(const JpegPart& part, int denominator, std::vector<std::uint8_t>& pixels, const JpegRowSink& sink) {
+    if (setjmp(failure_.back) != 0) return false;  // see Failure
+    info_.out_color_space = JCS_RGB;
+    info_.dct_method = JDCT_IFAST;
+    info_.scale_num = 1;
+    info_.scale_denom = unsigned(denominator);
+    jpeg_start_decompress(&info_);
+    left_ = JDIMENSION(std::max<std::int64_t>(part.left - kMargin, 0));
+    width_ = JDIMENSION(std::min<std::int64_t>(part.left + part.width + kMargin, info_.output_width)) - left_;
+    if (width_ < info_.output_width) jpeg_crop_scanline(&info_, &left_, &width_);
+    lie_in(pixels, std::size_t(width_) * 3);
+    if (part.top > 0) jpeg_skip_scanlines(&info_, JDIMENSION(part.top));
+    const auto end = JDIMENSION(part.top + part.height);
+    while (info_.output_scanline < end) {
+      const std::size_t y = info_.output_scanline - std::size_t(part.top);
+      const std::size_t got =
+          jpeg_read_scanlines(&info_, rows_, std::min(JDIMENSION(kRowsAtOnce), end - info_.output_scanline));
+      for (std::size_t i = 0; i < got; ++i)
+        sink.put(sink.context, y + i, rows_[i] + (std::size_t(part.left) - left_) * 3);
+    }
+    if (end == info_.output_height) jpeg_finish_decompress(&info_);
+    return true;
+  }
   JpegHeader header() const { return {info_.image_width, info_.image_height, info_.num_components}; }
   const char* text() const { return failure_.text; }
 
  private:
+  void lie_in(std::vector<std::uint8_t>& pixels, std::size_t row_bytes) {
+    const std::size_t stride = (row_bytes + kLine - 1) / kLine * kLine;
+    const std::size_t needed = stride * kRowsAtOnce + 2 * kLine;
+    if (pixels.size() < needed) pixels.resize(needed + needed / 4);
+    const std::size_t to_line = -std::bit_cast<std::uintptr_t>(pixels.data()) % kLine;
+    for (std::size_t i = 0; i < kRowsAtOnce; ++i) rows_[i] = pixels.data() + to_line + kOffLine + i * stride;
+  }
+
   std::span<const std::uint8_t> jpeg_;
   Failure failure_{};
   jpeg_decompress_struct info_{};
+  JDIMENSION left_ = 0, width_ = 0;  // of what is decoded, in pixels of the scaled picture
+  JSAMPROW rows_[kRowsAtOnce]{};
 };
 
 /// Where libjpeg writes to. Not jpeg_mem_dest(): when it fails, nobody knows which of its buffers is still there.
@@ -180,6 +223,24 @@ void decode_jpeg_rows(std::span<const std::uint8_t> jpeg, std::int64_t width, st
   if (!decoder.read_header()) report(decoder, name);
   check_size(decoder.header(), width, height, name);
   if (!decoder.read_rows(rows.data())) report(decoder, name);
+}
+
+ImageExtent scaled_extent(std::int64_t width, std::int64_t height, int denominator) {
+  return {(width + denominator - 1) / denominator, (height + denominator - 1) / denominator};
+}
+
+void decode_jpeg_part(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height, int denominator,
+                      const JpegPart& part, const JpegRowSink& sink, const std::string& name) {
+  const ImageExtent scaled = scaled_extent(width, height, denominator);
+  if (part.top < 0 || part.left < 0 || part.height < 1 || part.width < 1 || part.top + part.height > scaled.height ||
+      part.left + part.width > scaled.width)
+    throw std::invalid_argument(fmt::format("{}: a part of {} x {} at {}, {} of a picture of {} x {}", name,
+                                            part.height, part.width, part.top, part.left, scaled.height, scaled.width));
+  Decoder decoder(jpeg);
+  if (!decoder.read_header()) report(decoder, name);
+  check_size(decoder.header(), width, height, name);
+  thread_local std::vector<std::uint8_t> pixels;
+  if (!decoder.read_part(part, denominator, pixels, sink)) report(decoder, name);
 }
 
 std::vector<std::uint8_t> encode_jpeg_rows(std::span<const std::uint8_t> rows, std::int64_t width, std::int64_t height,

@@ -30,6 +30,29 @@ void check_jpeg_size(std::span<const std::uint8_t> jpeg, std::int64_t width, std
 void decode_jpeg_rows(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
                       std::span<std::uint8_t> rows, const std::string& name);
 
+/// Rows and columns of a picture, in pixels of the size in which it is decoded.
+struct JpegPart {
+  std::int64_t top = 0, left = 0, height = 0, width = 0;
+};
+struct ImageExtent {
+  std::int64_t width = 0, height = 0;
+};
+/// The size in which a JPEG of width x height is decoded at 1/denominator.
+ImageExtent scaled_extent(std::int64_t width, std::int64_t height, int denominator);
+
+/// Is told of the part's row y, from 0: its pixels, valid until it returns. It does not throw.
+struct JpegRowSink {
+  void* context;
+  void (*put)(void* context, std::size_t y, const std::uint8_t* pixels);
+};
+
+/// Like decode_jpeg_rows, a part of the picture at 1, 1/2, 1/4 or 1/8 of its size (`denominator`), row by row while it is
+/// in the cache. Blocks beside the part are not transformed, and what lies behind it is not read: damage there goes
+/// unnoticed. At full size the pixels are those of the whole picture's. Allocates nothing of its own once the thread
+/// has seen a part of this width; libjpeg makes and frees its tables.
+void decode_jpeg_part(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height, int denominator,
+                      const JpegPart& part, const JpegRowSink& sink, const std::string& name);
+
 /// Encodes width * height * 3 bytes as OpenCV does for FFCV: JFIF, 4:2:0, libjpeg's default DCT.
 std::vector<std::uint8_t> encode_jpeg_rows(std::span<const std::uint8_t> rows, std::int64_t width, std::int64_t height,
                                            int quality);

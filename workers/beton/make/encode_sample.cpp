@@ -120,6 +120,12 @@ void check_images(const BetonImageOptions& images, const std::string& field) {
                     images.max_resolution, images.compress_probability));
 }
 
+/// Of a BetonRow: the compiler counts members of other samples.
+void check_count(std::size_t values, std::size_t fields) {
+  if (values != fields)
+    throw std::invalid_argument(fmt::format("BetonWriter: a sample of {} values for {} fields", values, fields));
+}
+
 class BytesEnd {
  public:
   explicit BytesEnd(std::vector<std::uint8_t>& bytes) : bytes_(bytes) {}
@@ -270,6 +276,7 @@ SampleEncoder::SampleEncoder(const std::vector<std::string>& names, const std::v
     if (std::ranges::find(names, name) == names.end())
       throw std::invalid_argument(
           fmt::format("BetonWriter: options for the field {:?}; the samples have {}", name, fmt::join(names, ", ")));
+  check_count(first.size(), names.size());
   for (std::size_t i = 0; i < names.size(); ++i) {
     const BetonFieldOptions& own = options.fields[names[i]];
     BetonField field{.name = names[i], .type = own.type.value_or(type_of(first[i]))};
@@ -288,6 +295,7 @@ SampleEncoder::SampleEncoder(const std::vector<std::string>& names, const std::v
 
 void SampleEncoder::append(const std::vector<MemberValue>& values, std::int64_t index,
                            std::vector<std::uint8_t>& bytes) const {
+  check_count(values.size(), fields_.size());
   const std::size_t record = bytes.size();
   bytes.resize(record + record_bytes_);
   std::vector<std::uint8_t> region;

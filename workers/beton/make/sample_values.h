@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <shoal/ipc/codec.h>
+#include <shoal/workers/beton/beton_row.h>
 #include <shoal/workers/beton/beton_values.h>
 #include <shoal/workers/beton/member_names.h>
 
@@ -60,12 +61,19 @@ std::vector<MemberValue> values_of(const Sample& sample) {
   const auto all = [](const auto& members) {
     return std::apply([](const auto&... each) { return std::vector<MemberValue>{member_value(each)...}; }, members);
   };
-  if constexpr (OneValue<Sample>)
+  if constexpr (OneValue<Sample>) {
     return {member_value(sample)};
-  else if constexpr (TupleLike<Sample>)
+  } else if constexpr (std::same_as<Sample, BetonRow>) {
+    std::vector<MemberValue> values;
+    values.reserve(sample.values.size());
+    for (const BetonRow::Value& value : sample.values)
+      values.push_back(std::visit([](const auto& its) { return member_value(its); }, value));
+    return values;
+  } else if constexpr (TupleLike<Sample>) {
     return all(sample);
-  else
+  } else {
     return all(members_of(sample));
+  }
 }
 
 /// "field0", "field1", ... or those given. Throws std::invalid_argument if these are not `count`.
@@ -73,7 +81,9 @@ std::vector<std::string> numbered_names(const std::vector<std::string>& given, s
 
 template <class Sample>
 std::vector<std::string> field_names(const std::vector<std::string>& given) {
-  if constexpr (OneValue<Sample>) {
+  if constexpr (std::same_as<Sample, BetonRow>) {
+    return given;
+  } else if constexpr (OneValue<Sample>) {
     return numbered_names(given, 1);
   } else if constexpr (TupleLike<Sample>) {
     return numbered_names(given, std::tuple_size_v<Sample>);

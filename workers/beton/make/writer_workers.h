@@ -1,7 +1,10 @@
-// The worker processes of a BetonWriter: each encodes chunks of samples, in any order; the chunks come back in order.
+// The worker processes of a BetonWriter or a TarWriter: each encodes chunks of samples, in any order; the chunks come back
+// in order.
 #pragma once
 
-#include <shoal/internal/workers/beton/make/encode_sample.h>
+#include <fmt/format.h>
+#include <shoal/internal/workers/beton/make/sample_values.h>
+#include <shoal/ipc/codec.h>
 #include <shoal/ipc/raw_array.h>
 #include <shoal/ipc/shared_bytes.h>
 #include <shoal/workers/data/dataset.h>
@@ -14,6 +17,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -25,18 +29,19 @@ struct WriterChunk {
   std::vector<std::int64_t> indices;
 };
 
-/// What a worker process has: one at a time, set by its pool's initializer.
-template <class D>
+/// What a worker process has: one at a time, set by its pool's initializer. E: a value that crosses, whose
+/// append(values, index, bytes) adds a sample's bytes.
+template <class D, class E>
 struct WriterWorker {
   D dataset;
-  SampleEncoder encoder;
+  E encoder;
   RawArray<std::int64_t> at_work;  // the index that a chunk is at: read by the parent when its worker has failed
 
   static std::unique_ptr<WriterWorker>& mine() {
     static std::unique_ptr<WriterWorker> worker;
     return worker;
   }
-  static void begin(D dataset, SampleEncoder encoder, RawArray<std::int64_t> at_work) {
+  static void begin(D dataset, E encoder, RawArray<std::int64_t> at_work) {
     mine().reset(new WriterWorker{std::move(dataset), std::move(encoder), std::move(at_work)});
   }
   static SharedBytes encode(const WriterChunk& chunk) {
@@ -56,14 +61,14 @@ struct WriterWorker {
 };
 
 /// The pool and its order of chunks. One thread.
-template <class D>
+template <class D, class E>
 class WriterTeam {
  public:
-  WriterTeam(const PoolOptions& options, D dataset, const SampleEncoder& encoder, std::span<const std::int64_t> indices,
+  WriterTeam(const PoolOptions& options, D dataset, const E& encoder, std::span<const std::int64_t> indices,
              std::int64_t chunk)
       : ahead_(std::size_t(2 * options.processes)),
         at_work_(ahead_ + 2),
-        pool_(options, &WriterWorker<D>::begin, std::move(dataset), encoder, at_work_) {
+        pool_(options, &WriterWorker<D, E>::begin, std::move(dataset), encoder, at_work_) {
     for (std::size_t first = 0; first < indices.size(); first += std::size_t(chunk)) {
       const auto part = indices.subspan(first, std::min(indices.size() - first, std::size_t(chunk)));
       chunks_.push_back({std::int64_t(chunks_.size()), {part.begin(), part.end()}});
@@ -72,9 +77,9 @@ class WriterTeam {
 
   /// Calls add(bytes) for each chunk in order. Throws what a task threw, or WorkerDied.
   template <class Add>
-  void encode(Add& add) {
+  void encode(Add&& add) {
     next_ = 0;
-    for (auto&& bytes : pool_.imap({.chunksize = 1, .prefetch = ahead_}, &WriterWorker<D>::encode, chunks_)) {
+    for (auto&& bytes : pool_.imap({.chunksize = 1, .prefetch = ahead_}, &WriterWorker<D, E>::encode, chunks_)) {
       add(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
       ++next_;
     }
@@ -92,5 +97,43 @@ class WriterTeam {
   std::size_t next_ = 0;
   Pool pool_;
 };
+
+/// Encodes these samples in this order, by the pool's processes or, if these are 0, here, and calls add(bytes) with one
+/// sample or with a chunk of them. fail(index) is called where an exception is being handled: of a sample that cannot be
+/// read or encoded, or WorkerDied. What add throws passes.
+template <class D, class E, class Add, class Fail>
+void encode_samples(D dataset, const E& encoder, std::span<const std::int64_t> indices, const PoolOptions& pool,
+                    std::int64_t chunk, Add&& add, Fail&& fail) {
+  if (pool.processes == 0) {
+    std::vector<std::uint8_t> bytes;
+    for (const std::int64_t index : indices) {
+      bytes.clear();
+      try {
+        auto sample = dataset.get(index);
+        encoder.append(values_of(sample), index, bytes);
+      } catch (...) {
+        fail(index);
+      }
+      add(std::span<const std::uint8_t>(bytes));
+    }
+  } else if constexpr (Encodable<D>) {
+    WriterTeam<D, E> team(pool, std::move(dataset), encoder, indices, chunk);
+    bool is_adding = false;
+    try {
+      team.encode([&](std::span<const std::uint8_t> bytes) {
+        is_adding = true;
+        add(bytes);
+        is_adding = false;
+      });
+    } catch (...) {
+      if (is_adding) throw;
+      fail(team.index_at_fault());
+    }
+  } else {
+    throw std::invalid_argument(
+        fmt::format("{}: num_workers is {}, but this data set cannot go to workers: it needs a shoal::Codec", pool.name,
+                    pool.processes));
+  }
+}
 
 }  // namespace shoal::detail

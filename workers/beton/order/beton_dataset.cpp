@@ -59,4 +59,16 @@ std::vector<std::int64_t> pages_of(std::span<const BetonPlace> places) {
   return result;
 }
 
+void drop_pages(std::span<const BetonPlace> places) {
+  const BetonFile* file = nullptr;
+  std::uint64_t dropped = 0;
+  for (const BetonPlace& place : places) {
+    const auto page = place.file->page(place.row);
+    if (!page || (place.file == file && *page == dropped)) continue;
+    file = place.file;
+    dropped = *page;
+    file->drop_page(dropped);
+  }
+}
+
 }  // namespace shoal::detail

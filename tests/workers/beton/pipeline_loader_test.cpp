@@ -1,0 +1,141 @@
+// Pipelines in a BetonLoader: the same batches with any number of workers, and what happens in the loop's process.
+#include <ATen/ATen.h>
+#include <shoal/workers/beton/beton_loader.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/workers/beton/pipeline_fixtures.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+/// How often the last counting_device() has been asked, in this process.
+int asked = 0;
+
+ToDevice counting_device() {
+  asked = 0;
+  return {[] {
+    ++asked;
+    return at::Device(at::kCPU, at::DeviceIndex(asked == 1 ? -1 : 0));  // both are the CPU
+  }};
+}
+
+}  // namespace
+
+TEST_CASE("beton loader: pipelines give the same batches with 0, 1 and 7 workers, and others in each epoch") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {.count = 40}, BetonWriteMode::jpg);
+  const BetonPipelines pipelines = {
+      {"image",
+       {RandomResizedCropRGBImageDecoder{{16}}, RandomHorizontalFlip{}, RandomTranslate{2}, Cutout{.length = 4},
+        ImageMixup{}, kNormalize, ToTorchImage{}}},
+      {"label", {IntDecoder{}, LabelMixup{}}},
+      {"text", {BytesDecoder{}}}};
+  std::vector<BetonSample> first;
+  for (const int workers : {0, 1, 7}) {
+    BetonLoader loader(path, {.batch_size = 8,
+                              .num_workers = workers,
+                              .order = BetonOrder::quasi_random,
+                              .seed = 6,
+                              .pipelines = pipelines});
+    std::size_t at = 0;
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (auto& batch : loader) {
+        CHECK(batch.at("image").is_contiguous(at::MemoryFormat::ChannelsLast));
+        if (workers == 0)
+          first.push_back(batch);
+        else
+          for (const auto& [name, values] : first.at(at)) CHECK(batch.at(name).equal(values));
+        ++at;
+      }
+    CHECK(at == 10);
+  }
+  CHECK(!first[0].at("image").equal(first[5].at("image")));
+}
+
+TEST_CASE("beton loader: what follows ToDevice and ModuleWrapper happens in the loop's process, once its loop begins") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {}, BetonWriteMode::raw);
+  const ToDevice here = counting_device();
+  std::int64_t seen = 0;
+  const ModuleWrapper doubled{[&seen](const at::Tensor& labels) {
+    seen += labels.size(0);  // of this process: nothing of it crosses
+    return labels * 2;
+  }};
+  BetonLoader loader(path,
+                     {.batch_size = 3,
+                      .num_workers = 1,
+                      .pipelines = {{"image", {SimpleRGBImageDecoder{}, ToTensor{}, here, ToTorchImage{}, kNormalize}},
+                                    {"label", {IntDecoder{}, Squeeze{}, here, doubled}},
+                                    {"score", {}},
+                                    {"text", {}}}});
+  CHECK(asked == 0);
+  const at::Tensor whole = batch_of(path, {}).at("image");
+  std::int64_t at = 0;
+  for (auto& batch : loader) {
+    CHECK(batch["label"].equal(at::arange(at * 2, (at + 3) * 2, 2, at::kLong).mul(3)));
+    CHECK(at::allclose(batch["image"].to(at::kDouble), normalized(whole.narrow(0, at, 3)), 1e-6, 1e-6));
+    at += 3;
+  }
+  CHECK(asked == 2);  // by each pipeline once, whatever the batches
+  CHECK(seen == 6);
+  for (auto& batch : loader) CHECK(batch["label"].size(0) == 3);
+  CHECK(asked == 2);
+}
+
+TEST_CASE("beton loader: where all fields go to one device, each ToDevice is asked once, before the first batch") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {}, BetonWriteMode::raw);
+  const ToDevice here = counting_device();
+  BetonLoader loader(path, {.batch_size = 3,
+                            .pipelines = {{"image", {}},
+                                          {"label", {IntDecoder{}, here}},
+                                          {"mask", {NDArrayDecoder{}, here, ToDevice{}}},
+                                          {"score", {}},
+                                          {"text", {}}}});
+  CHECK(asked == 0);
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (auto& batch : loader) {
+      CHECK(batch.size() == 2);
+      CHECK(asked == 2);
+    }
+  CHECK(asked == 2);
+}
+
+TEST_CASE("beton pipeline: outputs of one field go to a device together, with any number of workers") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {}, BetonWriteMode::raw);
+  const ToDevice cpu{at::Device(at::kCPU)};
+  const auto view = [&] {
+    return BetonPipeline{PipelineSpec{"image"}, RandomResizedCropRGBImageDecoder{{16}}, cpu, ToTorchImage{}};
+  };
+  std::vector<BetonSample> batches;
+  for (const int workers : {0, 1, 2}) {
+    BetonLoader loader(path, {.batch_size = 3,
+                              .num_workers = workers,
+                              .seed = 3,
+                              .pipelines = {{"first", view()},
+                                            {"second", view()},
+                                            {"image", {}},
+                                            {"mask", {}},
+                                            {"score", {}},
+                                            {"text", {}},
+                                            {"class", {PipelineSpec{"label"}, IntDecoder{}, Squeeze{}, cpu}},
+                                            {"label", {}}}});
+    std::size_t at = 0;
+    for (auto& batch : loader) {
+      CHECK(batch.size() == 3);
+      if (workers == 0) {
+        batches.push_back(batch);
+        continue;
+      }
+      for (const auto& [name, values] : batch) CHECK(values.equal(batches.at(at).at(name)));
+      ++at;
+    }
+  }
+  CHECK(batches.size() == 2);
+}

@@ -1,0 +1,121 @@
+#include <shoal/internal/workers/beton/command/tar_report.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/workers/beton/command/file_report.h>
+#include <shoal/internal/workers/beton/command/sha256.h>
+#include <shoal/internal/workers/beton/command/values.h>
+#include <shoal/internal/workers/beton/format/jpeg_pixels.h>
+#include <shoal/workers/datasets/dataset_error.h>
+
+#include <charconv>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace shoal::command {
+namespace {
+
+std::string_view text_of(const TarPart& part) {
+  std::string_view text(reinterpret_cast<const char*>(part.bytes.data()), part.bytes.size());
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.remove_suffix(1);
+  return text;
+}
+
+std::string_view kind_of(const TarPart& part) {
+  return std::string_view(part.extension).substr(part.extension.rfind('.') + 1);
+}
+
+bool is_number(const TarPart& part) {
+  const std::string_view kind = kind_of(part), text = text_of(part);
+  if (kind != "cls" && kind != "cls2" && kind != "index" && kind != "id") return false;
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+std::string in_quotes(std::string_view text) {
+  return nlohmann::json(std::string(text)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+/// The pixels of a JPEG, and its size.
+detail::JpegHeader decode(const TarPart& part, const std::string& name, std::vector<std::uint8_t>& pixels) {
+  const detail::JpegHeader header = detail::jpeg_header(part.bytes, name);
+  detail::check_jpeg_size(part.bytes, header.width, header.height, name);
+  pixels.resize(std::size_t(header.width * header.height) * 3);
+  detail::decode_jpeg_rows(part.bytes, header.width, header.height, pixels, name);
+  return header;
+}
+
+std::string value_of(const TarPart& part, const std::string& name) {
+  const std::string_view kind = kind_of(part);
+  if (is_number(part)) return std::string(text_of(part));
+  if (kind == "json" && is_json(text_of(part))) return on_one_line(text_of(part));
+  if (kind == "jpg" || kind == "jpeg") {
+    std::vector<std::uint8_t> pixels;
+    const detail::JpegHeader header = decode(part, name, pixels);
+    return fmt::format(R"({{"mode":"jpg","width":{},"height":{},"sha256":"{}"}})", header.width, header.height,
+                       sha256(pixels));
+  }
+  return fmt::format(R"({{"shape":[{}],"dtype":"|u1","sha256":"{}"}})", part.bytes.size(), sha256(part.bytes));
+}
+
+std::string name_of(const TarFile& file, const TarParts& sample, const TarPart& part) {
+  return fmt::format("{}: {}.{}", file.path(), sample.key, part.extension);
+}
+
+}  // namespace
+
+bool is_tar(const std::string& path) {
+  if (path.ends_with(".tar")) return true;  // a compressed one, say, gets an error that says so
+  std::ifstream in(path, std::ios::binary);
+  std::string header(512, '\0');
+  in.read(header.data(), std::streamsize(header.size()));
+  return in.gcount() == 512 && std::string_view(header).substr(257, 5) == "ustar";
+}
+
+std::string tar_info_text(const TarFile& file) {
+  std::map<std::string, SizeSummary> kinds;
+  for (std::int64_t i = 0; i < file.size(); ++i)
+    for (const TarPart& part : file.sample(i).parts) kinds[part.extension].add(part.bytes.size());
+  std::string text = fmt::format("{}: {} samples, {} bytes\n", file.path(), file.size(), file.file_bytes());
+  for (const auto& [extension, sizes] : kinds)
+    text += fmt::format("  {:<16}  {} files; {} to {} bytes, {} in all\n", extension, sizes.count, sizes.least,
+                        sizes.most, sizes.total);
+  return text;
+}
+
+std::vector<std::string> find_tar_faults(const TarFile& file, bool quick, std::size_t most) {
+  std::vector<std::string> faults;
+  std::vector<std::uint8_t> pixels;
+  for (std::int64_t i = 0; i < file.size() && faults.size() < most; ++i) try {
+      const TarParts sample = file.sample(i);
+      for (const TarPart& part : sample.parts) {
+        const std::string name = name_of(file, sample, part);
+        const std::string_view kind = kind_of(part);
+        if ((kind == "jpg" || kind == "jpeg") && !quick) decode(part, name, pixels);
+        if (kind == "json" && !is_json(text_of(part))) faults.push_back(name + ": the text is no JSON");
+        if (kind == "cls" && !is_number(part)) faults.push_back(name + ": no number");
+      }
+    } catch (const DatasetError& error) {
+      faults.emplace_back(error.what());
+    }
+  if (faults.size() < most && file.places().back() == file.file_bytes())
+    faults.push_back(file.path() + ": it has no end mark; it may be cut off between two files");
+  return faults;
+}
+
+std::string tar_line(const TarFile& file, std::int64_t number, bool json) {
+  const TarParts sample = file.sample(number);
+  std::string line = json ? fmt::format(R"({{"index":{},"key":{},"fields":{{)", number, in_quotes(sample.key))
+                          : fmt::format("{}  {}", number, sample.key);
+  for (std::size_t i = 0; i < sample.parts.size(); ++i) {
+    const TarPart& part = sample.parts[i];
+    const std::string value = value_of(part, name_of(file, sample, part));
+    line += json ? fmt::format("{}{}:{}", i == 0 ? "" : ",", in_quotes(part.extension), value)
+                 : fmt::format("  {}={}", part.extension, value);
+  }
+  return line + (json ? "}}\n" : "\n");
+}
+
+}  // namespace shoal::command

@@ -1,0 +1,112 @@
+#include <shoal/internal/workers/beton/pipeline/picture_target.h>
+
+#include <cstring>
+
+namespace shoal::detail {
+
+PictureTarget::PictureTarget(const PictureForm& form, void* out, const ImageSize& size, bool mirrored, bool upside_down,
+                             TransformScratch& scratch)
+    : form_(form),
+      out_(out),
+      height_(std::size_t(size.height)),
+      width_(std::size_t(size.width)),
+      mirrored_(mirrored),
+      upside_down_(upside_down) {
+  auto* rows = scratch.take<std::uint8_t>(9 * width_);
+  for (std::size_t i = 0; i < 3; ++i) rows_[i] = rows + i * width_, mirror_[i] = rows + (3 + i) * width_;
+  pixels_ = rows + 6 * width_;
+}
+
+template <class Number>
+Number* PictureTarget::at(std::size_t plane, std::size_t y) const {
+  const std::size_t row = upside_down_ ? height_ - 1 - y : y;
+  auto* numbers = static_cast<Number*>(out_);
+  return form_.in_planes ? numbers + (plane * height_ + row) * width_ : numbers + row * width_ * 3;
+}
+
+void PictureTarget::put_pixels(std::size_t y, const std::uint8_t* pixels) {
+  const PixelLoops& loops = PixelLoops::best();
+  if (form_.in_planes && form_.dtype != at::kByte) {
+    if (form_.dtype == at::kFloat) {
+      float* const planes[] = {at<float>(0, y), at<float>(1, y), at<float>(2, y)};
+      return loops.float_planes(pixels, planes, width_, form_.lines, mirrored_);
+    }
+    std::uint16_t* const planes[] = {at<std::uint16_t>(0, y), at<std::uint16_t>(1, y), at<std::uint16_t>(2, y)};
+    return (form_.dtype == at::kHalf ? loops.half_planes : loops.bfloat16_planes)(pixels, planes, width_, form_.lines,
+                                                                                  mirrored_);
+  }
+  if (form_.in_planes) {
+    if (!mirrored_)
+      return loops.split(pixels, at<std::uint8_t>(0, y), at<std::uint8_t>(1, y), at<std::uint8_t>(2, y), width_);
+    loops.split(pixels, rows_[0], rows_[1], rows_[2], width_);
+    for (std::size_t plane = 0; plane < 3; ++plane) loops.reverse(rows_[plane], at<std::uint8_t>(plane, y), width_);
+    return;
+  }
+  if (mirrored_) {
+    loops.split(pixels, rows_[0], rows_[1], rows_[2], width_);
+    for (std::size_t plane = 0; plane < 3; ++plane) loops.reverse(rows_[plane], mirror_[plane], width_);
+    loops.merge(mirror_[0], mirror_[1], mirror_[2], pixels_, width_);
+    pixels = pixels_;
+  }
+  put_pixels_in_order(y, pixels);
+}
+
+void PictureTarget::put_pixels_in_order(std::size_t y, const std::uint8_t* pixels) {
+  const PixelLoops& loops = PixelLoops::best();
+  if (form_.dtype == at::kByte) {
+    std::memcpy(at<std::uint8_t>(0, y), pixels, width_ * 3);
+  } else if (form_.dtype == at::kFloat) {
+    loops.float_pixels(pixels, at<float>(0, y), width_, form_.lines);
+  } else {
+    (form_.dtype == at::kHalf ? loops.half_pixels : loops.bfloat16_pixels)(pixels, at<std::uint16_t>(0, y), width_,
+                                                                           form_.lines);
+  }
+}
+
+void PictureTarget::put_plane_row(std::size_t plane, std::size_t y, const std::uint8_t* bytes) {
+  const PixelLoops& loops = PixelLoops::best();
+  if (form_.dtype == at::kByte) {
+    if (mirrored_)
+      loops.reverse(bytes, at<std::uint8_t>(plane, y), width_);
+    else
+      std::memcpy(at<std::uint8_t>(plane, y), bytes, width_);
+    return;
+  }
+  if (mirrored_) {
+    loops.reverse(bytes, mirror_[0], width_);
+    bytes = mirror_[0];
+  }
+  const float scale = form_.lines.scale[plane], shift = form_.lines.shift[plane];
+  if (form_.dtype == at::kFloat)
+    loops.to_float(bytes, at<float>(plane, y), width_, scale, shift);
+  else
+    (form_.dtype == at::kHalf ? loops.to_half : loops.to_bfloat16)(bytes, at<std::uint16_t>(plane, y), width_, scale,
+                                                                   shift);
+}
+
+void PictureTarget::put_planes(const std::uint8_t* planes) {
+  const std::size_t size = height_ * width_;
+  if (form_.in_planes) {
+    for (std::size_t plane = 0; plane < 3; ++plane)
+      for (std::size_t y = 0; y < height_; ++y) put_plane_row(plane, y, planes + plane * size + y * width_);
+    return;
+  }
+  const PixelLoops& loops = PixelLoops::best();
+  for (std::size_t y = 0; y < height_; ++y) {
+    const std::uint8_t* colors[3];
+    for (std::size_t plane = 0; plane < 3; ++plane) {
+      colors[plane] = planes + plane * size + y * width_;
+      if (!mirrored_) continue;
+      loops.reverse(colors[plane], mirror_[plane], width_);
+      colors[plane] = mirror_[plane];
+    }
+    if (form_.dtype == at::kByte) {
+      loops.merge(colors[0], colors[1], colors[2], at<std::uint8_t>(0, y), width_);
+    } else {
+      loops.merge(colors[0], colors[1], colors[2], pixels_, width_);
+      put_pixels_in_order(y, pixels_);
+    }
+  }
+}
+
+}  // namespace shoal::detail

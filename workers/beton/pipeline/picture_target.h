@@ -1,0 +1,48 @@
+// Where a picture's bytes go in a batch: mirrored, normalized and laid out in one pass.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <shoal/internal/workers/transforms/loops/pixel_loops.h>
+#include <shoal/workers/transforms/transform.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shoal::detail {
+
+/// How the pictures of a batch lie, and as what.
+struct PictureForm {
+  bool in_planes = false;            // [3, h, w]; else [h, w, 3]
+  at::ScalarType dtype = at::kByte;  // or float, half, bfloat16
+  ColorLines lines = {};             // of floats
+  std::size_t bytes_per_number() const { return dtype == at::kByte ? 1 : dtype == at::kFloat ? 4 : 2; }
+};
+
+/// One picture's place. Rows come in any order, while they are in the cache: between the file (or the decoder) and the
+/// batch there is no other memory than a row. One thread, as long as its scratch.
+class PictureTarget {
+ public:
+  PictureTarget(const PictureForm& form, void* out, const ImageSize& size, bool mirrored, bool upside_down,
+                TransformScratch& scratch);
+
+  /// Row y of the picture before it is mirrored, pixels side by side.
+  void put_pixels(std::size_t y, const std::uint8_t* pixels);
+  /// The whole picture, [3, h, w].
+  void put_planes(const std::uint8_t* planes);
+
+ private:
+  template <class Number>
+  Number* at(std::size_t plane, std::size_t y) const;
+  void put_pixels_in_order(std::size_t y, const std::uint8_t* pixels);
+  void put_plane_row(std::size_t plane, std::size_t y, const std::uint8_t* bytes);
+
+  const PictureForm& form_;
+  void* out_;
+  std::size_t height_, width_;
+  bool mirrored_, upside_down_;
+  std::uint8_t* rows_[3];    // of one colour each
+  std::uint8_t* mirror_[3];  // the same, mirrored
+  std::uint8_t* pixels_;     // one row, pixels side by side
+};
+
+}  // namespace shoal::detail
