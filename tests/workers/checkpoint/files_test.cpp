@@ -1,0 +1,331 @@
+// Checkpoints in their folder: processes that are killed while they write, full disks, damage, and how many stay.
+#include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/workers/checkpoint/folder/shard_name.h>
+#include <shoal/ipc/error.h>
+#include <shoal/workers/checkpoint/checkpoint_error.h>
+#include <shoal/workers/checkpoint/checkpoints.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <torch/torch.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/forked.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/workers/checkpoint/nets.h"
+
+using namespace shoal;
+using namespace shoal::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Steps = std::vector<std::int64_t>;
+
+std::size_t files_in(const std::string& folder) {
+  return std::size_t(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+void flip(const fs::path& path, std::uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(std::streamoff(at));
+  const char byte = char(file.get());
+  file.seekp(std::streamoff(at));
+  file.put(char(byte ^ 4));
+}
+
+fs::path shard(const std::string& folder, std::int64_t step, int rank = 0, int ranks = 1) {
+  return fs::path(folder) / shoal::detail::shard_file_name({step, rank, ranks});
+}
+
+/// The highest step that loads, whole.
+std::optional<std::int64_t> loaded(const std::string& folder) {
+  Plain plain;
+  Checkpoints checkpoints({.folder = folder});
+  const auto step = checkpoints.load(plain.parts);
+  if (step) CHECK(plain.is(*step));
+  return step;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: a process killed at any point of a save leaves the step before it, or the whole new one") {
+  struct Point {
+    const char* label;
+    int skip;
+    std::int64_t then;
+  };
+  // The removal of step 1 comes with step 3: two are kept.
+  for (const Point& point :
+       {Point{"checkpoint.begun", 0, 2}, Point{"checkpoint.piece", 0, 2}, Point{"checkpoint.piece", 1, 2},
+        Point{"checkpoint.written", 0, 2}, Point{"checkpoint.synced", 0, 2}, Point{"checkpoint.renamed", 0, 3},
+        Point{"checkpoint.remove", 0, 3}}) {
+    INFO(point.label << " " << point.skip);
+    const TemporaryFolder folder;
+    Forked writer([&] {
+      Plain plain;
+      Checkpoints checkpoints({.folder = folder.path(), .keep = 2});
+      for (const std::int64_t step : {1, 2, 3}) {
+        plain.set(step);
+        if (step == 3) kill_at(point.label, point.skip);
+        checkpoints.save(step, plain.parts);
+      }
+    });
+    CHECK(writer.join() == -SIGKILL);
+    CHECK(loaded(folder.path()) == point.then);
+    // Whoever comes next goes on, and its saves take away what was left.
+    Plain plain;
+    Checkpoints checkpoints({.folder = folder.path(), .keep = 2});
+    CHECK(checkpoints.steps().back() == point.then);  // a half one never has a shard's name
+    for (const std::int64_t step : {4, 5}) {
+      plain.set(step);
+      checkpoints.save(step, plain.parts);
+    }
+    CHECK(checkpoints.steps() == Steps{4, 5});
+    CHECK(files_in(folder.path()) == 2);
+  }
+}
+
+TEST_CASE("checkpoint: where the file system refuses more bytes save() says so, and what was there stays") {
+  const TemporaryFolder folder;
+  Forked writer([&] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    Plain plain;
+    Checkpoints checkpoints({.folder = folder.path()});
+    plain.set(1);
+    checkpoints.save(1, plain.parts);
+    // The first byte, within the data, and all but the last one.
+    const auto whole = fs::file_size(shard(folder.path(), 1));
+    for (const std::uintmax_t most : {std::uintmax_t(0), whole / 2, whole - 1}) {
+      rlimit limit{rlim_t(most), RLIM_INFINITY};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      plain.set(2);
+      std::string said;
+      try {
+        checkpoints.save(2, plain.parts);
+      } catch (const SystemError& error) {
+        said = error.what();
+        if (error.error_number() != EFBIG) throw;
+      }
+      if (said.find("step-000000000002") == std::string::npos) throw std::runtime_error("it said: " + said);
+      if (files_in(folder.path()) != 1) throw std::runtime_error("something is left");
+    }
+    rlimit none{RLIM_INFINITY, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+    checkpoints.save(2, plain.parts);
+  });
+  CHECK(writer.join() == 0);
+  CHECK(loaded(folder.path()) == 2);
+}
+
+TEST_CASE("checkpoint: damaged and cut files are passed over, and the newest whole one is loaded") {
+  const TemporaryFolder folder;
+  Plain plain;
+  {
+    Checkpoints checkpoints({.folder = folder.path(), .keep = 10});
+    for (const std::int64_t step : {10, 20, 30, 40}) {
+      plain.set(step);
+      checkpoints.save(step, plain.parts);
+    }
+  }
+  CHECK(loaded(folder.path()) == 40);
+  flip(shard(folder.path(), 40), 10'000);
+  CHECK(loaded(folder.path()) == 30);
+  fs::resize_file(shard(folder.path(), 30), 1000);
+  CHECK(loaded(folder.path()) == 20);
+  fs::rename(shard(folder.path(), 40), shard(folder.path(), 50));
+  fs::copy_file(shard(folder.path(), 10), shard(folder.path(), 60));  // whole, but another step's
+  std::ofstream(folder.file("step-000000000070.rank-0-of-1.checkpoint"));
+  std::ofstream(folder.file("notes.txt"));
+  CHECK(loaded(folder.path()) == 20);
+  Checkpoints checkpoints({.folder = folder.path()});
+  CHECK_THROWS_AS(checkpoints.load_step(30, plain.parts), CheckpointError);
+  CHECK_THROWS_WITH(checkpoints.load_step(35, plain.parts), ContainsSubstring("no checkpoint"));
+  checkpoints.load_step(10, plain.parts);
+  CHECK(plain.is(10));
+  flip(shard(folder.path(), 20), 200);
+  flip(shard(folder.path(), 10), 20);
+  CHECK_FALSE(loaded(folder.path()));
+  const TemporaryFolder empty;
+  CHECK_FALSE(loaded(empty.path()));
+}
+
+TEST_CASE("checkpoint: the last k stay") {
+  const TemporaryFolder folder;
+  Plain plain;
+  for (const int keep : {3, 1}) {
+    Checkpoints checkpoints({.folder = folder.path(), .keep = keep});
+    for (std::int64_t step = 10; step < 16; ++step) {
+      plain.set(step);
+      checkpoints.save(step, plain.parts);
+    }
+    const Steps expected = keep == 3 ? Steps{13, 14, 15} : Steps{15};
+    CHECK(checkpoints.steps() == expected);
+  }
+  CHECK(files_in(folder.path()) == 1);
+  Checkpoints checkpoints({.folder = folder.path()});
+  plain.set(15);
+  plain.count = 99;
+  checkpoints.save(15, plain.parts);  // once more: it takes the other's place
+  CHECK(checkpoints.load(plain.parts) == 15);
+  CHECK(plain.count == 99);
+  CHECK_THROWS_AS(checkpoints.save(-1, plain.parts), std::invalid_argument);
+  CHECK_THROWS_AS(Checkpoints({.folder = ""}), std::invalid_argument);
+  CHECK_THROWS_AS(Checkpoints({.folder = folder.path(), .rank = 2, .ranks = 2}), std::invalid_argument);
+  CHECK_THROWS_AS(Checkpoints({.folder = folder.path(), .keep = 0}), std::invalid_argument);
+}
+
+TEST_CASE("checkpoint: a step counts once all ranks' shards are there, of one run") {
+  const TemporaryFolder folder;
+  const auto save = [&](int rank, const char* run, std::int64_t step) {
+    Plain plain;
+    plain.set(step);
+    Checkpoints({.folder = folder.path(), .rank = rank, .ranks = 2, .keep = 2, .run_id = run}).save(step, plain.parts);
+  };
+  const auto newest = [&] {
+    Plain plain;
+    return Checkpoints({.folder = folder.path(), .rank = 1, .ranks = 2}).load(plain.parts);
+  };
+  save(0, "first", 1);
+  CHECK_FALSE(newest());
+  save(1, "first", 1);
+  CHECK(newest() == 1);
+  save(0, "first", 2);  // and then its run ends
+  CHECK(newest() == 1);
+  save(1, "second", 2);  // the next one begins with step 1, and comes as far
+  CHECK(newest() == 1);
+  save(0, "second", 2);
+  CHECK(newest() == 2);
+  // Rank 0 is ahead: what is kept are whole steps.
+  save(0, "second", 3);
+  save(0, "second", 4);
+  CHECK(newest() == 2);
+  CHECK(fs::exists(shard(folder.path(), 1, 0, 2)));
+  save(1, "second", 3);
+  CHECK(newest() == 3);
+  CHECK_FALSE(fs::exists(shard(folder.path(), 1, 0, 2)));
+}
+
+namespace {
+
+void save_all(Checkpoints& checkpoints, const Steps& steps) {
+  Plain plain;
+  for (const std::int64_t step : steps) {
+    plain.set(step);
+    checkpoints.save(step, plain.parts);
+  }
+}
+
+/// One of two ranks that have no process group.
+Checkpoints rank_of(const std::string& folder, int rank, const char* run, int keep = 3) {
+  return Checkpoints({.folder = folder, .rank = rank, .ranks = 2, .keep = keep, .run_id = run});
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: a training that goes back keeps what it saves then, and its abandoned future goes") {
+  for (const int keep : {1, 2, 3}) {
+    INFO("keep " << keep);
+    const TemporaryFolder folder;
+    Checkpoints first({.folder = folder.path(), .keep = 3});
+    save_all(first, {20, 30, 40});
+    std::ofstream(shard(folder.path(), 50).native() + ".1.0.part");
+    Plain plain;
+    Checkpoints checkpoints({.folder = folder.path(), .keep = keep});
+    checkpoints.load_step(20, plain.parts);
+    CHECK(checkpoints.steps() == Steps{20, 30, 40});  // who only looks removes nothing
+    save_all(checkpoints, {21});
+    CHECK(checkpoints.steps() == (keep == 1 ? Steps{21} : Steps{20, 21}));
+    CHECK(files_in(folder.path()) == checkpoints.steps().size());
+    CHECK(loaded(folder.path()) == 21);
+    save_all(checkpoints, {30});
+    CHECK(loaded(folder.path()) == 30);
+  }
+}
+
+TEST_CASE("checkpoint: steps above the saved one neither count nor go if nothing was loaded") {
+  const TemporaryFolder folder;
+  Checkpoints first({.folder = folder.path()});
+  save_all(first, {20, 30, 40});
+  for (const int keep : {2, 1}) {
+    Checkpoints another({.folder = folder.path(), .keep = keep});
+    save_all(another, {21});
+    CHECK(another.steps() == (keep == 2 ? Steps{20, 21, 30, 40} : Steps{21, 30, 40}));
+  }
+  CHECK(loaded(folder.path()) == 40);
+}
+
+TEST_CASE("checkpoint: damaged steps that load() has passed over go with the first save") {
+  const TemporaryFolder folder;
+  Checkpoints first({.folder = folder.path()});
+  save_all(first, {20, 30, 40});
+  flip(shard(folder.path(), 30), 30);  // of the header, and of the data
+  flip(shard(folder.path(), 40), 10'000);
+  Plain plain;
+  Checkpoints checkpoints({.folder = folder.path(), .keep = 1});
+  CHECK(checkpoints.load(plain.parts) == 20);
+  save_all(checkpoints, {25});
+  CHECK(checkpoints.steps() == Steps{25});
+  CHECK(loaded(folder.path()) == 25);
+}
+
+TEST_CASE("checkpoint: ranks that go back one after the other take away their own shards, and lose no step") {
+  const TemporaryFolder folder;
+  const auto newest = [&] {
+    Plain plain;
+    return rank_of(folder.path(), 0, "reader").load(plain.parts);
+  };
+  for (const int rank : {0, 1}) {
+    Checkpoints checkpoints = rank_of(folder.path(), rank, "first");
+    save_all(checkpoints, {20, 30, 40});
+  }
+  Plain plain;
+  Checkpoints zero = rank_of(folder.path(), 0, "second", 1), one = rank_of(folder.path(), 1, "second", 1);
+  zero.load_step(20, plain.parts);
+  one.load_step(20, plain.parts);
+  save_all(zero, {21});
+  CHECK(newest() == 20);
+  save_all(zero, {30});  // beside the other rank's of the first run
+  CHECK(fs::exists(shard(folder.path(), 30, 1, 2)));
+  CHECK(newest() == 20);
+  save_all(one, {21});
+  CHECK(newest() == 21);
+  CHECK(fs::exists(shard(folder.path(), 30, 0, 2)));  // the faster rank's
+  CHECK(zero.steps() == Steps{21});
+  save_all(one, {30});
+  CHECK(newest() == 30);
+  CHECK(files_in(folder.path()) == 2);
+}
+
+TEST_CASE("checkpoint: a future that another number of ranks wrote goes as well, also of the very step") {
+  const TemporaryFolder folder;
+  Checkpoints alone({.folder = folder.path()});
+  save_all(alone, {20, 30, 40});
+  Plain plain;
+  Checkpoints zero = rank_of(folder.path(), 0, "two"), one = rank_of(folder.path(), 1, "two");
+  zero.load_step(20, plain.parts);
+  one.load_step(20, plain.parts);
+  save_all(zero, {30});
+  CHECK(loaded(folder.path()) == 20);
+  save_all(one, {30});
+  CHECK(loaded(folder.path()) == 30);
+  CHECK(files_in(folder.path()) == 3);
+}
+
+TEST_CASE("checkpoint: a process that goes back mixes no shards of both times") {
+  const TemporaryFolder folder;
+  Checkpoints zero = rank_of(folder.path(), 0, "same"), one = rank_of(folder.path(), 1, "same");
+  for (Checkpoints* rank : {&zero, &one}) save_all(*rank, {20, 30, 40});
+  Plain plain;
+  for (Checkpoints* rank : {&zero, &one}) rank->load_step(20, plain.parts);
+  save_all(zero, {30});
+  CHECK(zero.load(plain.parts) == 20);
+  save_all(one, {30});
+  CHECK(one.load(plain.parts) == 30);
+  CHECK(one.steps() == Steps{20, 30});
+}

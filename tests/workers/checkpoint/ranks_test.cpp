@@ -1,0 +1,153 @@
+// Checkpoints of several ranks, loaded by other numbers of them.
+#include <fmt/format.h>
+#include <shoal/internal/workers/checkpoint/folder/shard_name.h>
+#include <shoal/internal/workers/checkpoint/format/checkpoint_file.h>
+#include <shoal/runtime/spawn.h>
+#include <shoal/workers/checkpoint/checkpoints.h>
+#include <shoal/workers/data/data_loader.h>
+#include <shoal/workers/train/distributed_data_parallel.h>
+#include <shoal/workers/train/process_group.h>
+#include <shoal/workers/train/zero_redundancy_optimizer.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/workers/checkpoint/nets.h"
+#include "tests/workers/train/ddp_fixtures.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+torch::optim::AdamOptions options() { return torch::optim::AdamOptions(0.01).amsgrad(true); }
+
+/// Trains on equal data on all ranks, so that any number of them gives one process's numbers: first without a
+/// checkpoint, then from the newest. Returns the step it began with.
+std::int64_t train(int rank, ShmGroup group, std::string folder, int from, int to, bool asynchronous) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net = small_net(10 + from), reference = small_net(10);
+  ZeroRedundancyOptimizer optimizer(net->parameters(), optimizer_maker<torch::optim::Adam>(options()), process_group);
+  torch::optim::Adam alone(reference->parameters(), options());
+  int own = from == 0 ? rank : -1;
+  CheckpointParts parts;
+  parts.add("model", net);
+  parts.add("optimizer", optimizer, *net);
+  parts.add("own", own);
+  parts.add_random_state("random");
+  Checkpoints checkpoints({.folder = folder}, process_group);
+  const std::int64_t begin = checkpoints.load(parts).value_or(0);
+  const auto step_of = [](torch::nn::Sequential& of, int step) {
+    torch::manual_seed(500 + step);
+    of->forward(torch::randn({8, 6})).pow(2).mean().backward();
+  };
+  for (int step = 0; step < to; ++step) {
+    alone.zero_grad();
+    step_of(reference, step);
+    alone.step();
+    if (step < begin) continue;
+    optimizer.zero_grad();
+    step_of(net, step);
+    optimizer.step();
+  }
+  require(same_values(*net, *reference), fmt::format("rank {}: other values than one process has", rank));
+  if (from != 0) require(own >= 0, "the rank's own value was not loaded");
+  asynchronous ? checkpoints.save_async(to, parts) : checkpoints.save(to, parts);
+  checkpoints.wait();
+  process_group->barrier()->wait();
+  require(checkpoints.steps().back() == to, "the step is not complete");
+  return begin;
+}
+
+std::vector<std::string> names_in(const std::string& folder, std::int64_t step, int rank, int ranks) {
+  const shoal::detail::CheckpointFile file(folder + "/" + shoal::detail::shard_file_name({step, rank, ranks}));
+  std::vector<std::string> names;
+  for (const auto& entry : file.entries()) names.push_back(entry.name);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: 1, 3, 2 and 1 ranks go on from each other's, bit for bit, a ZeRO optimizer as well") {
+  const TemporaryFolder folder;
+  int from = 0;
+  for (const int ranks : {1, 3, 2, 1}) {
+    INFO(ranks << " ranks from step " << from);
+    const auto begun = spawn({.nprocs = ranks}, train, ShmGroup(ranks), folder.path(), from, from + 3, ranks != 2);
+    for (const std::int64_t begin : begun) CHECK(begin == from);
+    from += 3;
+  }
+  // What is equal is there once, in parts of about the same size; what is a rank's own in each shard.
+  std::multiset<std::string> all;
+  std::size_t most = 0;
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto names = names_in(folder.path(), 9, rank, 2);
+    most = std::max(most, names.size());
+    all.insert(names.begin(), names.end());
+  }
+  CHECK(all.count("model/0.weight") == 1);
+  CHECK(all.count("model/1.running_mean") == 1);
+  CHECK(all.count("optimizer/3.weight/exp_avg") == 1);
+  CHECK(all.count("own") == 2);
+  CHECK(most < all.size());
+}
+
+namespace {
+
+/// A DDP training over a loader, killed after its checkpoint or not. Returns the samples' sum that this rank has seen
+/// since, and the weights.
+std::pair<std::vector<std::int64_t>, at::Tensor> ddp(int rank, ShmGroup group, std::string folder, int stop_at) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(5);
+  torch::nn::Linear net(1, 1);
+  net->to(at::kDouble);
+  DistributedDataParallel<torch::nn::Linear> ddp(net, process_group);
+  torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(0.001).momentum(0.9));
+  const std::int64_t ranks = process_group->getSize();
+  DataLoader loader({.batch_size = 8 / ranks}, tensor_dataset(torch::arange(96, at::kDouble).unsqueeze(1)),
+                    DistributedSampler({.num_replicas = ranks, .rank = rank, .seed = 3}, 96));
+  CheckpointParts parts;
+  parts.add("model", net);
+  parts.add("optimizer", sgd, *net);
+  parts.add("loader", loader);
+  Checkpoints checkpoints({.folder = folder}, process_group);
+  std::int64_t step = checkpoints.load(parts).value_or(0);
+  std::vector<std::int64_t> seen;
+  for (auto& [batch] : loader) {
+    sgd.zero_grad();
+    (ddp.forward(batch / 96) - 0.5 * batch).pow(2).mean().backward();
+    sgd.step();
+    for (std::int64_t i = 0; i < batch.size(0); ++i) seen.push_back(batch[i].item<std::int64_t>());
+    if (++step == stop_at) {
+      checkpoints.save_async(step, parts);
+      break;
+    }
+  }
+  checkpoints.wait();
+  process_group->barrier()->wait();
+  return {seen, net->weight.detach().clone()};
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: DDP goes on within its epoch with another number of ranks, and sees each sample once") {
+  const TemporaryFolder folder, other;
+  const auto first = spawn({.nprocs = 2}, ddp, ShmGroup(2), folder.path(), 5);
+  const auto second = spawn({.nprocs = 1}, ddp, ShmGroup(1), folder.path(), 0);
+  const auto undisturbed = spawn({.nprocs = 2}, ddp, ShmGroup(2), other.path(), 0);
+  std::multiset<std::int64_t> seen;
+  for (const auto& [samples, weight] : first) seen.insert(samples.begin(), samples.end());
+  CHECK(seen.size() == 40);
+  for (const auto& [samples, weight] : second) seen.insert(samples.begin(), samples.end());
+  CHECK(seen.size() == 96);
+  CHECK(std::set<std::int64_t>(seen.begin(), seen.end()).size() == 96);
+  CHECK(torch::allclose(second[0].second, undisturbed[0].second, 0, 1e-9));
+}

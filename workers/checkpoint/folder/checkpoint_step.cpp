@@ -1,0 +1,42 @@
+#include <shoal/internal/workers/checkpoint/folder/checkpoint_step.h>
+
+#include <fmt/format.h>
+#include <shoal/workers/checkpoint/checkpoint_error.h>
+
+#include <set>
+
+namespace shoal::detail {
+
+void CheckpointStep::Found::fail(const std::string& what) const {
+  throw CheckpointError(file->path(), entry->offset, fmt::format("entry '{}'", entry->name), what);
+}
+
+CheckpointStep::CheckpointStep(const StepFiles& files, int rank, int ranks) : rank_(rank), ranks_(ranks) {
+  files_.reserve(files.shards.size());
+  for (const std::filesystem::path& path : files.shards) files_.emplace_back(path);
+}
+
+CheckpointStep::Found CheckpointStep::find(std::string_view name) const {
+  const std::size_t own = std::size_t(rank_) % files_.size();
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const CheckpointFile& file = files_[(own + i) % files_.size()];
+    if (const CheckpointEntry* entry = file.find(name)) return {&file, entry};
+  }
+  return {};
+}
+
+CheckpointStep::Found CheckpointStep::at(const std::string& name) const {
+  if (const Found found = find(name)) return found;
+  throw CheckpointError(files_.front().path(), CheckpointError::kNoOffset, fmt::format("entry '{}'", name),
+                        "no shard of this step has it");
+}
+
+std::vector<std::string> CheckpointStep::names_below(std::string_view prefix) const {
+  std::set<std::string> names;
+  for (const CheckpointFile& file : files_)
+    for (const CheckpointEntry& entry : file.entries())
+      if (entry.name.starts_with(prefix)) names.insert(entry.name);
+  return {names.begin(), names.end()};
+}
+
+}  // namespace shoal::detail

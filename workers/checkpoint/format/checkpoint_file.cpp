@@ -1,0 +1,91 @@
+#include <shoal/internal/workers/checkpoint/format/checkpoint_file.h>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <shoal/ipc/error.h>
+#include <shoal/workers/checkpoint/checkpoint_error.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+namespace shoal::detail {
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t(1) << 20;
+
+}  // namespace
+
+CheckpointFile::CheckpointFile(std::filesystem::path path) : path_(std::move(path)) {
+  file_ = lift(Fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)));
+  struct stat status{};
+  if (!file_ || ::fstat(file_.get(), &status) != 0)
+    throw SystemError(fmt::format("opening the checkpoint {}", path_.native()), errno);
+  if (!S_ISREG(status.st_mode)) throw CheckpointError(path_, 0, "header", "it is no file");
+  const auto bytes = std::uint64_t(status.st_size);
+  std::array<std::byte, kCheckpointHeaderBytes> first;
+  const auto header = std::span(first).first(std::min<std::uint64_t>(bytes, first.size()));
+  read_at(0, header, "header");
+  std::vector<std::byte> head(head_bytes_of(header, bytes, path_));
+  read_at(0, head, "index");
+  head_ = parse_head(head, bytes, path_);
+  by_name_.reserve(head_.entries.size());
+  for (const CheckpointEntry& entry : head_.entries) by_name_.emplace(entry.name, &entry);
+}
+
+const CheckpointEntry* CheckpointFile::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+void CheckpointFile::read_at(std::uint64_t offset, std::span<std::byte> to, std::string_view field) const {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(file_.get(), to.data(), std::min(to.size(), std::size_t(1) << 30), off_t(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw SystemError(fmt::format("reading {} of the checkpoint {}", field, path_.native()), errno);
+    if (got == 0) throw CheckpointError(path_, offset, std::string(field), "the file ends within it");
+    to = to.subspan(std::size_t(got));
+    offset += std::uint64_t(got);
+  }
+}
+
+void CheckpointFile::fail_checksum(const CheckpointEntry& entry) const {
+  throw CheckpointError(path_, entry.offset, fmt::format("entry '{}'", entry.name),
+                        "its bytes are not those that were written");
+}
+
+void CheckpointFile::read(const CheckpointEntry& entry, std::span<std::byte> to) const {
+  read_at(entry.offset, to, entry.name);
+  std::array<std::byte, kCheckpointAlignment> rest;
+  const auto padding = std::span(rest).first(checkpoint_aligned(entry.bytes) - entry.bytes);
+  read_at(entry.offset + entry.bytes, padding, entry.name);
+  if (checkpoint_checksum(padding, checkpoint_checksum(to)) != entry.checksum) fail_checksum(entry);
+}
+
+void CheckpointFile::verify() const {
+  std::vector<std::byte> buffer(kPieceBytes);
+  for (const CheckpointEntry& entry : entries()) {
+    std::uint32_t sum = 0;
+    const std::uint64_t end = entry.offset + checkpoint_aligned(entry.bytes);
+    for (std::uint64_t at = entry.offset; at < end;) {
+      const auto piece = std::span(buffer).first(std::min<std::uint64_t>(end - at, buffer.size()));
+      read_at(at, piece, entry.name);
+      sum = checkpoint_checksum(piece, sum);
+      at += piece.size();
+    }
+    if (sum != entry.checksum) fail_checksum(entry);
+  }
+}
+
+std::optional<std::uint64_t> run_of_checkpoint(const std::filesystem::path& path) {
+  const Fd file = lift(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
+  std::array<std::byte, kCheckpointHeaderBytes> header;
+  if (!file || ::pread(file.get(), header.data(), header.size(), 0) != ssize_t(header.size())) return std::nullopt;
+  return run_in_header(header);
+}
+
+}  // namespace shoal::detail

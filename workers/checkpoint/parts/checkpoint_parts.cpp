@@ -1,0 +1,60 @@
+#include <shoal/workers/checkpoint/checkpoint_parts.h>
+
+#include <fmt/format.h>
+#include <shoal/internal/workers/checkpoint/parts/module_part.h>
+#include <shoal/internal/workers/checkpoint/parts/optimizer_part.h>
+#include <shoal/workers/train/diloco.h>
+#include <shoal/workers/train/zero_redundancy_optimizer.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+
+using detail::OptimizerSpan;
+
+void CheckpointParts::add(std::shared_ptr<detail::CheckpointPart> part) {
+  const std::string& name = part->name();
+  // '/' and '#' part the names of a part's entries from its own.
+  if (name.empty() || name.find_first_of("/#") != std::string::npos)
+    throw std::invalid_argument(fmt::format("'{}' is no name of a checkpoint's part: no '/', no '#', not empty", name));
+  for (const auto& other : parts_)
+    if (other->name() == name) throw std::invalid_argument(fmt::format("a checkpoint with two parts '{}'", name));
+  parts_.push_back(std::move(part));
+}
+
+void CheckpointParts::add(const std::string& name, torch::nn::Module& module, OnRanks on_ranks) {
+  add(detail::make_module_part(name, module, on_ranks));
+}
+void CheckpointParts::add(const std::string& name, torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
+                          OnRanks on_ranks) {
+  add(detail::make_optimizer_part(name, optimizer, &module, on_ranks, OptimizerSpan::kAllParameters));
+}
+void CheckpointParts::add(const std::string& name, torch::optim::Optimizer& optimizer, OnRanks on_ranks) {
+  add(detail::make_optimizer_part(name, optimizer, nullptr, on_ranks, OptimizerSpan::kAllParameters));
+}
+void CheckpointParts::add(const std::string& name, ZeroRedundancyOptimizer& optimizer,
+                          const torch::nn::Module& module) {
+  add(detail::make_optimizer_part(name, optimizer.local(), &module, OnRanks::own, OptimizerSpan::kThisRank));
+}
+void CheckpointParts::add(const std::string& name, DiLoCo& diloco, const torch::nn::Module& module) {
+  const std::vector<std::string> names = detail::names_of_parameters(name, diloco.parameters(), &module);
+  std::vector<std::pair<std::string, at::Tensor>> start;
+  start.reserve(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) start.emplace_back(names[i], diloco.start()[i]);
+  add(name, diloco.outer(), module);
+  add(detail::make_tensors_part(name + ".start", std::move(start)));
+  add(
+      name + ".inner_steps", [&diloco] { return diloco.inner_steps(); },
+      [&diloco](std::int64_t steps) { diloco.set_inner_steps(steps); });
+}
+void CheckpointParts::add(const std::string& name, at::Tensor& tensor, OnRanks on_ranks) {
+  add(detail::make_tensor_part(name, tensor, on_ranks));
+}
+void CheckpointParts::add_random_state(const std::string& name) { add(detail::make_random_part(name)); }
+
+}  // namespace shoal
