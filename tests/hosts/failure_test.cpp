@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <fstream>
 #include <functional>
 
 #include "tests/hosts/host_ranks.h"
@@ -60,6 +61,36 @@ TEST_CASE("hosts: every rank learns of a rank that is killed while it has much t
   const int victim = GENERATE(0, 1, 3);
   if (test_scale() == 1 && victim != 3) return;
   kill_one(hosts, shape, victim, "large_until_it_fails");
+}
+
+// With copies of its sockets in a child no connection would end with the rank, and rank 0's port would stay taken.
+TEST_CASE("hosts: a rank that is killed is dead to the others though a child of its lives", "[failures]") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const char* const how = GENERATE("fork", "program");
+  const int victim = GENERATE(0, 1);
+  const TemporaryFolder folder;
+  const std::string written = folder.file("child");
+  HostRanks ranks(hosts, {1, 1}, "until_it_fails", {{"CALL_MS", "10000"}});
+  ranks.set(victim, "CHILD", how);
+  ranks.set(victim, "CHILD_FILE", written);
+  ranks.start();
+  ranks.wait_until_ready(2);
+  wait_for_lines(written, 1);
+  pid_t child = 0;
+  REQUIRE(std::ifstream(written) >> child);
+  ranks.rank(victim).signal(SIGKILL);
+  const auto results = ranks.finish();
+  INFO(how << ", rank " << victim);
+  check_all_but(victim, results, "PeerDied: all_reduce: ");
+  CHECK(::kill(child, 0) == 0);
+  HostRanks next(hosts, {1, 1}, "sum");
+  next.start();
+  for (const ProgramResult& result : next.finish()) {
+    INFO(result.output << result.error);
+    CHECK_THAT(result.output, ContainsSubstring("DONE"));
+  }
+  ::kill(child, SIGKILL);
 }
 
 // A slow network: the others have a part of a message when the connection ends. Gloo forgets whoever waits for the rest.
@@ -205,6 +236,35 @@ TEST_CASE("hosts: a rank that is stopped is named when the call's time is over",
     CHECK_THAT(line_after(result.output, "THREW "), ContainsSubstring(" not come within 2000 ms"));
   }
   ranks.rank(victim).signal(SIGKILL);
+}
+
+// The host that waits knows who is late; where that one is its own host says.
+TEST_CASE("hosts: a rank that others wait for in vain is shown by its host, with where it is", "[failures]") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const auto shape = GENERATE(std::vector<int>{1, 1}, std::vector<int>{2, 1}, std::vector<int>{1, 2});
+  const char* const progress = GENERATE("in_call", "thread");
+  const TemporaryFolder folder;
+  HostRanks ranks(hosts, shape, "evaluates",
+                  {{"CALL_MS", "1500"}, {"PROGRESS", progress}, {"ENDED_FILE", folder.file("ended")}});
+  ranks.start();
+  const auto last = std::size_t(shape[0] + shape[1] - 1);
+  std::vector<ProgramResult> results;
+  for (std::size_t rank = 0; rank < last; ++rank) results.push_back(ranks.rank(int(rank)).finish());
+  std::ofstream(folder.file("ended")) << "ended";
+  results.push_back(ranks.rank(int(last)).finish());
+  std::string shown;  // by the last one's host
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    INFO("rank " << rank << "\n" << results[rank].output << results[rank].error);
+    CHECK(results[rank].code == 0);
+    if (rank != last)
+      CHECK_THAT(line_after(results[rank].output, "THREW "), ContainsSubstring(fmt::format("rank {} (host ", last)) &&
+                                                                 ContainsSubstring(" not come within 1500 ms"));
+    if (int(rank) >= shape[0]) shown += results[rank].error;
+  }
+  CHECK_THAT(shown, ContainsSubstring(fmt::format("rank {} (", last)) &&
+                        ContainsSubstring(fmt::format("RANK {}", last)) && ContainsSubstring("it is in `") &&
+                        ContainsSubstring("evaluate_until_told") && ContainsSubstring("all_reduce"));
 }
 
 TEST_CASE("hosts: rank 0 may be done first, and the others with what they have") {

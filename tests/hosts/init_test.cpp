@@ -7,6 +7,7 @@
 
 #include "tests/hosts/host_ranks.h"
 #include "tests/support/catch.h"
+#include "tests/support/guard.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -197,6 +198,38 @@ TEST_CASE("init_process_group: ranks that do not come are named, by all that hav
   CHECK_THAT(all[0], Catch::Matchers::StartsWith("TimeoutError: 2 of 4 ranks have not come within ") &&
                          Catch::Matchers::EndsWith(" s: 2, 3"));
   CHECK(all[1] == all[0]);  // whoever's time is over first
+}
+
+// The time for connections is ten minutes here: whoever waits for a rank that is dead fails by that.
+TEST_CASE("init_process_group: a rank that dies while all connect is named on all others at once", "[failures]") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  struct Case {
+    std::vector<int> shape;
+    int dies;
+    const char* where;
+    const char* delays = "";
+  };
+  // The first and the only rank of a host, also before rank 0 looks after it; one beside the first; rank 0, which keeps
+  // the store; one that is in no column.
+  const auto [shape, dies, where, delays] =
+      GENERATE(Case{{1, 1}, 1, "hosts.connect"}, Case{{2, 2}, 1, "hosts.connect"}, Case{{2, 2}, 2, "hosts.connect"},
+               Case{{1, 2}, 2, "hosts.connect"}, Case{{1, 1}, 1, "hosts.connect", "hosts.connect:60000:1"},
+               Case{{2, 1}, 0, "hosts.connect"}, Case{{2, 2}, 3, "hosts.connected"});
+  HostRanks ranks(hosts, shape, "sum", {{"MEET_MS", "3600000"}, {"LINK_MS", "600000"}});
+  ranks.set(dies, "SHOAL_KILL_AT", where);
+  ranks.set(0, "SHOAL_DELAY_AT", delays);
+  ranks.start();
+  const auto results = ranks.finish();
+  CHECK(results[std::size_t(dies)].code == -SIGKILL);
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    if (int(rank) == dies) continue;
+    INFO(where << ", rank " << rank << "\n" << results[rank].output << results[rank].error);
+    CHECK(results[rank].code == 0);
+    CHECK_THAT(line_after(results[rank].output, "THREW "),
+               Catch::Matchers::StartsWith("PeerDied: ") && ContainsSubstring(fmt::format(": rank {} (host ", dies)) &&
+                   ContainsSubstring(" died"));
+  }
 }
 
 TEST_CASE("init_process_group: a port that is in use is named on every rank") {

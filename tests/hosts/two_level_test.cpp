@@ -3,6 +3,7 @@
 
 #include "tests/hosts/host_ranks.h"
 #include "tests/support/catch.h"
+#include "tests/support/guard.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -45,6 +46,28 @@ TEST_CASE("hosts: every collective gives what a plain loop gives, with one rank 
   check_all(ranks, "1 1 1");
 }
 
+TEST_CASE("hosts: tensors of every kind and type go through every call, on one host, two and three") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(3);
+  const std::vector<int> shape = GENERATE(std::vector<int>{3}, std::vector<int>{2, 1}, std::vector<int>{1, 1, 1});
+  const char* const progress = GENERATE("in_call", "thread");
+  if (test_scale() == 1 && shape.size() == 3) return;
+  HostRanks ranks(hosts, shape, "odd_tensors", {{"PROGRESS", progress}});
+  ranks.start();
+  check_all(ranks, progress);
+}
+
+TEST_CASE("hosts: ranks that do not give the same are all told in one line, and go on") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(3);
+  const std::vector<int> shape =
+      GENERATE(std::vector<int>{3}, std::vector<int>{2, 1}, std::vector<int>{1, 1, 1}, std::vector<int>{1, 2, 1});
+  const char* const progress = GENERATE("in_call", "thread");
+  HostRanks ranks(hosts, shape, "odd_ranks", {{"PROGRESS", progress}, {"CALL_MS", "20000"}});
+  ranks.start();
+  check_all(ranks, progress);
+}
+
 TEST_CASE("hosts: ranks that call different things are all told who called what, and go on") {
   REQUIRE_NETWORK_HOSTS();
   const NetworkHosts hosts(2);
@@ -73,4 +96,12 @@ TEST_CASE("hosts: a model that is trained on several hosts is the one that one p
   HostRanks ranks(hosts, shape, "ddp");
   ranks.start();
   check_all(ranks, "ddp");
+}
+
+TEST_CASE("hosts: DiLoCo's parameters are those of one process that keeps every host's replica") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  HostRanks ranks(hosts, {2, 1}, "diloco");
+  ranks.start();
+  check_all(ranks, "diloco");
 }

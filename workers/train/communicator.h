@@ -89,6 +89,11 @@ class Communicator {
   /// Takes part in a collective that this rank cannot do, for what it was given: nobody is left waiting, and the group
   /// goes on. Throws std::invalid_argument with `why`; the others get one that says so, too.
   [[noreturn]] void refuse(Collective what, const std::string& why);
+  /// Breaks the group for all ranks: what they are in, and what they call later, throws Error, which names this rank.
+  /// Threads: any, also beside one that is in a collective.
+  void abort() noexcept;
+  /// How many collectives this rank has begun, as the others see it: not those whose arguments were refused before.
+  std::uint64_t begun() const;
   /// This rank's messages to and from others: point_to_point.h calls it.
   Mailbox& mailbox() const;
   /// The same, for who may have it longer than this object lives.

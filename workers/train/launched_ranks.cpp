@@ -140,7 +140,7 @@ Group on_several_hosts(const RankPlace& place, const LaunchedRanksOptions& optio
   }
   say_choice(self, options, "shared memory within a host, Gloo in columns between hosts", asked, hosts);
   auto ranks = std::make_unique<TwoLevelGroup>(
-      connect_columns(std::move(meeting), std::move(host), deadline, options.link_timeout));
+      connect_columns(std::move(meeting), std::move(host), deadline, options.link_timeout, {}));
   ranks->begin();
   return finished(c10::make_intrusive<CollectiveProcessGroup>(
       c10::make_intrusive<CollectiveBackend>(std::move(ranks), options.progress)));

@@ -13,7 +13,7 @@ namespace shoal::arguments {
 
 /// The one tensor, or list of tensors, of a call that takes one a rank.
 template <class T>
-T& only(std::vector<T>& list, const char* what) {
+const T& only(const std::vector<T>& list, const char* what) {
   if (list.size() != 1)
     throw std::invalid_argument(
         fmt::format("{} of {} tensors at once: a rank has one; use the coalesced form", what, list.size()));

@@ -66,6 +66,35 @@ void check_one_type(const std::vector<at::Tensor>& tensors, const char* what) {
                                               c10::toString(tensor.scalar_type())));
 }
 
+Collective collective_of(c10d::OpType type) {
+  switch (type) {
+    case c10d::OpType::BROADCAST:
+      return Collective::broadcast;
+    case c10d::OpType::REDUCE:
+      return Collective::reduce;
+    case c10d::OpType::ALLREDUCE:
+    case c10d::OpType::ALLREDUCE_COALESCED:
+    case c10d::OpType::_ALLREDUCE_SPARSE:
+      return Collective::all_reduce;
+    case c10d::OpType::GATHER:
+      return Collective::gather;
+    case c10d::OpType::SCATTER:
+      return Collective::scatter;
+    case c10d::OpType::REDUCE_SCATTER:
+    case c10d::OpType::_REDUCE_SCATTER_BASE:
+      return Collective::reduce_scatter;
+    case c10d::OpType::ALLTOALL:
+    case c10d::OpType::ALLTOALL_BASE:
+      return Collective::all_to_all;
+    case c10d::OpType::BARRIER:
+      return Collective::barrier;
+    case c10d::OpType::UNKNOWN:
+      return Collective::split;
+    default:
+      return Collective::all_gather;
+  }
+}
+
 c10d::ErrorType error_type(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -93,50 +122,81 @@ c10::intrusive_ptr<c10d::Backend::Options> CollectiveBackend::getBackendOptions(
   return c10::make_intrusive<Options>(getBackendName(), timeout());
 }
 
-template <class Collective>
-void CollectiveBackend::perform(CollectiveWork& work, std::chrono::milliseconds timeout, const Collective& collective) {
+/// What c10d calls a collective, and what the ranks do.
+struct CollectiveBackend::Kind {
+  Kind(c10d::OpType of) : type(of), what(collective_of(of)) {}  // NOLINT(google-explicit-constructor): both or one
+  Kind(c10d::OpType of, Collective done) : type(of), what(done) {}
+  c10d::OpType type;
+  Collective what;
+};
+
+template <class Body>
+void CollectiveBackend::perform(CollectiveWork& work, Collective what, std::chrono::milliseconds timeout,
+                                const Body& body) {
   std::exception_ptr failure;
   const auto since = std::chrono::steady_clock::now();
   try {
     // Its own timeout overrides the backend's.
     ranks_->set_timeout(timeout.count() > 0 ? timeout : this->timeout());
-    collective();
+    begun_before_ = ranks_->begun();
+    body();
   } catch (...) {
     failure = std::current_exception();
     error_.store(error_type(failure), std::memory_order_relaxed);  // relaxed: a word by itself
+    if (ranks_->begun() == begun_before_) refuse(what, failure);
   }
   work.end(failure, std::chrono::steady_clock::now() - since);
 }
 
+/// Nothing of the collective has begun here, and the others wait in it: they get this rank's reason.
+void CollectiveBackend::refuse(Collective what, const std::exception_ptr& failure) noexcept {
+  try {
+    std::string why;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const c10::Error& error) {
+      why = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      why = error.what();
+    }
+    ranks_->refuse(what, why.substr(0, why.find('\n')));
+  } catch (...) {
+    // What this rank says is its own reason.
+  }
+}
+
 /// Begins a collective: does it, or gives it to the thread.
-template <class Collective>
-CollectiveBackend::Work CollectiveBackend::submit(c10d::OpType type, std::chrono::milliseconds timeout, Tensors outputs,
-                                                  Collective collective) {
+template <class Body>
+CollectiveBackend::Work CollectiveBackend::submit(Kind kind, std::chrono::milliseconds timeout, Tensors outputs,
+                                                  Body body) {
   std::unique_lock turn(mutex_);
-  auto work = c10::make_intrusive<CollectiveWork>(type, std::move(outputs), ++sequence_);
+  auto work = c10::make_intrusive<CollectiveWork>(kind.type, std::move(outputs), ++sequence_);
   const auto since = std::chrono::steady_clock::now();
   if (thread_) {
-    thread_->push([this, work, timeout, since, collective = std::move(collective)] {
-      perform(*work, timeout, collective);
-      report(*work, since);
+    // A copy of the hook: what is chained to the work's future may have the last share of this.
+    thread_->push([this, work, what = kind.what, timeout, since, hook = onCompletionHook_, body = std::move(body)] {
+      perform(*work, what, timeout, body);
+      report(hook, *work, since);
     });
     return begun(std::move(work));
   }
-  perform(*work, timeout, collective);
+  perform(*work, kind.what, timeout, body);
   if (progress_ == Progress::automatic && work->isSuccess()) choose_progress();
+  const auto hook = onCompletionHook_;
   turn.unlock();
-  report(*work, since);
+  report(hook, *work, since);
   if (auto failure = work->exception()) std::rethrow_exception(failure);
   return begun(std::move(work));
 }
 
 /// Calls the hook, without a lock: it is others' code.
-void CollectiveBackend::report(const CollectiveWork& work, std::chrono::steady_clock::time_point since) {
-  if (!onCompletionHook_) return;
-  onCompletionHook_(std::make_shared<c10d::WorkInfo>(
-      work.retrieveOpType(), work.getSequencenumber(), since, std::chrono::steady_clock::now(),
-      std::chrono::duration_cast<std::chrono::duration<float>>(
-          std::chrono::duration<float, std::milli>(work.getDuration()))));
+void CollectiveBackend::report(const Hook& hook, const CollectiveWork& work,
+                               std::chrono::steady_clock::time_point since) {
+  if (!hook) return;
+  hook(std::make_shared<c10d::WorkInfo>(work.retrieveOpType(), work.getSequencenumber(), since,
+                                        std::chrono::steady_clock::now(),
+                                        std::chrono::duration_cast<std::chrono::duration<float>>(
+                                            std::chrono::duration<float, std::milli>(work.getDuration()))));
 }
 
 CollectiveBackend::Work CollectiveBackend::begun(Work work) {
@@ -178,6 +238,7 @@ c10::intrusive_ptr<c10d::Backend> CollectiveBackend::split(const c10::intrusive_
 }
 
 void CollectiveBackend::all_reduce_one(const at::Tensor& tensor, const Reduction& reduction) {
+  begun_before_ = ranks_->begun();
   if (tensor.defined() && tensor.layout() == c10::kSparse) return ranks_->all_reduce_sparse(tensor, reduction.op());
   const at::Tensor share = reduction.own_share(tensor);
   TensorBytes bytes(share, "allreduce");
@@ -188,55 +249,55 @@ void CollectiveBackend::all_reduce_one(const at::Tensor& tensor, const Reduction
 
 CollectiveBackend::Work CollectiveBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   return submit(c10d::OpType::ALLREDUCE, options.timeout, tensors,
-                [this, tensor = only(tensors, "allreduce"), reduction = Reduction(options.reduceOp)] {
-                  all_reduce_one(tensor, reduction);
-                });
+                [this, tensors, op = options.reduceOp] { all_reduce_one(only(tensors, "allreduce"), Reduction(op)); });
 }
 
 CollectiveBackend::Work CollectiveBackend::allreduce_coalesced(Tensors& tensors,
                                                                const c10d::AllreduceCoalescedOptions& options) {
-  check_one_type(tensors, "allreduce_coalesced");
-  return submit(c10d::OpType::ALLREDUCE_COALESCED, options.timeout, tensors,
-                [this, tensors, reduction = Reduction(options.reduceOp)] {
-                  for (const at::Tensor& tensor : tensors) all_reduce_one(tensor, reduction);
-                });
+  return submit(c10d::OpType::ALLREDUCE_COALESCED, options.timeout, tensors, [this, tensors, op = options.reduceOp] {
+    check_one_type(tensors, "allreduce_coalesced");
+    const Reduction reduction(op);
+    for (const at::Tensor& tensor : tensors) all_reduce_one(tensor, reduction);
+  });
 }
 
 CollectiveBackend::Work CollectiveBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const at::Tensor tensor = only(tensors, "allreduce_sparse");
-  if (!tensor.defined() || tensor.layout() != c10::kSparse)
-    throw std::invalid_argument(fmt::format(
-        "allreduce_sparse of {}: give a sparse (COO) tensor",
-        tensor.defined() ? c10::str("a ", tensor.layout(), " tensor") : std::string("an undefined tensor")));
-  return submit(c10d::OpType::_ALLREDUCE_SPARSE, options.timeout, tensors,
-                [this, tensor, reduction = Reduction(options.reduceOp)] { all_reduce_one(tensor, reduction); });
+  return submit(c10d::OpType::_ALLREDUCE_SPARSE, options.timeout, tensors, [this, tensors, op = options.reduceOp] {
+    const at::Tensor& tensor = only(tensors, "allreduce_sparse");
+    if (!tensor.defined() || tensor.layout() != c10::kSparse)
+      throw std::invalid_argument(fmt::format(
+          "allreduce_sparse of {}: give a sparse (COO) tensor",
+          tensor.defined() ? c10::str("a ", tensor.layout(), " tensor") : std::string("an undefined tensor")));
+    all_reduce_one(tensor, Reduction(op));
+  });
 }
 
 CollectiveBackend::Work CollectiveBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  check_root_tensor(options.rootTensor, "reduce");
-  return submit(
-      c10d::OpType::REDUCE, options.timeout, tensors,
-      [this, tensor = only(tensors, "reduce"), root = options.rootRank, reduction = Reduction(options.reduceOp)] {
-        const at::Tensor share = reduction.own_share(tensor);
-        TensorBytes bytes(share, "reduce");
-        ranks_->reduce(bytes.region(), tensor.scalar_type(), reduction.op(), int(root));
-        if (root != getRank()) return;
-        bytes.write_back();
-        if (!share.is_same(tensor)) tensor.detach().copy_(share);
-      });
+  return submit(c10d::OpType::REDUCE, options.timeout, tensors, [this, tensors, options] {
+    check_root_tensor(options.rootTensor, "reduce");
+    const at::Tensor& tensor = only(tensors, "reduce");
+    const Reduction reduction(options.reduceOp);
+    const at::Tensor share = reduction.own_share(tensor);
+    TensorBytes bytes(share, "reduce");
+    ranks_->reduce(bytes.region(), tensor.scalar_type(), reduction.op(), int(options.rootRank));
+    if (options.rootRank != getRank()) return;
+    bytes.write_back();
+    if (!share.is_same(tensor)) tensor.detach().copy_(share);
+  });
 }
 
 CollectiveBackend::Work CollectiveBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  check_root_tensor(options.rootTensor, "broadcast");
-  return submit(c10d::OpType::BROADCAST, options.timeout, tensors,
-                [this, tensor = only(tensors, "broadcast"), root = options.rootRank] {
-                  TensorBytes bytes(tensor, "broadcast");
-                  ranks_->broadcast(bytes.region(), int(root), tensor.scalar_type());
-                  if (root != getRank()) bytes.write_back();
-                });
+  return submit(c10d::OpType::BROADCAST, options.timeout, tensors, [this, tensors, options] {
+    check_root_tensor(options.rootTensor, "broadcast");
+    const at::Tensor& tensor = only(tensors, "broadcast");
+    TensorBytes bytes(tensor, "broadcast");
+    ranks_->broadcast(bytes.region(), int(options.rootRank), tensor.scalar_type());
+    if (options.rootRank != getRank()) bytes.write_back();
+  });
 }
 
 void CollectiveBackend::all_gather_one(const Tensors& outputs, const at::Tensor& input) {
+  begun_before_ = ranks_->begun();
   TensorBytes source(input, "allgather");
   std::vector<TensorBytes> targets;
   std::vector<std::byte*> data;
@@ -261,23 +322,22 @@ CollectiveBackend::Tensors CollectiveBackend::parts_of(const at::Tensor& whole, 
 
 CollectiveBackend::Work CollectiveBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                      const c10d::AllgatherOptions& options) {
-  const Tensors& places = only(outputs, "allgather");
-  return submit(c10d::OpType::ALLGATHER, options.timeout, places,
-                [this, places, input = only(inputs, "allgather")] { all_gather_one(places, input); });
+  return submit(c10d::OpType::ALLGATHER, options.timeout, flatten(outputs),
+                [this, outputs, inputs] { all_gather_one(only(outputs, "allgather"), only(inputs, "allgather")); });
 }
 
 CollectiveBackend::Work CollectiveBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                            const c10d::AllgatherOptions& options) {
-  return submit(
-      c10d::OpType::_ALLGATHER_BASE, options.timeout, {output},
-      [this, places = parts_of(output, input, "allgather"), input = input] { all_gather_one(places, input); });
+  return submit(c10d::OpType::_ALLGATHER_BASE, options.timeout, {output}, [this, output = output, input = input] {
+    all_gather_one(parts_of(output, input, "allgather"), input);
+  });
 }
 
 CollectiveBackend::Work CollectiveBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                                const c10d::AllgatherOptions& options) {
-  // Here the outer list goes over the ranks, and each has a tensor for every input.
-  for (const Tensors& of_rank : outputs) check_counts(of_rank.size(), inputs.size(), "allgather_coalesced");
   return submit(c10d::OpType::ALLGATHER_COALESCED, options.timeout, flatten(outputs), [this, outputs, inputs] {
+    // Here the outer list goes over the ranks, and each has a tensor for every input.
+    for (const Tensors& of_rank : outputs) check_counts(of_rank.size(), inputs.size(), "allgather_coalesced");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       Tensors of_ranks;
       for (const Tensors& of_rank : outputs) of_ranks.push_back(of_rank[i]);
@@ -288,36 +348,37 @@ CollectiveBackend::Work CollectiveBackend::allgather_coalesced(std::vector<Tenso
 
 CollectiveBackend::Work CollectiveBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                            const c10d::AllgatherOptions& options) {
-  check_counts(outputs.size(), inputs.size(), "allgather_into_tensor_coalesced");
-  std::vector<Tensors> places;
-  places.reserve(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) places.push_back(parts_of(outputs[i], inputs[i], "allgather"));
-  return submit(c10d::OpType::COALESCED, options.timeout, outputs, [this, places, inputs] {
+  return submit(c10d::OpType::COALESCED, options.timeout, outputs, [this, outputs, inputs] {
+    check_counts(outputs.size(), inputs.size(), "allgather_into_tensor_coalesced");
+    std::vector<Tensors> places;
+    places.reserve(inputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) places.push_back(parts_of(outputs[i], inputs[i], "allgather"));
     for (std::size_t i = 0; i < inputs.size(); ++i) all_gather_one(places[i], inputs[i]);
   });
 }
 
 CollectiveBackend::Work CollectiveBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                   const c10d::GatherOptions& options) {
-  const bool is_root = options.rootRank == getRank();
-  if (!is_root) check_only_on_root(outputs, "gather", "outputs", options.rootRank);
-  return submit(c10d::OpType::GATHER, options.timeout, flatten(outputs),
-                [this, input = only(inputs, "gather"), root = options.rootRank,
-                 places = is_root ? only(outputs, "gather") : Tensors()] {
-                  TensorBytes source(input, "gather");
-                  std::vector<TensorBytes> targets;
-                  std::vector<std::byte*> data;
-                  for (const at::Tensor& output : places) {
-                    check_like(output, input, "gather");
-                    data.push_back(targets.emplace_back(output, "gather").data());
-                  }
-                  ranks_->gather(source.region(), data, int(root), input.scalar_type());
-                  for (TensorBytes& target : targets) target.write_back();
-                });
+  return submit(c10d::OpType::GATHER, options.timeout, flatten(outputs), [this, outputs, inputs, options] {
+    const bool is_root = options.rootRank == getRank();
+    if (!is_root) check_only_on_root(outputs, "gather", "outputs", options.rootRank);
+    const at::Tensor& input = only(inputs, "gather");
+    const Tensors places = is_root ? only(outputs, "gather") : Tensors();
+    TensorBytes source(input, "gather");
+    std::vector<TensorBytes> targets;
+    std::vector<std::byte*> data;
+    for (const at::Tensor& output : places) {
+      check_like(output, input, "gather");
+      data.push_back(targets.emplace_back(output, "gather").data());
+    }
+    ranks_->gather(source.region(), data, int(options.rootRank), input.scalar_type());
+    for (TensorBytes& target : targets) target.write_back();
+  });
 }
 
 void CollectiveBackend::reduce_scatter_one(const at::Tensor& output, const at::Tensor& input,
                                            const Reduction& reduction) {
+  begun_before_ = ranks_->begun();
   TensorBytes source(reduction.own_share(input), "reduce_scatter");
   TensorBytes target(output, "reduce_scatter");
   ranks_->reduce_scatter(source.region(), target.data(), output.scalar_type(), reduction.op());
@@ -326,54 +387,54 @@ void CollectiveBackend::reduce_scatter_one(const at::Tensor& output, const at::T
 
 CollectiveBackend::Work CollectiveBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                           const c10d::ReduceScatterOptions& options) {
-  const at::Tensor output = only(outputs, "reduce_scatter");
-  const Tensors& parts = only(inputs, "reduce_scatter");
-  for (const at::Tensor& input : parts) check_like(output, input, "reduce_scatter");
-  if (int(parts.size()) != getSize())
-    throw std::invalid_argument(
-        fmt::format("reduce_scatter: {} inputs in a group of {} ranks", parts.size(), getSize()));
-  return submit(c10d::OpType::REDUCE_SCATTER, options.timeout, outputs,
-                [this, output, parts, reduction = Reduction(options.reduceOp)] {
-                  reduce_scatter_one(output, one_row(parts), reduction);
-                });
+  return submit(c10d::OpType::REDUCE_SCATTER, options.timeout, outputs, [this, outputs, inputs, op = options.reduceOp] {
+    const at::Tensor& output = only(outputs, "reduce_scatter");
+    const Tensors& parts = only(inputs, "reduce_scatter");
+    for (const at::Tensor& input : parts) check_like(output, input, "reduce_scatter");
+    if (int(parts.size()) != getSize())
+      throw std::invalid_argument(
+          fmt::format("reduce_scatter: {} inputs in a group of {} ranks", parts.size(), getSize()));
+    reduce_scatter_one(output, one_row(parts), Reduction(op));
+  });
 }
 
 CollectiveBackend::Work CollectiveBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                 const c10d::ReduceScatterOptions& options) {
-  parts_of(input, output, "reduce_scatter");
   return submit(c10d::OpType::_REDUCE_SCATTER_BASE, options.timeout, {output},
-                [this, output = output, input = input, reduction = Reduction(options.reduceOp)] {
-                  reduce_scatter_one(output, input, reduction);
+                [this, output = output, input = input, op = options.reduceOp] {
+                  parts_of(input, output, "reduce_scatter");
+                  reduce_scatter_one(output, input, Reduction(op));
                 });
 }
 
 CollectiveBackend::Work CollectiveBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                            const c10d::ReduceScatterOptions& options) {
-  check_counts(outputs.size(), inputs.size(), "reduce_scatter_tensor_coalesced");
-  for (std::size_t i = 0; i < inputs.size(); ++i) parts_of(inputs[i], outputs[i], "reduce_scatter");
-  return submit(c10d::OpType::COALESCED, options.timeout, outputs,
-                [this, outputs, inputs, reduction = Reduction(options.reduceOp)] {
+  return submit(Kind(c10d::OpType::COALESCED, Collective::reduce_scatter), options.timeout, outputs,
+                [this, outputs, inputs, op = options.reduceOp] {
+                  check_counts(outputs.size(), inputs.size(), "reduce_scatter_tensor_coalesced");
+                  for (std::size_t i = 0; i < inputs.size(); ++i) parts_of(inputs[i], outputs[i], "reduce_scatter");
+                  const Reduction reduction(op);
                   for (std::size_t i = 0; i < inputs.size(); ++i) reduce_scatter_one(outputs[i], inputs[i], reduction);
                 });
 }
 
 CollectiveBackend::Work CollectiveBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ScatterOptions& options) {
-  const at::Tensor output = only(outputs, "scatter");
-  Tensors parts;
-  if (options.rootRank == getRank()) {
-    parts = only(inputs, "scatter");
-    for (const at::Tensor& input : parts) check_like(output, input, "scatter");
-    if (int(parts.size()) != getSize())
-      throw std::invalid_argument(fmt::format("scatter: {} inputs in a group of {} ranks", parts.size(), getSize()));
-  } else {
-    check_only_on_root(inputs, "scatter", "inputs", options.rootRank);
-  }
-  return submit(c10d::OpType::SCATTER, options.timeout, outputs, [this, output, parts, root = options.rootRank] {
+  return submit(c10d::OpType::SCATTER, options.timeout, outputs, [this, outputs, inputs, options] {
+    const at::Tensor& output = only(outputs, "scatter");
+    Tensors parts;
+    if (options.rootRank == getRank()) {
+      parts = only(inputs, "scatter");
+      for (const at::Tensor& input : parts) check_like(output, input, "scatter");
+      if (int(parts.size()) != getSize())
+        throw std::invalid_argument(fmt::format("scatter: {} inputs in a group of {} ranks", parts.size(), getSize()));
+    } else {
+      check_only_on_root(inputs, "scatter", "inputs", options.rootRank);
+    }
     TensorBytes target(output, "scatter");
     const at::Tensor whole = parts.empty() ? at::empty_like(output) : one_row(parts);
     TensorBytes source(whole, "scatter");
-    ranks_->scatter(source.region(), target.data(), output.nbytes(), int(root), output.scalar_type());
+    ranks_->scatter(source.region(), target.data(), output.nbytes(), int(options.rootRank), output.scalar_type());
     target.write_back();
   });
 }
@@ -455,7 +516,8 @@ std::uint64_t CollectiveBackend::getSequenceNumberForGroup() {
 }
 
 void CollectiveBackend::registerOnCompletionHook(std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
-  waitForPendingWorks();  // the thread reads it
+  waitForPendingWorks();  // they have the one before
+  std::lock_guard turn(mutex_);
   onCompletionHook_ = std::move(hook);
 }
 

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -65,6 +66,8 @@ class CollectiveBackend final : public c10d::Backend {
   Work barrier(const c10d::BarrierOptions& options) override;
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
+  // Of all of these: what a rank alone gives wrong is told to the others, which get std::invalid_argument in their call.
+
   // They take no turns: a rank may send in one thread while another one is in a collective.
   Work send(Tensors& tensors, int to, int tag) override;
   Work recv(Tensors& tensors, int from, int tag) override;
@@ -90,11 +93,14 @@ class CollectiveBackend final : public c10d::Backend {
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
  private:
-  template <class Collective>
-  Work submit(c10d::OpType type, std::chrono::milliseconds timeout, Tensors outputs, Collective collective);
-  template <class Collective>
-  void perform(CollectiveWork& work, std::chrono::milliseconds timeout, const Collective& collective);
-  void report(const CollectiveWork& work, std::chrono::steady_clock::time_point since);
+  struct Kind;
+  template <class Body>
+  Work submit(Kind kind, std::chrono::milliseconds timeout, Tensors outputs, Body body);
+  template <class Body>
+  void perform(CollectiveWork& work, Collective what, std::chrono::milliseconds timeout, const Body& body);
+  void refuse(Collective what, const std::exception_ptr& failure) noexcept;
+  using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
+  static void report(const Hook& hook, const CollectiveWork& work, std::chrono::steady_clock::time_point since);
   Work begun(Work work);
   template <class Split>
   c10::intrusive_ptr<CollectiveBackend> part_by(Split split, std::chrono::milliseconds timeout);
@@ -111,6 +117,7 @@ class CollectiveBackend final : public c10d::Backend {
   std::atomic<std::chrono::milliseconds> timeout_ = kBackendDefaultTimeout;
   std::atomic<c10d::ErrorType> error_ = c10d::ErrorType::SUCCESS;
   std::uint64_t sequence_ = 0;
+  std::uint64_t begun_before_ = 0;  // the ranks' collectives, before the one that is begun next; of who does them
   std::optional<std::vector<Work>> coalesced_;
   Progress progress_;
   std::optional<ProgressThread> thread_;  // last, so that it ends first

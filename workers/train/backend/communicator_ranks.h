@@ -17,6 +17,7 @@ class CommunicatorRanks final : public RankGroup {
   int world_size() const override { return ranks_.world_size(); }
   double cpu_share() const override { return ranks_.cpu_share(); }
   void set_timeout(std::chrono::nanoseconds timeout) override { ranks_.set_timeout(timeout); }
+  void abort() override { ranks_.abort(); }
 
   void all_reduce(Region data, Type type, ReduceOp op) override { ranks_.all_reduce(data, type, op); }
   void all_reduce_sparse(const at::Tensor& tensor, ReduceOp op) override;
@@ -40,6 +41,7 @@ class CommunicatorRanks final : public RankGroup {
   }
   void barrier() override { ranks_.barrier(); }
   [[noreturn]] void refuse(Collective what, const std::string& why) override { ranks_.refuse(what, why); }
+  std::uint64_t begun() const override { return ranks_.begun(); }
 
   std::unique_ptr<RankGroup> split(const std::vector<int>& members) override;
   std::unique_ptr<RankGroup> split(int color, int key) override;

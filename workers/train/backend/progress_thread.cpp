@@ -8,7 +8,10 @@
 namespace shoal {
 
 ProgressThread::ProgressThread() : fork_count_(fork_count()), state_(std::make_unique<State>()) {
-  state_->thread = make_service_thread("shoal-reduce", [state = state_.get()] { state->run(); });
+  state_->thread = make_service_thread("shoal-reduce", [state = state_.get()] {
+    state->run();
+    if (state->is_threads) delete state;
+  });
 }
 
 ProgressThread::~ProgressThread() {
@@ -21,7 +24,13 @@ ProgressThread::~ProgressThread() {
     state_->closing = true;
   }
   if (state_->thread.get_id() == std::this_thread::get_id()) {
-    // What was chained to a result had the last share of the group: the thread ends when it has done the rest.
+    // What was chained to a result had the last share of the group. The rest is done here: it needs the group, which is
+    // gone when this returns. Then the thread ends, and takes its state along.
+    {
+      std::unique_lock lock(state_->mutex);
+      state_->work_off(lock);
+    }
+    state_->is_threads = true;
     state_->thread.detach();
     [[maybe_unused]] auto* left = state_.release();
     return;
@@ -43,6 +52,12 @@ void ProgressThread::State::run() {
   for (;;) {
     changed.wait(lock, [this] { return closing || !tasks.empty(); });
     if (tasks.empty()) return;
+    work_off(lock);
+  }
+}
+
+void ProgressThread::State::work_off(std::unique_lock<std::mutex>& lock) {
+  while (!tasks.empty()) {
     auto task = std::move(tasks.front());
     tasks.pop_front();
     lock.unlock();

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,8 +28,8 @@ class RankGroup {
   /// Communicator::cpu_share().
   virtual double cpu_share() const = 0;
   virtual void set_timeout(std::chrono::nanoseconds timeout) = 0;
-  /// Breaks the group for all ranks, where a group can be broken.
-  virtual void abort() {}
+  /// Breaks the group for all ranks: what they are in, and what they call later, throws Error.
+  virtual void abort() = 0;
 
   virtual void all_reduce(Region data, Type type, ReduceOp op) = 0;
   /// all_reduce() of a COO tensor.
@@ -44,6 +45,8 @@ class RankGroup {
   virtual void barrier() = 0;
   /// Communicator::refuse().
   [[noreturn]] virtual void refuse(Collective what, const std::string& why) = 0;
+  /// Communicator::begun().
+  virtual std::uint64_t begun() const = 0;
 
   /// This rank's part of a new group of these ranks, in their old order (split.h); null if it is no member.
   virtual std::unique_ptr<RankGroup> split(const std::vector<int>& members) = 0;

@@ -6,12 +6,15 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -19,28 +22,38 @@
 namespace shoal {
 namespace {
 
-struct OwnSockets {
-  std::mutex mutex;
-  std::set<int> descriptors;
+/// The sockets to other hosts that this process has.
+struct Known {
+  std::set<int> own;          // shoal's
+  std::map<int, int> opened;  // duplicates of a library's, and its own descriptors
+  std::set<int> served;       // ports of this process, where a library takes connections
 };
 
-/// Never destroyed: groups with static lifetime use it.
-OwnSockets& own_sockets() {
-  static OwnSockets& sockets = *new OwnSockets;
-  return sockets;
+constinit std::mutex mutex;  // of these; forks wait for it
+constinit Known* the_known = nullptr;
+
+/// Never destroyed: groups with static lifetime use it. With the mutex.
+Known& known() {
+  if (!the_known) the_known = new Known;
+  return *the_known;
 }
 
-/// Without those that are shoal's own, whose numbers a library may get next.
-std::set<int> open_descriptors() {
+std::set<int> all_descriptors() {
   std::set<int> found;
-  OwnSockets& own = own_sockets();
-  std::lock_guard lock(own.mutex);
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   if (!folder) return found;
   while (const dirent* entry = ::readdir(folder.get())) {
     const int number = entry->d_name[0] == '.' ? -1 : std::atoi(entry->d_name);
-    if (number >= 0 && number != ::dirfd(folder.get()) && !own.descriptors.contains(number)) found.insert(number);
+    if (number >= 0 && number != ::dirfd(folder.get())) found.insert(number);
   }
+  return found;
+}
+
+/// Without those that are shoal's own, whose numbers a library may get next.
+std::set<int> open_descriptors() {
+  std::lock_guard lock(mutex);
+  std::set<int> found = all_descriptors();
+  for (const int own : known().own) found.erase(own);
   return found;
 }
 
@@ -63,6 +76,40 @@ SocketAddress side(int descriptor, int (*ask)(int, sockaddr*, socklen_t*)) {
   return {text, ntohs(wide.sin6_port)};
 }
 
+bool is_same_file(int one, int other) noexcept {
+  struct stat a{}, b{};
+  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/// In a fork's child. A connection ends when nobody has it open any more: with a copy in a child the other hosts would not
+/// learn of this process's death, nor another program get its port. The numbers stay taken, by a file without content:
+/// the copies of those objects that have them may close them.
+void give_up_copies() noexcept {
+  const Fd nothing = lift(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC)));
+  const auto give_up = [&](int number) {
+    if (!nothing || ::dup3(nothing.get(), number, O_CLOEXEC) < 0) ::close(number);
+  };
+  for (const auto& [duplicate, library] : the_known->opened) {
+    if (is_same_file(duplicate, library)) give_up(library);  // another file has the number otherwise
+    give_up(duplicate);
+  }
+  for (const int own : the_known->own) give_up(own);
+  if (!the_known->served.empty())
+    for (const int number : all_descriptors())
+      if (the_known->served.contains(side(number, ::getsockname).port)) give_up(number);
+  *the_known = {};
+}
+
+[[gnu::init_priority(101)]] const AtFork at_fork({
+    .before = ForkWaitsFor<mutex>::lock,
+    .in_parent = ForkWaitsFor<mutex>::unlock,
+    .in_child =
+        []() noexcept {
+          if (the_known) give_up_copies();
+          ForkWaitsFor<mutex>::unlock();
+        },
+});
+
 }  // namespace
 
 SocketAddress own_side(int descriptor) { return side(descriptor, ::getsockname); }
@@ -76,8 +123,13 @@ void OpenedSockets::find_if(Accept accept) {
     if (before_.contains(number)) continue;
     SocketAddress other = other_side(number);
     if (other.address.empty() || !accept(other, own_side(number))) continue;
-    if (Fd duplicate = Fd(::fcntl(number, F_DUPFD_CLOEXEC, 3)))
-      sockets_.push_back({std::move(duplicate), std::move(other.address), number});
+    // Programs that this process starts would keep it open: Gloo does not say this by itself.
+    (void)::fcntl(number, F_SETFD, FD_CLOEXEC);
+    Fd duplicate(::fcntl(number, F_DUPFD_CLOEXEC, 3));
+    if (!duplicate) continue;
+    std::lock_guard lock(mutex);
+    known().opened[duplicate.get()] = number;
+    sockets_.push_back({std::move(duplicate), std::move(other.address), number});
   }
   before_ = open_descriptors();  // the duplicates are no news for a second look
 }
@@ -90,6 +142,26 @@ void OpenedSockets::find(const std::set<std::string>& addresses, int not_of_port
 
 void OpenedSockets::find(int port) {
   find_if([&](const SocketAddress& other, const SocketAddress&) { return other.port == port; });
+}
+
+std::vector<SocketAddress> OpenedSockets::others_at(int port) {
+  std::vector<SocketAddress> others;
+  for (const int number : open_descriptors()) {
+    SocketAddress other = other_side(number);
+    if (!other.address.empty() && own_side(number).port == port) others.push_back(std::move(other));
+  }
+  return others;
+}
+
+void OpenedSockets::forget() {
+  std::lock_guard lock(mutex);
+  for (const Socket& socket : sockets_) known().opened.erase(socket.descriptor.get());
+  sockets_.clear();
+}
+
+void OpenedSockets::serves(int port) {
+  std::lock_guard lock(mutex);
+  known().served.insert(port);
 }
 
 void OpenedSockets::keep_alive(std::chrono::milliseconds at_most) const {
@@ -110,10 +182,9 @@ void keep_alive(int number, std::chrono::milliseconds at_most) {
 }
 
 OwnSocket::OwnSocket(const std::function<Fd()>& open) {
-  OwnSockets& own = own_sockets();
-  std::lock_guard lock(own.mutex);
+  std::lock_guard lock(mutex);
   descriptor_ = open();
-  if (descriptor_) own.descriptors.insert(descriptor_.get());
+  if (descriptor_) known().own.insert(descriptor_.get());
 }
 
 OwnSocket& OwnSocket::operator=(OwnSocket&& other) noexcept {
@@ -123,16 +194,13 @@ OwnSocket& OwnSocket::operator=(OwnSocket&& other) noexcept {
 
 void OwnSocket::close() noexcept {
   if (!descriptor_) return;
-  OwnSockets& own = own_sockets();
-  std::lock_guard lock(own.mutex);
-  own.descriptors.erase(descriptor_.get());
+  std::lock_guard lock(mutex);
+  known().own.erase(descriptor_.get());
   descriptor_.reset();
 }
 
 bool OpenedSockets::is_released(const Socket& socket) noexcept {
-  struct stat own{}, theirs{};  // another file may have the number by now: each connection has its own inode
-  return ::fstat(socket.library, &theirs) != 0 || ::fstat(socket.descriptor.get(), &own) != 0 ||
-         own.st_dev != theirs.st_dev || own.st_ino != theirs.st_ino;
+  return !is_same_file(socket.library, socket.descriptor.get());  // another file may have the number by now
 }
 
 bool OpenedSockets::has_ended() const noexcept {

@@ -11,10 +11,19 @@
 
 namespace shoal {
 
+/// One side of a connection by TCP.
+struct SocketAddress {
+  std::string address;  ///< as numbers; empty: no connection by TCP
+  int port = 0;
+};
+
 /// Gloo and c10d's store keep their descriptors to themselves, and neither can be made to give up a call. So whoever
 /// makes one of them notes the process's descriptors before, and looks afterwards which TCP connections have come. Each
 /// is duplicated: the library may close its number, which another file gets then, while the duplicate stays this
 /// connection. shut_down() ends it for both sides, whoever has it open, and wakes whoever waits for it.
+///
+/// Forked children give up their copies, as those of OwnSocket and of what this process serves, and programs that are
+/// started get none: otherwise a connection would outlive its process. That is for what was found, not while it is made.
 ///
 /// A connection that another thread makes at the same time to one of the same addresses is taken for one of them. Owned
 /// by one thread; shut_down() may be called by any.
@@ -28,6 +37,8 @@ class OpenedSockets {
 
   /// Notes what is open now.
   OpenedSockets();
+  OpenedSockets(const OpenedSockets&) = delete;
+  ~OpenedSockets() { forget(); }
   /// Finds what has come since with another side of this port.
   void find(int port);
   /// Finds what has come since with another side of one of these addresses, but nothing of this port on either side: rank
@@ -45,7 +56,12 @@ class OpenedSockets {
   /// Ends all connections.
   void shut_down() const noexcept;
   /// Closes the duplicates; the connections stay as they are.
-  void forget() { sockets_.clear(); }
+  void forget();
+  /// The other sides of all connections at this port of this process, as numbers.
+  static std::vector<SocketAddress> others_at(int port);
+  /// Says that a library takes connections at this port of this process, now and until its end: forked children give up
+  /// these, too.
+  static void serves(int port);
 
  private:
   template <class Accept>
@@ -77,11 +93,6 @@ class OwnSocket {
 /// Lets the kernel ask whether the other side of a connection still answers: it ends with an error within this time.
 void keep_alive(int number, std::chrono::milliseconds at_most);
 
-/// One side of a connection by TCP.
-struct SocketAddress {
-  std::string address;  ///< as numbers; empty: no connection by TCP
-  int port = 0;
-};
 SocketAddress own_side(int descriptor);
 SocketAddress other_side(int descriptor);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <shoal/internal/workers/train/group/communicator_state.h>
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/trace_span.h>
 
 #include <memory>
@@ -22,6 +23,11 @@ Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
+void Communicator::abort() noexcept {
+  state_->mailbox->break_off(std::make_exception_ptr(Error(fmt::format("rank {} has aborted the group", rank()))));
+  state_->rounds.abort_for_all();  // last: whoever is told by it finds that messages are over, too
+}
+std::uint64_t Communicator::begun() const { return state_->recorder.calls(); }
 int Communicator::rank() const { return state_->me; }
 int Communicator::world_size() const { return state_->world; }
 void Communicator::set_timeout(std::chrono::nanoseconds timeout) {

@@ -5,6 +5,7 @@
 #include <shoal/internal/workers/train/group/group_layout.h>
 #include <shoal/internal/workers/train/group/mailbox.h>
 #include <shoal/internal/workers/train/group/peer_buffers.h>
+#include <shoal/internal/workers/train/group/rank_cpus.h>
 #include <shoal/internal/workers/train/group/rounds.h>
 #include <shoal/workers/train/communicator.h>
 
@@ -19,8 +20,6 @@
 #include <vector>
 
 namespace shoal {
-/// Notes the CPUs of this process as the rank's.
-void say_cpus(RankLayout& own);
 /// "all_reduce" and so on: what errors and traces call a collective.
 const char* name_of(Collective what);
 /// Of any number; "?" for one that is none.

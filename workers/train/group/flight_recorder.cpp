@@ -57,8 +57,15 @@ FlightRecorder::~FlightRecorder() {
   if (fork_count() == fork_count_) log_.left.store(1, std::memory_order_release);  // release: after all calls
 }
 
+void FlightRecorder::begin_as(int rank) noexcept {
+  end(true);
+  calls_ = 0;
+  log_.calls.store(0, std::memory_order_release);  // release: what is found of older calls counts no longer
+  log_.number.store(std::uint32_t(rank) + 1, std::memory_order_relaxed);  // relaxed: a number for people
+}
+
 void FlightRecorder::begin(Collective what, std::uint32_t type, std::uint64_t bytes) noexcept {
-  if (fork_count() != fork_count_) return;
+  if (whole_ || fork_count() != fork_count_) return;
   end(true);
   FlightRecord& record = log_.records[++calls_ % FlightLog::kRecords];
   // The orders are for the sake of those that copy the bytes: on the way to memory no store overtakes `call` of 0, or
@@ -81,5 +88,16 @@ void FlightRecorder::begin(Collective what, std::uint32_t type, std::uint64_t by
 Flight::Flight(FlightRecorder& recorder) noexcept : recorder_(recorder), exceptions_(std::uncaught_exceptions()) {}
 
 Flight::~Flight() { recorder_.end(std::uncaught_exceptions() > exceptions_); }
+
+WholeFlight::WholeFlight(FlightRecorder& recorder, Collective what, std::uint32_t type, std::uint64_t bytes) noexcept
+    : recorder_(recorder), exceptions_(std::uncaught_exceptions()) {
+  recorder.begin(what, type, bytes);
+  recorder.whole_ = true;
+}
+
+WholeFlight::~WholeFlight() {
+  recorder_.whole_ = false;
+  recorder_.end(std::uncaught_exceptions() > exceptions_);
+}
 
 }  // namespace shoal

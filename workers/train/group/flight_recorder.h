@@ -18,10 +18,16 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   ~FlightRecorder();
 
+  /// Counts from 1 again, as this rank of a group over several hosts, of whose ranks this group has some.
+  void begin_as(int rank) noexcept;
+
+  /// That have begun.
+  std::uint64_t calls() const noexcept { return calls_; }
+
   /// A collective begins. One that had begun and did not end has failed.
   void begin(Collective what, std::uint32_t type, std::uint64_t bytes) noexcept;
   void end(bool failed) noexcept {
-    if (!open_) return;
+    if (!open_ || whole_) return;
     // release: whoever copies the bytes does not see the next call before it.
     open_->end.store(now() | (failed ? FlightRecord::kFailed : 0), std::memory_order_release);
     open_ = nullptr;
@@ -39,6 +45,9 @@ class FlightRecorder {
   std::uint32_t fork_count_;  // of the process that joined: a forked copy of this object writes nothing
   std::uint64_t calls_ = 0;
   FlightRecord* open_ = nullptr;
+  bool whole_ = false;  // in a WholeFlight
+
+  friend class WholeFlight;
 };
 
 /// Around a collective: says how it ended.
@@ -47,6 +56,18 @@ class Flight {
   explicit Flight(FlightRecorder& recorder) noexcept;
   Flight(const Flight&) = delete;
   ~Flight();
+
+ private:
+  FlightRecorder& recorder_;
+  int exceptions_;  // under way when it began
+};
+
+/// Around a collective over several hosts: the collectives of one host that it is made of are none for those that look on.
+class WholeFlight {
+ public:
+  WholeFlight(FlightRecorder& recorder, Collective what, std::uint32_t type, std::uint64_t bytes) noexcept;
+  WholeFlight(const WholeFlight&) = delete;
+  ~WholeFlight();
 
  private:
   FlightRecorder& recorder_;

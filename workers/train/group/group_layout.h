@@ -26,7 +26,8 @@ enum class Collective : std::uint32_t {
   broadcast_object,
   scatter_object,
   refused,  // of `op`: this rank cannot take part, and its stage says why
-  split     // of ranks on several hosts
+  split,    // of ranks on several hosts
+  all_reduce_sparse
 };
 
 /// What a rank says about the collective that it starts: the others compare it with their own, and
@@ -57,8 +58,9 @@ static_assert(sizeof(Announcement) == 64);
 ///  I1 what a rank wrote before its R1 of round k can be read from A1 of round k on;
 ///  I2 it may be overwritten once everybody's R1 of the round in which the others read it was seen.
 struct RankLayout {
-  /// kGaveUp is final: a rank that has waited too long breaks the group for all, also when it leaves later.
-  enum State : std::uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2, kGaveUp = 3 };
+  /// kGaveUp and kAborted are final: a rank that has waited too long, or was told to, breaks the group for all, also when
+  /// it leaves later.
+  enum State : std::uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2, kGaveUp = 3, kAborted = 4 };
   static constexpr std::int32_t kNoCulprit = -1;
 
   alignas(64) std::atomic<std::uint32_t> round;  // wraps

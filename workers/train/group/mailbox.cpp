@@ -394,8 +394,8 @@ Mailbox::Gone Mailbox::state_of(int rank) const {
   RankLayout& peer = layout_.rank(local_of(rank));
   const ProcessTag tag = ProcessTag::from_word(peer.tag.load(std::memory_order_acquire));  // acquire: not newer than it
   if (!tag) return Gone::no;                                                               // has not joined yet
-  // seq_cst: after the event was prepared, where this comes before a sleep.
-  if (peer.state.load(std::memory_order_seq_cst) == RankLayout::kLeft) return Gone::left;
+  const auto state = peer.state.load(std::memory_order_seq_cst);  // after the event was prepared, before a sleep
+  if (state == RankLayout::kLeft || state == RankLayout::kAborted) return Gone::left;
   return counts_as_alive(SessionCore::current(), tag) ? Gone::no : Gone::died;
 }
 
@@ -431,10 +431,13 @@ void Mailbox::check_alive(Operation& operation) {
 std::exception_ptr Mailbox::death_of(const Operation& operation, int rank, Gone gone) const {
   if (is_remote(rank))
     return std::make_exception_ptr(PeerDied(fmt::format("{}: {}", describe(operation), remote_->end_of(rank))));
-  return std::make_exception_ptr(
-      PeerDied(fmt::format("{}: rank {} (process {}) {}", describe(operation), rank,
-                           layout_.rank(local_of(rank)).pid.load(std::memory_order_relaxed),  // relaxed: for people
-                           gone == Gone::died ? "died" : "left the group")));
+  const RankLayout& peer = layout_.rank(local_of(rank));
+  const auto pid = peer.pid.load(std::memory_order_relaxed);  // relaxed, twice: for people; seen by state_of()
+  const auto who = fmt::format("{}: rank {} (process {}) ", describe(operation), rank, pid);
+  if (gone == Gone::died) return std::make_exception_ptr(PeerDied(who + "died"));
+  if (peer.state.load(std::memory_order_relaxed) == RankLayout::kAborted)
+    return std::make_exception_ptr(Error(who + "aborted the group"));
+  return std::make_exception_ptr(PeerDied(who + "left the group"));
 }
 
 bool Mailbox::take_back(Operation& operation) {
@@ -468,8 +471,7 @@ bool Mailbox::is_done(const Handle& operation) {
 
 /// A ring that is full tells nobody when it has room, as its receiver's event is not ours: so it is tried again.
 std::chrono::milliseconds Mailbox::longest_nap(std::chrono::milliseconds& retry) const {
-  const bool stuck = std::ranges::any_of(operations_, [](const Handle& o) { return o->message != nullptr; });
-  if (!stuck) return kLivenessSlice;
+  if (std::ranges::none_of(operations_, [](const Handle& o) { return o->message != nullptr; })) return kLivenessSlice;
   return std::exchange(retry, std::min(retry * 2, std::chrono::milliseconds(kLivenessSlice)));
 }
 

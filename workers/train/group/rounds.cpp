@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <shoal/internal/ipc/base/kill_point.h>
-#include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/process/liveness_watch.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/workers/train/group/patience.h>
+#include <shoal/internal/workers/train/group/rank_cpus.h>
 #include <shoal/internal/workers/train/group/ranks_late.h>
 #include <shoal/internal/workers/train/group/time_out_report.h>
 #include <shoal/internal/workers/train/group/time_text.h>
@@ -16,6 +17,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace shoal {
@@ -37,7 +39,8 @@ Rounds::Rounds(GroupLayout& layout, int rank)
 
 Rounds::~Rounds() {
   if (fork_count() != fork_count_) return;
-  if (mine().state.load(std::memory_order_relaxed) == RankLayout::kGaveUp) return;  // relaxed: nobody else writes it
+  const std::uint32_t state = mine().state.load(std::memory_order_relaxed);  // relaxed: no other process writes it
+  if (state == RankLayout::kGaveUp || state == RankLayout::kAborted) return;
   // R2: pairs with A2, which reads the culprit. seq_cst for the event word.
   mine().state.store(RankLayout::kLeft, std::memory_order_seq_cst);
   mine().event.notify_all();
@@ -47,6 +50,18 @@ void Rounds::check_usable() const {
   if (broken_) std::rethrow_exception(broken_);
   if (fork_count() != fork_count_)
     throw Error(fmt::format("rank {} belongs to the process that joined the group, not to a forked copy of it", rank_));
+  // relaxed: whoever set it in this process has said so to this thread, or the wait finds it.
+  if (layout_.rank(rank_).state.load(std::memory_order_relaxed) == RankLayout::kAborted)
+    throw Error(fmt::format("rank {} has aborted the group", rank_));
+}
+
+void Rounds::abort_for_all() noexcept {
+  if (fork_count() != fork_count_) return;
+  std::uint32_t joined = RankLayout::kJoined;  // a rank that gave up has broken the group already
+  // R5: pairs with A3. seq_cst: for the event words, as R3.
+  mine().state.compare_exchange_strong(joined, RankLayout::kAborted, std::memory_order_seq_cst);
+  mine().event.notify_all();
+  abort();
 }
 
 void Rounds::abort() noexcept {
@@ -70,6 +85,7 @@ void Rounds::wait(const char* what) {
   std::optional<Deadline> deadline;  // one for all ranks; the clock is read by the first wait that does not end soon
   for (int other = 0; other < world_size(); ++other)
     if (other != rank_) wait_for(layout_.rank(other), what, deadline);
+  if (!std::exchange(has_met_, true) && cpu_share(layout_, rank_) < cpus_needed_) turns_ = Spinner::Turns::yields;
   check_nobody_gave_up(what);
 }
 
@@ -80,9 +96,12 @@ bool Rounds::has_arrived(RankLayout& peer) const {
 
 void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline>& deadline) {
   if (has_arrived(peer)) return;
-  Spinner spinner;
+  Spinner spinner(turns_);
   while (spinner.turn())
     if (has_arrived(peer)) return spinner.ended(true);
+  // A rank that yields anyhow has not its CPU for itself.
+  if (has_met_ && turns_ == Spinner::Turns::pauses && Patience().wait([&] { return has_arrived(peer); }))
+    return spinner.ended(true);
   if (!deadline) deadline = Deadline::after(timeout_);
   SleepNote note;
   LivenessWatch watch(kLivenessSlice);  // a reclaimer's wake-up may be missed: see wake_all_sleepers
@@ -113,7 +132,8 @@ void Rounds::check_peers(const char* what) {
     if (other == rank_ || !tag || has_arrived(peer)) continue;               // not joined yet is not dead
     const std::uint32_t state = peer.state.load(std::memory_order_seq_cst);  // A2, A3
     const bool has_left = state == RankLayout::kLeft;
-    if (state == RankLayout::kGaveUp) continue;  // looked at below, if it does not matter whether it has arrived
+    if (state == RankLayout::kGaveUp || state == RankLayout::kAborted)
+      continue;  // looked at below, if it does not matter whether it has arrived
     bool gone = !has_left && !counts_as_alive(session, tag);
     if (!(has_left || gone) || has_arrived(peer)) continue;  // once more: it may have ended its part and then itself
     if (gone)
@@ -165,7 +185,13 @@ void Rounds::give_up(const char* what) {
 void Rounds::check_nobody_gave_up(const char* what) {
   for (int other = 0; other < world_size(); ++other) {
     RankLayout& peer = layout_.rank(other);
-    if (other == rank_ || peer.state.load(std::memory_order_seq_cst) != RankLayout::kGaveUp) continue;  // A3
+    const std::uint32_t state = peer.state.load(std::memory_order_seq_cst);  // A3
+    if (state == RankLayout::kAborted)
+      fail(
+          std::make_exception_ptr(Error(fmt::format("{}: rank {} (process {}) aborted the group", what, other,
+                                                    peer.pid.load(std::memory_order_relaxed)))),  // relaxed: for people
+          RankLayout::kNoCulprit);
+    if (other == rank_ || state != RankLayout::kGaveUp) continue;
     const int awaited = peer.culprit.load(std::memory_order_relaxed);  // relaxed: A3 came before
     const auto pid = peer.pid.load(std::memory_order_relaxed);         // relaxed: for people
     fail(std::make_exception_ptr(

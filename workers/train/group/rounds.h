@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/ipc/process/death_watch.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
 
@@ -32,11 +33,16 @@ class Rounds {
   int rank() const { return rank_; }
   int world_size() const { return int(layout_.world_size); }
   void set_timeout(std::chrono::nanoseconds timeout) { timeout_ = timeout; }
+  /// CPUs that a rank and what it works with keep busy: 1 without this call. A rank that has fewer for itself gives its
+  /// CPU away while it waits (Spinner::Turns::yields).
+  void set_cpus_needed(double cpus) { cpus_needed_ = cpus, has_met_ = false; }
   /// Called with the ranks that have not come, before this rank reports and throws: the report takes some time, and who
   /// else is to know of them shall not wait for it.
   void set_when_late(std::function<void(const std::vector<int>&)> told) { when_late_ = std::move(told); }
   /// Ends this rank's wait, and all later ones: they throw Error. Threads: any.
   void abort() noexcept;
+  /// Ends the waits of all ranks, and all later ones: they throw Error, which names this one. Threads: any.
+  void abort_for_all() noexcept;
 
   /// Throws if the group is broken, or this process is a forked copy of the rank. To be called before anything of the
   /// next round is written: a slower rank may still be reading what the round before the last left there.
@@ -62,7 +68,7 @@ class Rounds {
   /// Throws if a rank that has not ended its part of the last signalled round never will.
   void check_peers(const char* what);
   RankLayout& mine() { return layout_.rank(rank_); }
-  /// Throws if a rank has given up, whether it ended its part or not.
+  /// Throws if a rank has given up or aborted the group, whether it ended its part or not.
   void check_nobody_gave_up(const char* what);
   bool has_arrived(RankLayout& peer) const;
   void wait_for(RankLayout& peer, const char* what, std::optional<Deadline>& deadline);
@@ -78,6 +84,9 @@ class Rounds {
   std::exception_ptr broken_;
   std::function<void(const std::vector<int>&)> when_late_;
   std::atomic<bool> aborted_{false};
+  double cpus_needed_ = 1;
+  bool has_met_ = false;  // all ranks have joined
+  Spinner::Turns turns_ = Spinner::Turns::pauses;
   DeathWatch death_watch_;  // who waits here is to learn of a death at once
 };
 

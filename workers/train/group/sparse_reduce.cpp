@@ -24,11 +24,7 @@ struct SparsePart {
   int op;
 };
 
-std::string describe(const SparsePart& part) {
-  return fmt::format("{} of a sparse tensor of {} [{}], {} of its dimensions sparse", name_of(ReduceOp(part.op)),
-                     c10::toString(part.tensor.scalar_type()), fmt::join(part.tensor.sizes().vec(), ", "),
-                     part.tensor.sparse_dim());
-}
+std::string describe(const SparsePart& part) { return describe_sparse(part.tensor, ReduceOp(part.op)); }
 
 /// The same elements in the heap: the other ranks get them as they are.
 at::Tensor in_heap(const at::Tensor& tensor) {
@@ -57,16 +53,29 @@ void all_reduce_sparse(Communicator& ranks, const at::Tensor& tensor, ReduceOp o
         part.tensor.sparse_dim() != parts[0].tensor.sparse_dim())
       throw std::invalid_argument(fmt::format("all_reduce: rank 0 gave the {}, and rank {} the {}", describe(parts[0]),
                                               &part - parts.data(), describe(part)));
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(parts.size());
+  for (const SparsePart& part : parts) tensors.push_back(part.tensor);
+  write_sparse_reduction(tensor, tensors, op);
+}
+
+std::string describe_sparse(const at::Tensor& tensor, ReduceOp op) {
+  return fmt::format("{} of a sparse tensor of {} [{}], {} of its dimensions sparse", name_of(op),
+                     c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes().vec(), ", "), tensor.sparse_dim());
+}
+
+void write_sparse_reduction(const at::Tensor& tensor, const std::vector<at::Tensor>& parts, ReduceOp op) {
+  const at::NoGradGuard no_grad;
   if (op != ReduceOp::sum && op != ReduceOp::avg)
     throw std::invalid_argument(
         fmt::format("all_reduce by {} of sparse tensors: they can be summed and averaged", name_of(op)));
   // Half types in float, as ReduceKernel does it; ATen does not add them where they are sparse.
   const auto type = tensor.scalar_type();
   const auto wide = type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
-  at::Tensor total = parts[0].tensor.to(wide);
-  for (std::size_t rank = 1; rank < parts.size(); ++rank) total = total + parts[rank].tensor.to(wide);
+  at::Tensor total = parts[0].to(wide);
+  for (std::size_t rank = 1; rank < parts.size(); ++rank) total = total + parts[rank].to(wide);
   total = total.coalesce();
-  if (op == ReduceOp::avg) total = total / double(ranks.world_size());
+  if (op == ReduceOp::avg) total = total / double(parts.size());
   tensor.copy_(total.to(type));
 }
 

@@ -16,7 +16,8 @@ constexpr std::size_t kTinyBytes = 512;
 constexpr const char* kNames[] = {"all_reduce",       "broadcast",      "all_gather",        "reduce_scatter",
                                   "reduce",           "gather",         "scatter",           "barrier",
                                   "all_to_all",       "all_to_all",     "all_gather_object", "gather_object",
-                                  "broadcast_object", "scatter_object", "refused",           "split"};
+                                  "broadcast_object", "scatter_object", "refused",           "split",
+                                  "all_reduce_sparse"};
 
 bool is_of_values(Collective what) {
   return what >= Collective::all_gather_object && what <= Collective::scatter_object;

@@ -13,7 +13,7 @@
 
 namespace shoal {
 
-std::string report_time_out(GroupLayout& layout) {
+std::string report_time_out(GroupLayout& layout, IdleRanks idle) {
   constexpr std::size_t kRows = 10;
   constexpr std::chrono::milliseconds kPatience{300};
   // relaxed: decides who reports, and passes nothing on.
@@ -26,7 +26,7 @@ std::string report_time_out(GroupLayout& layout) {
     const std::vector<SeenGroup> groups = look_at_groups(*file, view, kRows);
     const auto own = std::ranges::find(groups, payload, &SeenGroup::payload);
     if (own == groups.end()) return "";
-    const std::string text = report_group(*file, view, *own, kRows, kPatience);
+    const std::string text = report_group(*file, view, *own, kRows, kPatience, idle);
     // At once, so that it does not mix with what other ranks say.
     if (logs(LogLevel::kError)) std::fwrite(text.data(), 1, text.size(), stderr);
     return text.substr(0, text.find('\n'));

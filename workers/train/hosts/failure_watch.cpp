@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
-#include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/workers/train/hosts/failure_notes.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
 #include <sys/eventfd.h>
@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 namespace shoal {
@@ -22,32 +21,16 @@ namespace {
 constexpr int kSliceMs = 100;
 /// While Gloo has yet to notice the end of a connection, which it does in a moment.
 constexpr int kShortSliceMs = 5;
-/// How long rank 0 keeps its store after a failure for hosts that have not asked yet.
-constexpr std::chrono::milliseconds kAsking{3000};
-
-std::string told_key(int host) { return fmt::format("told/{}", host); }
-std::string left_key(int rank) { return fmt::format("left/{}", rank); }
-
-/// "1 3 rank 3 ... died": kind, rank, text.
-Failure decoded(const std::string& text) {
-  Failure failure;
-  int kind = 0, begin = 0;
-  if (std::sscanf(text.c_str(), "%d %d %n", &kind, &failure.rank, &begin) == 2)
-    failure.text = text.substr(std::size_t(begin));
-  failure.kind = Failure::Kind(kind);
-  return failure;
-}
-
 }  // namespace
 
 FailureWatch::FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, GlooGroup* column,
-                           std::function<void()> wake)
+                           Steps steps)
     : map_(map),
       board_(board),
       store_(store),
       questions_(store),
       column_(column),
-      wake_(std::move(wake)),
+      steps_(std::move(steps)),
       wakes_(lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))),
       left_(map.hosts.size()) {
   if (!wakes_) throw SystemError("eventfd", errno);
@@ -58,7 +41,7 @@ FailureWatch::FailureWatch(const HostMap& map, FailureBoard& board, StoreConnect
         connection.hosts.push_back(host);
     watched_.push_back(std::move(connection));
   }
-  thread_ = make_service_thread("shoal hosts", [this] { watch(); });
+  thread_ = make_service_thread("shoal-hosts", [this] { watch(); });
 }
 
 FailureWatch::~FailureWatch() {
@@ -100,12 +83,14 @@ void FailureWatch::watch() {
                 cut_off_},
                false);
       if (!board_.has_failed()) continue;
-      if (!board_.read()) {  // its text is in the store otherwise
-        if (auto gone = look_at_host(map_.ranks_on(map_.my_host()))) report(*gone, true);
+      const auto failure = board_.read();
+      if (!failure) {  // its text is in the store otherwise
+        if (auto gone = dead_on_host(map_, board_, map_.ranks_on(map_.my_host()))) report(*gone, true);
         continue;
       }
+      steps_.tell(*failure);
       if (column_) column_->abort();
-      return wake_();
+      return steps_.wake(*failure);
     } catch (const std::exception& error) {
       log_warning("the watch over the ranks of other hosts has ended: {}", error.what());
       return;
@@ -195,19 +180,7 @@ bool FailureWatch::has_left(int rank) const {
 }
 
 void FailureWatch::look_at_next_rank() {
-  if (auto gone = look_at_host(1)) report(*gone, true);
-}
-
-std::optional<Failure> FailureWatch::look_at_host(int ranks) const {
-  const int count = map_.ranks_on(map_.my_host());
-  for (int step = 1; step < count && step <= ranks; ++step) {
-    const int local = (map_.my_local() + step) % count;
-    const int rank = map_.rank_at(map_.my_host(), local);
-    const ProcessTag tag = ProcessTag::from_word(board_.tag_of(local));
-    if (board_.has_left(local) || !tag || Session::current().is_alive(tag)) continue;
-    return Failure{Failure::died, map_.describe(rank) + " died", rank};
-  }
-  return std::nullopt;
+  if (auto gone = dead_on_host(map_, board_, 1)) report(*gone, true);
 }
 
 Failure FailureWatch::report(const Failure& seen, bool is_sure) {
@@ -217,35 +190,16 @@ Failure FailureWatch::report(const Failure& seen, bool is_sure) {
   return first;
 }
 
-void FailureWatch::keep_store(const Failure& failure) const {
-  if (store_.is_served()) return;
-  const Deadline deadline = Deadline::after(kAsking);
-  // A host that cannot be reached, or whose only rank is dead, will not ask.
-  int gone = -1;
-  if (failure.rank >= 0 && failure.kind != Failure::timed_out) {
-    const int host = map_.places[std::size_t(failure.rank)].host;
-    if (failure.kind == Failure::unreachable || map_.ranks_on(host) == 1) gone = host;
-  }
-  try {
-    for (int host = 0; host < int(map_.hosts.size()); ++host)
-      while (host != map_.my_host() && host != gone && !deadline.passed() && !store_.sockets().has_ended() &&
-             !store_.has(told_key(host)))
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  } catch (const std::exception&) {
-    // A store that the launcher keeps may be gone, too.
-  }
-}
-
 /// The first failure that any host has told of, which may be this one.
 Failure FailureWatch::first_of_all(const Failure& seen, bool is_sure) {
   SHOAL_KILL_POINT("hosts.tell");
-  const StoreQuestions::Answer first = questions_.ask(
-      [this, text = fmt::format("{} {} {}", int(seen.kind), seen.rank, seen.text)](StoreConnection& store) {
-        std::string answer = store.set_first("failure", text);
-        store.set(told_key(map_.my_host()), "told");
-        return answer;
-      });
-  if (!first.text.empty()) return decoded(first.text);
+  // Kept by the question, too: its thread may still wait for the store's answer when this has given up waiting for it.
+  const auto told = std::make_shared<Failure>();
+  const StoreQuestions::Answer first = questions_.ask([this, told, seen](StoreConnection& store) {
+    *told = tell(store, map_, seen);
+    return "told";
+  });
+  if (first.end == StoreQuestions::End::answered) return *told;
   if (first.end == StoreQuestions::End::open) return seen;
   // Who saw that first has ended its connections, which looks like a death.
   if (store_.is_served() && seen.kind == Failure::died) return store_failure();

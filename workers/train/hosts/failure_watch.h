@@ -3,6 +3,7 @@
 
 #include <shoal/internal/workers/train/gloo/gloo_group.h>
 #include <shoal/internal/workers/train/hosts/failure_board.h>
+#include <shoal/internal/workers/train/hosts/failure_notes.h>
 #include <shoal/internal/workers/train/hosts/host_map.h>
 #include <shoal/internal/workers/train/hosts/meeting.h>
 #include <shoal/internal/workers/train/hosts/store_questions.h>
@@ -25,16 +26,18 @@ namespace shoal {
 ///
 /// For any of these, and when the rank itself reports a failure, it makes sure that the failure is on the board and, for the
 /// other hosts, in rank 0's store (the first text that is there counts, so all ranks say the same), and only then ends the
-/// connections of the column. That wakes this rank, and the ranks at the other ends, which do the same. Then its thread calls
-/// `wake`, which has to end the rank's wait for the others of its host. So every rank in a call is woken by its own watch,
+/// connections of the column. That wakes this rank, and the ranks at the other ends, which do the same. Its thread calls
+/// `tell` before it ends them, and then `wake`, which has to end the rank's wait for the others of its host. So every rank in a call is woken by its own watch,
 /// whatever the others do.
 ///
 /// Owned by the group's rank. report() and failure() may be called by any thread.
 class FailureWatch {
  public:
+  struct Steps {
+    std::function<void(const Failure&)> tell, wake;
+  };
   /// `column`: null if this rank is in none. All outlive this.
-  FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, GlooGroup* column,
-               std::function<void()> wake);
+  FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, GlooGroup* column, Steps steps);
   FailureWatch(const FailureWatch&) = delete;
   /// Says that this rank leaves, unless the group has failed.
   ~FailureWatch();
@@ -42,17 +45,14 @@ class FailureWatch {
   /// Tells everybody of a failure. Returns the one that was first. `is_sure`: not just a connection that has ended, which
   /// the other side may have done because of another failure.
   Failure report(const Failure& seen, bool is_sure);
-  /// For rank 0 after this failure, when its process may end, and the store with it: waits, for a moment, until every other
-  /// host that still can has been told.
-  void keep_store(const Failure& failure) const;
+  /// See failure_notes.h.
+  void keep_store(const Failure& failure) const { shoal::keep_store(store_, map_, failure); }
   /// Whether this rank of the column is known to have left, after its connection has ended.
   bool has_left(int rank) const;
   std::optional<Failure> failure() const { return board_.read(); }
   /// Says that this rank has begun a collective and not told the other hosts of it yet: it may wait for a rank of its own
   /// host, and would not learn from Gloo that a connection has ended.
   void enter(bool enters) noexcept { enters_ = enters; }
-  /// The failure that a rank of this host is dead, one of the next `ranks`; nothing if they are alive.
-  std::optional<Failure> look_at_host(int ranks) const;
 
  private:
   /// What is known of a connection: it lives; it has ended, and Gloo may still read what came before; that is over.
@@ -78,7 +78,7 @@ class FailureWatch {
   StoreConnection& store_;
   StoreQuestions questions_;
   GlooGroup* column_;
-  std::function<void()> wake_;
+  Steps steps_;
   Fd wakes_;                             // an eventfd: the thread is to end
   std::vector<Watched> watched_;         // of the thread
   int cut_off_ = -1;                     // of the thread: whose connection has ended, without a store to ask why

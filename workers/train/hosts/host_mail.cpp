@@ -224,7 +224,7 @@ HostMail::~HostMail() {
 void HostMail::start(const std::vector<std::int32_t>& ports) {
   State& s = *state_;
   for (std::size_t rank = 0; rank < ports.size(); ++rank) s.peers[rank].port = ports[rank];
-  s.thread = make_service_thread("shoal mail", [this] { run(); });
+  s.thread = make_service_thread("shoal-mail", [this] { run(); });
 }
 
 void HostMail::wake() const noexcept {
@@ -529,7 +529,11 @@ void HostMail::run() {
     // Those that poll() saw are still there: only this thread removes any.
     for (std::size_t i = 2; i < polled.size(); ++i) {
       Connection& c = *by_place[i];
-      if (!c.ended && (polled[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !c.connecting) s.read(c);
+      if (!c.ended && (polled[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !c.connecting) try {
+          s.read(c);
+        } catch (const std::exception& error) {  // a frame of more than there is memory
+          s.end(c, error.what());
+        }
       if (!c.ended && ((polled[i].revents & (POLLOUT | POLLHUP | POLLERR)) != 0 || (s.closing && !c.connecting)))
         s.write(c);
       // A rank that leaves needs no more, and waits for this side to close.

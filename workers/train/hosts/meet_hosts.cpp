@@ -1,11 +1,14 @@
 #include <shoal/internal/workers/train/hosts/meet_hosts.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/process/session.h>
+#include <shoal/internal/workers/train/hosts/connect_watch.h>
 #include <shoal/ipc/error.h>
 #include <shoal/workers/train/object_collectives.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <tuple>
@@ -17,6 +20,10 @@ namespace {
 
 /// The other ranks of a host wait for the first one, which waits for the other hosts until the deadline.
 constexpr std::chrono::seconds kGrace{10};
+
+/// Within this the ranks that have all met connect, also on machines that are busy. Where Gloo cannot be made to give up
+/// (see ConnectWatch), they wait no longer than that, or than for a link.
+constexpr std::chrono::milliseconds kConnecting{30'000};
 
 std::string host_name() {
   char name[256] = "";
@@ -100,7 +107,8 @@ Meeting meet_other_hosts(Communicator& host, const Environment& self, const std:
 }
 
 TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadline deadline,
-                                     std::chrono::milliseconds link_timeout) {
+                                     std::chrono::milliseconds link_timeout,
+                                     std::function<std::optional<Failure>()> elsewhere) {
   host.set_timeout(deadline.left(std::chrono::hours(24)) + kGrace);
   TwoLevelGroup::Parts parts;
   parts.map = std::move(meeting.map);
@@ -108,25 +116,36 @@ TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadlin
   parts.place = std::move(meeting.place);
   parts.link_timeout = link_timeout;
   parts.store->sockets().keep_alive(link_timeout);
-  const int column = parts.map.my_local();
-  if (column < parts.map.columns()) {
-    std::vector<std::string> addresses;
-    addresses.reserve(parts.map.hosts.size());
-    for (const HostMap::Host& each : parts.map.hosts) addresses.push_back(each.address);
-    try {
-      parts.column =
-          std::make_unique<GlooGroup>(parts.store->part(fmt::format("column/{}", column)), parts.store->port(),
-                                      parts.map.my_host(), addresses, deadline, link_timeout);
-    } catch (const GlooFailure& failure) {
-      throw Error(fmt::format("{} could not connect with the other hosts from {}: {}", parts.map.describe(parts.map.me),
-                              addresses[std::size_t(parts.map.my_host())], failure.what()));
-    }
-  }
   FailureBoard::Block block = FailureBoard::make(host.world_size());
   broadcast_object(host, block, 0);
   parts.board = std::make_unique<FailureBoard>(std::move(block), host.rank());
   parts.board->enter(Session::current().self().word());
   host.barrier();  // nobody looks for others' marks before they are there
+  ConnectWatch watch(parts.map, *parts.board, *parts.store, std::move(elsewhere));
+  const std::string me = parts.map.describe(parts.map.me);
+  try {
+    const int column = parts.map.my_local();
+    SHOAL_KILL_POINT("hosts.connect");
+    if (column < parts.map.columns()) {
+      std::vector<std::string> addresses;
+      addresses.reserve(parts.map.hosts.size());
+      for (const HostMap::Host& each : parts.map.hosts) addresses.push_back(each.address);
+      const Deadline connected = Deadline::after(std::min<std::chrono::nanoseconds>(
+          std::max(link_timeout, kConnecting), deadline.left(std::chrono::hours(24))));
+      parts.column = std::make_unique<GlooGroup>(watch.part(fmt::format("column/{}", column)), parts.store->port(),
+                                                 parts.map.my_host(), addresses, connected, link_timeout);
+      SHOAL_KILL_POINT("hosts.connected");
+    }
+    host.barrier();  // all of this host are connected, or one has said why it is not
+  } catch (const std::exception& failure) {
+    const Failure why = watch.fail(
+        {Failure::aborted, fmt::format("{} could not connect with the other hosts from {}: {}", me,
+                                       parts.map.hosts[std::size_t(parts.map.my_host())].address, failure.what())});
+    host.abort();  // those of this host that wait for this one: the board says why
+    if (why.kind == Failure::died || why.kind == Failure::unreachable)
+      throw PeerDied(fmt::format("connecting {} hosts: {}", parts.map.hosts.size(), why.text));
+    throw Error(why.text);
+  }
   parts.host = std::make_unique<Communicator>(std::move(host));
   return parts;
 }

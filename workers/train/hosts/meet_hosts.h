@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/workers/train/hosts/failure_board.h>
 #include <shoal/internal/workers/train/hosts/host_map.h>
 #include <shoal/internal/workers/train/hosts/meeting.h>
 #include <shoal/internal/workers/train/hosts/two_level.h>
@@ -9,7 +10,9 @@
 #include <shoal/workers/train/communicator.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace shoal {
@@ -27,8 +30,11 @@ struct Meeting {
 Meeting meet_other_hosts(Communicator& host, const Environment& self, const std::string& group,
                          const std::string& backend, Deadline deadline);
 
-/// Makes the columns and what this rank needs besides for a TwoLevelGroup. Returns when all are connected.
+/// Makes the columns and what this rank needs besides for a TwoLevelGroup. Returns when all of this host are connected.
+/// `elsewhere`: what another group of these ranks knows of a failure; may be empty. Throws PeerDied, which names the rank
+/// that died meanwhile, on all that can be told; Error if they cannot connect.
 TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadline deadline,
-                                     std::chrono::milliseconds link_timeout);
+                                     std::chrono::milliseconds link_timeout,
+                                     std::function<std::optional<Failure>()> elsewhere);
 
 }  // namespace shoal

@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -27,6 +29,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPause{20};
 constexpr const char* kGaveUp = "gave up";
+constexpr const char* kMet = "met";
 
 /// How long rank 0's host waits, when the ranks have given up, for the others to hear of it. One that is gone never does.
 constexpr milliseconds kHearing{2000};
@@ -52,6 +55,18 @@ std::string text_of(const char* variable) {
 std::string first_line(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));
+}
+
+std::string side_key(int rank) { return fmt::format("side/{}", rank); }
+
+std::string encoded(const SocketAddress& side) { return fmt::format("{} {}", side.port, side.address); }
+
+SocketAddress decoded(const std::string& text) {
+  SocketAddress side;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, side.port);
+  if (error == std::errc() && rest != end) side.address.assign(rest + 1, end);
+  return side;
 }
 
 milliseconds left_of(Deadline deadline) {
@@ -149,6 +164,7 @@ int open_store(const MeetingPlace& place, Deadline deadline) {
     const std::string run = place.run;
     store->set("shoal/run", std::vector<std::uint8_t>(run.begin(), run.end()));
     stores.by_port[place.port] = store;
+    OpenedSockets::serves(store->getPort());
     return store->getPort();
   } catch (const std::exception& error) {
     const std::string text = first_line(error);
@@ -242,6 +258,7 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
   const bool serves =
       !served_ && std::ranges::any_of(own.ranks, [](const HostMap::Rank& rank) { return rank.rank == 0; });
   try {
+    write_side(own.ranks[0].rank);
     const std::int64_t number = store.add("hosts", 1);
     set(fmt::format("host/{}", number), HostMap::encode(own));
     for (std::int64_t next = 1; ranks < world_size; ++next) {
@@ -250,14 +267,18 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
       for (const HostMap::Rank& rank : hosts.back().ranks)
         if (rank.rank >= 0 && rank.rank < world_size) there[std::size_t(rank.rank)] = true;
     }
+    end_meeting(hosts, serves, deadline);
     find_outward_addresses(hosts, own.ranks[0].rank, deadline);
   } catch (const TimeoutError&) {
     std::vector<int> missing;
     for (int rank = 0; rank < world_size; ++rank)
       if (!there[std::size_t(rank)]) missing.push_back(rank);
+    const double seconds = std::chrono::duration<double>(Deadline::Clock::now() - asked).count();
     const std::string own_text =
-        fmt::format("{} of {} ranks have not come within {:.1f} s: {}", missing.size(), world_size,
-                    std::chrono::duration<double>(Deadline::Clock::now() - asked).count(), fmt::join(missing, ", "));
+        missing.empty()
+            ? fmt::format("all {} ranks have come, and rank 0 has not said so within {:.1f} s", world_size, seconds)
+            : fmt::format("{} of {} ranks have not come within {:.1f} s: {}", missing.size(), world_size, seconds,
+                          fmt::join(missing, ", "));
     std::string first;
     try {
       first = set_first(kGaveUp, own_text);
@@ -282,6 +303,40 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
         fmt::format("rank 0's store is gone while the ranks meet: rank 0 has ended or died ({})", first_line(error)));
   }
   return hosts;
+}
+
+/// Rank 0's process looks at the connections to its store while each host's first rank still waits for it: whoever dies
+/// after the meeting was seen by then, and so its end is seen, too.
+void StoreConnection::end_meeting(const std::vector<HostMap::Host>& hosts, bool serves, Deadline deadline) {
+  if (served_) return;
+  if (!serves) {
+    wait_or_give_up(kMet, deadline);
+    return;
+  }
+  std::vector<int> first_ranks;
+  first_ranks.reserve(hosts.size());
+  for (const HostMap::Host& host : hosts) first_ranks.push_back(host.ranks[0].rank);
+  seen_to_end(first_ranks);
+  set(kMet, "met");
+}
+
+void StoreConnection::write_side(int rank) {
+  if (!sockets_.sockets().empty()) set(side_key(rank), encoded(own_side(sockets_.sockets()[0].descriptor.get())));
+}
+
+std::vector<int> StoreConnection::seen_to_end(const std::vector<int>& ranks) {
+  std::set<std::pair<std::string, int>> there;
+  for (const SocketAddress& side : OpenedSockets::others_at(port_)) there.emplace(side.address, side.port);
+  std::vector<int> ended;
+  for (const int rank : ranks) {
+    if (const auto seen = seen_sides_.find(rank); seen != seen_sides_.end()) {
+      if (!there.contains({seen->second.address, seen->second.port})) ended.push_back(rank);
+    } else if (has(side_key(rank))) {
+      SocketAddress side = decoded(wait(side_key(rank), Deadline::after(std::chrono::seconds(1))));
+      if (there.contains({side.address, side.port})) seen_sides_.emplace(rank, std::move(side));
+    }
+  }
+  return ended;
 }
 
 /// What is under the key as soon as it is there. Throws GivenUp when a host has said that its time is over.

@@ -6,6 +6,7 @@
 #include <shoal/internal/workers/train/hosts/host_map.h>
 #include <shoal/runtime/environment.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,6 +57,12 @@ class StoreConnection {
   /// What is under the key as soon as it is there. Throws TimeoutError.
   std::string wait(const std::string& key, Deadline deadline);
 
+  /// Writes which side of the connection this rank has, for seen_to_end().
+  void write_side(int rank);
+  /// In the process that keeps the store: which of these ranks had a connection to it at an earlier call, or when all had
+  /// met, and have none now. Each has written its side. A rank whose address is translated on the way is never seen.
+  std::vector<int> seen_to_end(const std::vector<int>& ranks);
+
   /// The store with this in front of all keys. Lives as long as this.
   c10d::Store& part(const std::string& prefix);
   const OpenedSockets& sockets() const { return sockets_; }
@@ -65,6 +72,7 @@ class StoreConnection {
 
  private:
   std::string wait_or_give_up(const std::string& key, Deadline deadline);
+  void end_meeting(const std::vector<HostMap::Host>& hosts, bool serves, Deadline deadline);
   void hear(bool serves);
   void find_outward_addresses(std::vector<HostMap::Host>& hosts, int own_first_rank, Deadline deadline);
 
@@ -73,6 +81,7 @@ class StoreConnection {
   int port_;
   bool served_;
   std::string where_;
+  std::map<int, SocketAddress> seen_sides_;  // by rank: at the store that this process keeps
   std::unique_ptr<Stores> stores_;
 };
 

@@ -1,8 +1,11 @@
 #include <shoal/internal/workers/train/hosts/store_questions.h>
 
+#include <shoal/internal/ipc/fork/service_thread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <utility>
 
 namespace shoal {
 namespace {
@@ -33,7 +36,7 @@ StoreQuestions::Answer StoreQuestions::ask(const std::function<std::string(Store
   {
     std::lock_guard lock(mutex_);
     asked_.push_back(asked);
-    threads_.emplace_back([this, asked, question] {
+    auto work = [this, asked, question] {
       Answer answer{End::refused, ""};
       try {
         answer = {End::answered, question(store_)};
@@ -43,7 +46,13 @@ StoreQuestions::Answer StoreQuestions::ask(const std::function<std::string(Store
       std::lock_guard done(asked->mutex);
       asked->answer = std::move(answer);
       asked->ended.notify_all();
-    });
+    };
+    try {
+      threads_.reserve(threads_.size() + 1);
+      threads_.push_back(make_service_thread("shoal-asks", std::move(work)));
+    } catch (const std::exception&) {
+      return asked->answer = {End::refused, ""};  // no thread is to be had: who asks goes on as without a store
+    }
   }
   std::unique_lock lock(asked->mutex);
   asked->ended.wait_for(lock, kPatience, [&] { return asked->answer.end != End::open; });

@@ -40,10 +40,6 @@ void TwoLevelGroup::abort() {
   state_->watch->report({Failure::aborted, state_->map.describe(state_->map.me) + " has aborted the group"}, true);
 }
 
-void TwoLevelGroup::all_reduce_sparse(const at::Tensor&, ReduceOp) {
-  throw std::invalid_argument("backend shm+gloo has no allreduce of sparse tensors: make them dense");
-}
-
 /// As all_reduce up to the columns, where all send to root's host.
 void TwoLevelGroup::reduce(Region data, Type type, ReduceOp op, int root) {
   State& s = *state_;
@@ -511,6 +507,8 @@ void TwoLevelGroup::refuse(Collective what, const std::string& why) {
   }
   throw std::invalid_argument(why);
 }
+
+std::uint64_t TwoLevelGroup::begun() const { return state_->number; }
 
 std::shared_ptr<Mailbox> TwoLevelGroup::mailbox() const { return state_->mail; }
 

@@ -52,7 +52,7 @@ class TwoLevelGroup final : public RankGroup {
   void abort() override;
 
   void all_reduce(Region data, Type type, ReduceOp op) override;
-  /// Refused.
+  /// All elements go to all ranks, which add them in the order of ranks.
   void all_reduce_sparse(const at::Tensor& tensor, ReduceOp op) override;
   void reduce(Region data, Type type, ReduceOp op, int root) override;
   void broadcast(Region data, int root, Type type) override;
@@ -65,6 +65,7 @@ class TwoLevelGroup final : public RankGroup {
                   std::span<const std::size_t> output_bytes, Type type) override;
   void barrier() override;
   [[noreturn]] void refuse(Collective what, const std::string& why) override;
+  std::uint64_t begun() const override;
 
   std::unique_ptr<RankGroup> split(const std::vector<int>& members) override;
   std::unique_ptr<RankGroup> split(int color, int key) override;

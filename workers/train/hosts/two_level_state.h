@@ -128,6 +128,8 @@ struct TwoLevelGroup::State {
   std::byte* scratch(std::size_t bytes);
 
   [[noreturn]] void fail(const char* what, std::exception_ptr error);
+  /// After a time-out: where this host's ranks are, on stderr, by the first that comes to it. Any thread.
+  void report_time_out_here();
   /// This rank's collectives and messages are over: the group is broken. The second: its messages alone. Any thread.
   void leave_host(const Failure& failure);
   void end_messages(const Failure& failure);
@@ -183,6 +185,7 @@ void TwoLevelGroup::State::call(const CallNote& note, Body body) {
   memory_used = 0;
   piece = 0;
   try {
+    const WholeFlight flight(host->state_->recorder, note.what, note.type, note.bytes);
     watch->enter(true);
     compare_on_host(note);
     watch->enter(false);

@@ -5,6 +5,7 @@
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/workers/train/group/ranks_late.h>
 #include <shoal/internal/workers/train/group/reduce_kernel.h>
+#include <shoal/internal/workers/train/group/time_out_report.h>
 #include <shoal/internal/workers/train/hosts/two_level_state.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/trace_span.h>
@@ -69,11 +70,19 @@ TwoLevelGroup::State::State(Parts parts)
       columns(map.columns()),
       column_index(map.my_local() < columns ? map.my_local() : -1),
       notes(map.hosts.size()) {
-  watch = std::make_unique<FailureWatch>(map, *board, *store, column.get(), [this] {
-    if (const auto failure = board->read()) end_messages(*failure);
+  // A thread of the network's works for each rank: the kernel lets it wait for up to 4 ms for one that only spins.
+  host->state_->rounds.set_cpus_needed(2);
+  host->state_->recorder.begin_as(map.me);
+  FailureWatch::Steps steps;
+  steps.tell = [this](const Failure& failure) {
+    if (failure.kind == Failure::timed_out) report_time_out_here();
+  };
+  steps.wake = [this](const Failure& failure) {
+    end_messages(failure);
     std::lock_guard lock(leaving);
     if (host) host->state_->rounds.abort();
-  });
+  };
+  watch = std::make_unique<FailureWatch>(map, *board, *store, column.get(), std::move(steps));
   // The failure is told before the host's ranks are asked where they are, which takes some time.
   host->state_->rounds.set_when_late(
       [this](const std::vector<int>& ranks) { watch->report({Failure::timed_out, missing_text(ranks), -1}, true); });
@@ -88,6 +97,15 @@ TwoLevelGroup::State::~State() {
   [[maybe_unused]] auto* left_watch = watch.release();
   [[maybe_unused]] auto* left_column = column.release();
   [[maybe_unused]] auto* left_store = store.release();
+}
+
+void TwoLevelGroup::State::report_time_out_here() {
+  std::unique_lock lock(leaving);
+  if (!host) return;
+  const auto parts = host->state_->parts;  // keeps the layout
+  GroupLayout& layout = host->state_->layout;
+  lock.unlock();
+  report_time_out(layout, IdleRanks::asked);
 }
 
 std::size_t TwoLevelGroup::State::carried_elsewhere(int column_number) const {
@@ -341,7 +359,7 @@ void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
     std::vector<int> left;
     for (int local = 0; local < local_ranks(); ++local)
       if (board->has_left(local)) left.push_back(map.rank_at(map.my_host(), local));
-    if (auto gone = watch->look_at_host(local_ranks()))
+    if (auto gone = dead_on_host(map, *board, local_ranks()))
       seen = *gone;
     else if (!left.empty())
       seen = {Failure::died, map.describe(left[0]) + " has left the group", left[0]};

@@ -1,8 +1,13 @@
-// DistributedDataParallel over a group of several hosts, compared with one process that has all the data.
+// DistributedDataParallel and DiLoCo over a group of several hosts, compared with one process that has all the data.
 #include "tests/hosts/programs/rank/ddp.h"
 
+#include <shoal/workers/train/diloco.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
+#include <shoal/workers/train/process_group_parts.h>
 #include <torch/torch.h>
+
+#include <algorithm>
+#include <cstddef>
 
 namespace shoal::test {
 namespace {
@@ -43,6 +48,56 @@ double difference_of_ddp(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   double most = 0;
   for (std::size_t i = 0; i < net->parameters().size(); ++i)
     most = std::max(most, (net->parameters()[i] - alone->parameters()[i]).abs().max().item<double>());
+  return most;
+}
+
+double difference_of_diloco(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const std::vector<int>& host_of) {
+  const int me = group->getRank();
+  const int hosts = *std::ranges::max_element(host_of) + 1;
+  torch::manual_seed(std::uint64_t(7 + me));
+  Net net;
+  DistributedDataParallel<Net> ddp(net, split(group, host_of[std::size_t(me)], 0));
+  DiLoCo diloco(net->parameters(), group, {.sync_every = 3});
+  torch::optim::SGD inner(net->parameters(), 0.1);
+
+  std::vector<Net> replicas;  // each host's
+  std::vector<at::Tensor> start;
+  for (int host = 0; host < hosts; ++host) {
+    torch::manual_seed(7);
+    replicas.emplace_back();
+  }
+  for (const at::Tensor& parameter : replicas[0]->parameters())
+    start.push_back(parameter.detach().clone().set_requires_grad(true));
+  torch::optim::SGD outer(start, torch::optim::SGDOptions(0.7).momentum(0.9).nesterov(true));
+  for (int step = 0; step < 6; ++step) {
+    inner.zero_grad();
+    ddp.forward(input_of(me, step)).pow(2).mean().backward();
+    inner.step();
+    const bool synced = diloco.step();
+    for (int host = 0; host < hosts; ++host) {
+      Net& replica = replicas[std::size_t(host)];
+      torch::optim::SGD of_replica(replica->parameters(), 0.1);
+      of_replica.zero_grad();
+      const auto ranks = std::ranges::count(host_of, host);
+      for (int rank = 0; rank < group->getSize(); ++rank)
+        if (host_of[std::size_t(rank)] == host)
+          (replica->forward(input_of(rank, step)).pow(2).mean() / double(ranks)).backward();
+      of_replica.step();
+    }
+    if (!synced) continue;
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      start[i].mutable_grad() = torch::zeros_like(start[i]);
+      for (const int host : host_of)  // weighted by their ranks
+        start[i].mutable_grad() += (start[i] - replicas[std::size_t(host)]->parameters()[i]) / group->getSize();
+    }
+    outer.step();
+    for (Net& replica : replicas)
+      for (std::size_t i = 0; i < start.size(); ++i) replica->parameters()[i].copy_(start[i]);
+  }
+  double most = 0;
+  for (std::size_t i = 0; i < start.size(); ++i)
+    most = std::max(most, (net->parameters()[i] - start[i]).abs().max().item<double>());
   return most;
 }
 

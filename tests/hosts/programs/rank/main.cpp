@@ -2,6 +2,7 @@
 // variables say which rank it is.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <shoal/ipc/error.h>
@@ -26,6 +27,7 @@
 
 #include "tests/hosts/programs/rank/ddp.h"
 #include "tests/hosts/programs/rank/messages.h"
+#include "tests/hosts/programs/rank/odd_tensors.h"
 #include "tests/hosts/programs/rank/parts.h"
 #include "tests/hosts/programs/rank/ranks.h"
 #include "tests/workers/train/premul_sum.h"
@@ -247,6 +249,41 @@ void bits(const Ranks& r, const std::vector<int>& ranks_of_hosts) {
   }
 }
 
+/// Of some rows each, one of them all ranks'; rank 1 has none.
+at::Tensor sparse_of(int rank, at::ScalarType type) {
+  const std::int64_t rows = rank == 1 ? 0 : rank + 2;
+  const at::Tensor indices =
+      at::stack({(at::arange(rows, at::kLong) * (rank + 1)) % 6, at::full({rows}, 2, at::kLong)});
+  return at::sparse_coo_tensor(indices, given(rank, rows * 3, type, 5).view({rows, 3}), {6, 4, 3});
+}
+
+void sparse_sums(const Ranks& r) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kLong}) {
+    at::Tensor expected = at::zeros({6, 4, 3}, type == at::kLong ? at::kLong : at::kFloat);
+    for (int rank = 0; rank < r.world; ++rank) expected = expected + sparse_of(rank, type).to_dense();
+    Tensors own{sparse_of(r.me, type)};
+    r.group->getBackend(c10::kCPU)->allreduce(own)->wait();
+    require(own[0].is_coalesced() && same(own[0].to_dense(), expected.to(type)),
+            fmt::format("a sparse sum of {}", c10::toString(type)));
+    own = {sparse_of(r.me, type)};
+    if (type == at::kLong) continue;
+    c10d::AllreduceOptions average;
+    average.reduceOp = c10d::ReduceOp::AVG;
+    r.group->getBackend(c10::kCPU)->allreduce_sparse(own, average)->wait();
+    require(same(own[0].to_dense(), (expected / double(r.world)).to(type)), "a sparse average");
+  }
+  Tensors other{sparse_of(r.me, r.me == 1 ? at::kDouble : at::kFloat)};
+  std::string said = "nothing";
+  try {
+    r.group->getBackend(c10::kCPU)->allreduce(other)->wait();
+  } catch (const std::invalid_argument& error) {
+    said = error.what();
+  }
+  require(said.find("gave the sum of a sparse tensor of Float [6, 4, 3]") != std::string::npos &&
+              said.find("the sum of a sparse tensor of Double [6, 4, 3], 2 of its") != std::string::npos,
+          said);
+}
+
 void collectives(const Ranks& r) {
   const int scale = std::atoi(text_or("SHOAL_TEST_SCALE", "1").c_str());
   std::vector<at::ScalarType> types{at::kFloat, at::kBFloat16, at::kLong, at::kBool, at::kComplexFloat};
@@ -265,6 +302,7 @@ void collectives(const Ranks& r) {
   std::vector<int> ranks_of_hosts;
   for (const char digit : text_or("RANKS_OF_HOSTS", "")) ranks_of_hosts.push_back(digit - '0');
   bits(r, ranks_of_hosts);
+  sparse_sums(r);
   r.group->barrier()->wait();
 }
 
@@ -274,6 +312,36 @@ void say_ready() {
     std::fputs("ready\n", file);
     std::fclose(file);
   }
+}
+
+/// A child with copies of what this process has open, or a program that it starts: the test ends it.
+void start_child(const std::string& how) {
+  const std::string file = text_or("CHILD_FILE", "/dev/null");
+  if (how == "program")  // NOLINTNEXTLINE(bugprone-command-processor): as programs do it
+    require(std::system(fmt::format("sleep 600 </dev/null >/dev/null 2>&1 & echo $! >{}", file).c_str()) == 0, how);
+  if (how != "fork" || ::fork() != 0) return;
+  for (const int number : {0, 1, 2}) ::dup2(::open("/dev/null", O_RDWR), number);
+  if (std::FILE* said = std::fopen(file.c_str(), "w")) {
+    fmt::print(said, "{}\n", ::getpid());
+    std::fclose(said);
+  }
+  for (;;) ::pause();
+}
+
+/// What a rank does that others wait for, until it has heard that they have given up, and the test says that they have
+/// ended.
+__attribute__((noinline)) void evaluate_until_told(const Group& group) {
+  bool told = false;
+  const std::string ended = text_or("ENDED_FILE", "");
+  for (Tensors one{at::ones({1})}; !told || ::access(ended.c_str(), F_OK) != 0;
+       std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+    try {
+      group->send(one, group->getRank() == 0 ? 1 : 0, 9);
+    } catch (const shoal::TimeoutError&) {
+      told = true;
+    } catch (const shoal::PeerDied&) {
+      // The other one is gone, and why is not known yet.
+    }
 }
 
 /// Sums until something goes wrong.
@@ -301,6 +369,7 @@ int work(const std::string& what) {
   Ranks r{group, group->getRank(), group->getSize()};
   fmt::print("MET rank {} of {} by {}\n", r.me, r.world, group->getBackendName());
   std::fflush(stdout);
+  start_child(text_or("CHILD", ""));
   const std::chrono::milliseconds timeout(std::atoi(text_or("CALL_MS", "600000").c_str()));
   if (what == "leave") {
     r.group.reset();
@@ -316,6 +385,8 @@ int work(const std::string& what) {
   }
   if (what == "until_it_fails") until_it_fails(r, 1000, timeout);
   if (what == "large_until_it_fails") until_it_fails(r, 1 << 20, timeout);
+  if (what == "odd_tensors") shoal::test::odd_tensors(group);
+  if (what == "odd_ranks") shoal::test::odd_ranks(group);
   if (what == "messages") shoal::test::messages(group);
   if (what == "wait_for_the_last") shoal::test::wait_for_the_last(group, say_ready);
   if (what == "parts") shoal::test::parts_of_a_group(group);
@@ -346,6 +417,13 @@ int work(const std::string& what) {
     const double difference = shoal::test::difference_of_ddp(group);
     require(difference < 1e-12, fmt::format("the parameters after a training, by {}", difference));
   }
+  if (what == "diloco") {
+    std::vector<int> host_of;
+    int host = 0;
+    for (const char digit : text_or("RANKS_OF_HOSTS", "")) host_of.insert(host_of.end(), digit - '0', host++);
+    const double difference = shoal::test::difference_of_diloco(group, host_of);
+    require(difference < 1e-12, fmt::format("the parameters after a training by DiLoCo, by {}", difference));
+  }
   if (what == "hold") {
     say_ready();
     ::pause();
@@ -355,6 +433,18 @@ int work(const std::string& what) {
     say_ready();
     if (r.me == r.world - 1) ::pause();
     until_it_fails(r, 10, timeout);
+  }
+  // Likewise, and ends when it knows that the others have given up.
+  if (what == "evaluates") {
+    if (r.me == r.world - 1) {
+      for (int round = 0; round < 5; ++round) {
+        Tensors data{at::ones({10})};
+        group->allreduce(data)->wait();
+      }
+      evaluate_until_told(group);
+    } else {
+      until_it_fails(r, 10, timeout);
+    }
   }
   if (what == "mismatch") {
     for (int round = 0; round < 2; ++round) {

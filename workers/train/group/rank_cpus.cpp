@@ -1,7 +1,8 @@
 // How many CPUs a rank has for itself.
-#include <shoal/internal/runtime/cpu/cpu_share.h>
+#include <shoal/internal/workers/train/group/rank_cpus.h>
 
 #include <shoal/internal/runtime/cpu/cpu_set.h>
+#include <shoal/internal/runtime/cpu/cpu_share.h>
 #include <shoal/internal/workers/train/group/communicator_state.h>
 
 namespace shoal {
@@ -15,14 +16,15 @@ void say_cpus(RankLayout& own) {
   own.cpu_set.store(hash, std::memory_order_relaxed);
 }
 
-double Communicator::cpu_share() const {
-  const State& s = *state_;
-  const RankLayout& own = s.layout.rank(s.me);
+double cpu_share(GroupLayout& layout, int rank) {
+  const RankLayout& own = layout.rank(rank);
   int sharing = 0;
-  for (int rank = 0; rank < s.world; ++rank)
+  for (int other = 0; other < int(layout.world_size); ++other)
     sharing +=
-        s.layout.rank(rank).cpu_set.load(std::memory_order_relaxed) == own.cpu_set.load(std::memory_order_relaxed);
+        layout.rank(other).cpu_set.load(std::memory_order_relaxed) == own.cpu_set.load(std::memory_order_relaxed);
   return double(own.cpus.load(std::memory_order_relaxed)) / sharing;
 }
+
+double Communicator::cpu_share() const { return shoal::cpu_share(state_->layout, state_->me); }
 
 }  // namespace shoal

@@ -1,0 +1,145 @@
+#include <shoal/internal/workers/train/hosts/connect_watch.h>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <shoal/internal/workers/train/hosts/failure_notes.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+#include <vector>
+
+namespace shoal {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// There is one store for all ranks: 10,000 of them ask it some 20,000 times a second.
+milliseconds longest_pause(int ranks) { return std::max(milliseconds(50), milliseconds(ranks / 10)); }
+
+constexpr milliseconds kFirstPause{1};
+
+}  // namespace
+
+/// Hands every call on. `watch` is null when nobody connects any more.
+class ConnectWatch::Store : public c10d::Store {
+ public:
+  Store(c10d::Store& store, ConnectWatch& watch)
+      : c10d::Store(store.getTimeout()),
+        store_(c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store)),
+        longest_(longest_pause(watch.map_.world_size())),
+        watch_(&watch) {}
+  void end_watch() { watch_ = nullptr; }
+
+  c10::intrusive_ptr<c10d::Store> clone() override { return store_->clone(); }
+  using c10d::Store::set;
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override { store_->set(key, value); }
+  using c10d::Store::compareSet;
+  std::vector<std::uint8_t> compareSet(const std::string& key, const std::vector<std::uint8_t>& expected,
+                                       const std::vector<std::uint8_t>& desired) override {
+    return store_->compareSet(key, expected, desired);
+  }
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    wait({key});
+    return store_->get(key);
+  }
+  std::int64_t add(const std::string& key, std::int64_t value) override { return store_->add(key, value); }
+  bool deleteKey(const std::string& key) override { return store_->deleteKey(key); }
+  bool check(const std::vector<std::string>& keys) override { return store_->check(keys); }
+  std::int64_t getNumKeys() override { return store_->getNumKeys(); }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, getTimeout()); }
+  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
+    const Deadline deadline = Deadline::after(timeout);
+    for (milliseconds pause = kFirstPause; !store_->check(keys); pause = std::min(2 * pause, longest_)) {
+      if (watch_)
+        if (const auto failure = watch_->look()) throw std::runtime_error(failure->text);
+      if (deadline.passed())
+        C10_THROW_ERROR(DistStoreError, "wait timeout after " + std::to_string(timeout.count()) + "ms");
+      std::this_thread::sleep_for(pause);
+    }
+  }
+  void setTimeout(const milliseconds& timeout) override {
+    c10d::Store::setTimeout(timeout);
+    store_->setTimeout(timeout);
+  }
+  void append(const std::string& key, const std::vector<std::uint8_t>& value) override { store_->append(key, value); }
+  std::vector<std::vector<std::uint8_t>> multiGet(const std::vector<std::string>& keys) override {
+    wait(keys);
+    return store_->multiGet(keys);
+  }
+  void multiSet(const std::vector<std::string>& keys, const std::vector<std::vector<std::uint8_t>>& values) override {
+    store_->multiSet(keys, values);
+  }
+  bool hasExtendedApi() const override { return store_->hasExtendedApi(); }
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+  milliseconds longest_;
+  ConnectWatch* watch_;
+};
+
+struct ConnectWatch::Parts {
+  std::vector<c10::intrusive_ptr<Store>> stores;
+};
+
+ConnectWatch::ConnectWatch(const HostMap& map, FailureBoard& board, StoreConnection& store,
+                           std::function<std::optional<Failure>()> elsewhere)
+    : map_(map), board_(board), store_(store), elsewhere_(std::move(elsewhere)), parts_(std::make_unique<Parts>()) {
+  for (int host = 0; host < int(map_.hosts.size()); ++host)
+    if (host != map_.my_host()) others_.push_back(map_.rank_at(host, 0));
+  if (map_.my_local() == 0) store_.write_side(map_.me);
+}
+
+ConnectWatch::~ConnectWatch() {
+  for (const auto& store : parts_->stores) store->end_watch();
+}
+
+c10d::Store& ConnectWatch::part(const std::string& prefix) {
+  parts_->stores.push_back(c10::make_intrusive<Store>(store_.part(prefix), *this));
+  return *parts_->stores.back();
+}
+
+std::optional<Failure> ConnectWatch::look() {
+  if (auto known = board_.read()) return known;
+  if (elsewhere_)
+    if (auto known = elsewhere_()) return known;
+  if (auto dead = dead_on_host(map_, board_, map_.ranks_on(map_.my_host()))) return dead;
+  if (store_.sockets().has_ended()) {
+    if (store_.is_served())
+      return Failure{Failure::died, fmt::format("the store at {}, which the launcher keeps and the ranks need, is gone",
+                                                store_.where())};
+    return Failure{Failure::died, map_.keeper.who + " died, or has left: its store is gone", map_.keeper.rank};
+  }
+  try {
+    if (auto told = first_told(store_)) return told;
+    return look_at_first_ranks();
+  } catch (const std::exception&) {
+    return std::nullopt;  // the store's connection has just ended: the next look says so
+  }
+}
+
+std::optional<Failure> ConnectWatch::look_at_first_ranks() {
+  if (!map_.keeper.is_me || store_.is_served()) return std::nullopt;
+  for (const int rank : store_.seen_to_end(others_))
+    if (!store_.has(left_key(rank)))
+      return Failure{Failure::died, map_.describe(rank) + " died: its connection to rank 0's store has ended", rank};
+  return std::nullopt;
+}
+
+Failure ConnectWatch::fail(const Failure& seen) {
+  Failure why = look().value_or(seen);
+  const Failure first = board_.write_first([&] {
+    try {
+      return tell(store_, map_, why);
+    } catch (const std::exception&) {
+      return why;  // no store, nobody to tell
+    }
+  });
+  if (map_.keeper.is_me) keep_store(store_, map_, first);
+  return first;
+}
+
+}  // namespace shoal
