@@ -41,8 +41,9 @@ struct Owner<Module> {
 /// what happens when a rank dies. The module is shared with the caller; optimizers take module.parameters() as usual.
 /// Without gradients enabled, forward() is the module's own and no collective, so one rank may evaluate alone.
 ///
-/// With find_unused_parameters, static_graph or delayed forward() may return tensors and aggregates, containers, tuples and optionals of them;
-/// anything else throws std::invalid_argument. It then returns copies of the module's results.
+/// With find_unused_parameters, static_graph or delayed forward() may return tensors and aggregates, containers, tuples,
+/// optionals, variants and owning pointers of them; anything else throws std::invalid_argument. It then returns copies of
+/// the module's results.
 ///
 /// Several forward passes may go before one backward pass of all their results. Of two backward passes after two forward
 /// passes only the first one reduces, as in torch.
@@ -68,7 +69,7 @@ class DistributedDataParallel {
     std::vector<at::Tensor*> outputs;
     if (reducer_->wants_outputs()) {
       if constexpr (detail::can_be_searched<decltype(result)>())
-        detail::for_each_tensor(result, [&](at::Tensor& tensor) { outputs.push_back(&tensor); });
+        detail::for_each_result_tensor(result, [&](at::Tensor& tensor) { outputs.push_back(&tensor); });
       else
         GradientReducer::refuse_result(typeid(result));
     }
@@ -105,6 +106,21 @@ class DistributedDataParallel {
   /// Gradients are reduced by this hook instead of by their mean: comm_hooks.h has some. Once, before the first
   /// forward(), and the same on all ranks; otherwise throws std::invalid_argument.
   void register_comm_hook(CommHook hook) { reducer_->register_comm_hook(std::move(hook)); }
+
+  /// ZeRO, stage 2: from now on each rank keeps the gradients of those parameters alone that it owns; after a backward
+  /// pass the others have none. The buckets have memory while they are filled and reduced, one or two at a time.
+  ///
+  ///   shoal::ZeroRedundancyOptimizer optimizer(net->parameters(), make, process_group);
+  ///   ddp.shard_gradients(optimizer.owners());
+  ///
+  /// The numbers are those without it. Gradients add up over passes as without it, also under no_sync(), where each
+  /// rank has all of them. Clip them by ZeroRedundancyOptimizer::clip_grad_norm_(). Sparse and delayed gradients stay whole.
+  /// With find_unused_parameters all buckets have memory in the backward pass.
+  ///
+  /// Collective, once, before the first forward(). Throws std::invalid_argument after that, if there is a communication
+  /// hook, without gradient_as_bucket_view, for parameters that are not on the CPU or have no owner among the ranks, and
+  /// if the ranks differ in the owners.
+  void shard_gradients(const GradientOwners& owners) { reducer_->shard_gradients(owners); }
 
   Joinable& joinable() { return *reducer_; }  ///< for a Join, in which ranks may have different numbers of batches
 

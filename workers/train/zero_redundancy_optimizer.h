@@ -3,30 +3,16 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
+#include <shoal/workers/train/gradient_owners.h>
 #include <shoal/workers/train/join.h>
+#include <shoal/workers/train/make_optimizer.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
-namespace torch::optim {
-class Optimizer;
-class OptimizerParamGroup;
-}  // namespace torch::optim
-
 namespace shoal {
-
-using ParameterGroups = std::vector<torch::optim::OptimizerParamGroup>;  ///< with their options, as torch's take them
-/// Makes an optimizer of some parameters.
-using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(const ParameterGroups&)>;
-
-/// A MakeOptimizer of libtorch's: optimizer_maker<torch::optim::Adam>(torch::optim::AdamOptions(1e-3)).
-template <class Optimizer, class Options>
-MakeOptimizer optimizer_maker(const Options& options) {
-  return [options](const ParameterGroups& groups) { return std::make_unique<Optimizer>(groups, options); };
-}
 
 /// An optimizer of all parameters whose state is spread over the ranks (ZeRO, stage 1: Rajbhandari and others, 2019),
 /// like torch.distributed.optim.ZeroRedundancyOptimizer. Each rank steps on its own parameters alone and then gives
@@ -56,6 +42,13 @@ class ZeroRedundancyOptimizer final : public Joinable {
   torch::optim::Optimizer& local();
   std::size_t state_bytes();                          ///< of this rank's state; before the first step, what it will be
   const std::vector<std::int64_t>& elements() const;  ///< of each rank's parameters
+  /// Whose parameters are whose: for DistributedDataParallel::shard_gradients().
+  GradientOwners owners() const;
+
+  /// torch::nn::utils::clip_grad_norm_ of all parameters, where a rank may have the gradients of its own alone. Returns the
+  /// norm of all of them, the same bits on all ranks. `norm_type`: infinity is the largest element. Collective; not
+  /// inside a Join.
+  double clip_grad_norm_(double max_norm, double norm_type = 2);
 
   /// Collective: root gets an ordinary optimizer of all parameters with everybody's state, for torch::save; the others
   /// get null. For what optimizer_state() supports; throws std::invalid_argument for others.

@@ -354,6 +354,80 @@ TEST_CASE("backend shm: what one rank alone gives wrongly to an all-to-all is to
 
 namespace {
 
+/// Rank 1 alone gives each collective what it cannot take, and all go on.
+std::vector<std::string> refused_alone(int rank, ShmGroup group, Progress progress) {
+  auto ranks = init_process_group(group, rank, {.progress = progress})->getBackend(c10::kCPU);
+  std::vector<std::string> said;
+  const auto attempt = [&](auto&& call) {
+    try {
+      call()->wait();
+      said.push_back("went through");
+    } catch (const std::invalid_argument& error) {
+      said.push_back(error.what());
+    }
+  };
+  const bool odd = rank == 1;
+  const auto ones = [](std::int64_t count) { return at::ones({count}); };
+  Tensors one{odd ? at::ones({4}, at::kMeta) : ones(4)}, own{ones(4)}, none{odd ? at::Tensor() : ones(4)};
+  attempt([&] { return ranks->allreduce(one, {}); });
+  attempt([&] { return ranks->broadcast(none, {.rootRank = 1}); });
+  attempt([&] { return ranks->reduce(own, {.reduceOp = odd ? Op::BAND : Op::SUM, .rootRank = 0}); });
+  Tensors two{ones(2), odd ? at::eye(2).to_sparse_csr() : ones(4)};
+  attempt([&] { return ranks->allreduce_coalesced(two, {}); });
+  std::vector<Tensors> lists{{ones(4), ones(4), ones(odd ? 3 : 4)}};
+  attempt([&] { return ranks->allgather(lists, own, {}); });
+  at::Tensor whole = ones(odd ? 11 : 12), part = ones(4);
+  attempt([&] { return ranks->_allgather_base(whole, part, {}); });
+  attempt([&] { return ranks->_reduce_scatter_base(part, whole, {}); });
+  std::vector<Tensors> on_root;
+  if (odd) on_root.push_back({ones(4)});
+  attempt([&] { return ranks->gather(on_root, own, {.rootRank = 1}); });
+  attempt([&] { return ranks->scatter(own, on_root, {.rootRank = 1}); });
+  std::vector<Tensors> parts{{ones(4), ones(4), ones(4)}};
+  if (odd) parts[0].pop_back();
+  attempt([&] { return ranks->reduce_scatter(own, parts, {}); });
+  try {
+    ranks->split(nullptr, odd ? std::vector<int>{0, 7} : std::vector<int>{0, 1, 2}, nullptr);
+    said.push_back("went through");
+  } catch (const std::invalid_argument& error) {
+    said.push_back(error.what());
+  }
+  own[0].fill_(rank + 1);
+  ranks->allreduce(own, {})->wait();
+  said.push_back(fmt::format("{}", own[0][3].item<float>()));
+  return said;
+}
+
+}  // namespace
+
+TEST_CASE("backend shm: what one rank alone gives wrongly to any collective is told to the others, and all go on") {
+  for (Progress progress : {Progress::in_call, Progress::thread}) {
+    const auto all = spawn({.nprocs = kWorld}, refused_alone, ShmGroup(kWorld), progress);
+    const std::vector<std::pair<std::string, std::string>> reasons{
+        {"all_reduce", "allreduce of a tensor on meta"},
+        {"broadcast", "broadcast of an undefined tensor"},
+        {"reduce", "bit_and of Float"},
+        {"all_reduce", "allreduce of a SparseCsr tensor"},
+        {"all_gather", "an output of 3 Float for an input of 4 Float"},
+        {"all_gather", "needs a contiguous buffer of 3 times 4 Float"},
+        {"reduce_scatter", "needs a contiguous buffer of 3 times 4 Float"},
+        {"gather", "1 outputs in a group of 3 ranks"},
+        {"scatter", "1 inputs in a group of 3 ranks"},
+        {"reduce_scatter", "2 inputs in a group of 3 ranks"},
+        {"split", "rank 7 of a group of 3"}};
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      REQUIRE(all[rank].size() == reasons.size() + 1);
+      for (std::size_t i = 0; i < reasons.size(); ++i) {
+        CHECK_THAT(all[rank][i], ContainsSubstring(reasons[i].second));
+        if (rank != 1) CHECK_THAT(all[rank][i], StartsWith(reasons[i].first + ": rank 1 cannot take part: "));
+      }
+      CHECK(all[rank].back() == "6");
+    }
+  }
+}
+
+namespace {
+
 /// What else c10d::Backend has.
 std::vector<std::string> the_rest(int rank, ShmGroup group, Progress progress) {
   auto ranks = init_process_group(group, rank, {.progress = progress})->getBackend(c10::kCPU);

@@ -10,7 +10,9 @@
 #include <shoal/tensors/share.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -172,6 +174,47 @@ TEST_CASE("communicator: every collective gives every rank what it should, for a
       for (int checked : spawn({.nprocs = world}, all_collectives, ShmGroup(world), place, kCounts.back()))
         CHECK(checked == int(kCounts.size()) * (6 + 2 * world));
     }
+}
+
+namespace {
+
+/// Rank 0 gives `first` bytes in all, each other one `others`, cut into unequal parts whose bytes say whose they are.
+void all_to_all_of(int rank, ShmGroup group, std::size_t first, std::size_t others, Place place) {
+  Communicator ranks = join(group, rank);
+  const int world = ranks.world_size();
+  const auto part_size = [&](int from, int to) {
+    const std::size_t all = from == 0 ? first : others, each = all / std::size_t(world + 1);
+    return to == 0 ? all - each * std::size_t(world - 1) : each;
+  };
+  const auto byte_of = [](int from, int to, std::size_t at) {
+    return std::byte(at * 7 + from * 41 + to * 13 + at / 251);
+  };
+  std::vector<std::size_t> sent, received;
+  std::vector<std::byte> given, wanted;
+  for (int other = 0; other < world; ++other) {
+    sent.push_back(part_size(rank, other));
+    received.push_back(part_size(other, rank));
+    for (std::size_t at = 0; at < sent.back(); ++at) given.push_back(byte_of(rank, other, at));
+    for (std::size_t at = 0; at < received.back(); ++at) wanted.push_back(byte_of(other, rank, at));
+  }
+  Data input(torch::from_blob(given.data(), {std::int64_t(given.size())}, at::kByte).clone(), rank, place);
+  std::vector<std::byte> got(wanted.size());
+  for (int again = 0; again < 4; ++again) {  // each stage in its turn
+    std::ranges::fill(got, std::byte(0xee));
+    ranks.all_to_all(input.region(), sent, got.data(), received, at::kByte);
+    require(got == wanted, fmt::format("{} and {} bytes: what rank {} got is wrong", first, others, rank));
+  }
+  ranks.barrier();
+}
+
+}  // namespace
+
+TEST_CASE("communicator: all_to_all around the limit up to which parts go along with their sizes") {
+  constexpr std::size_t kAlong = 16 << 10;
+  for (const auto& [first, others] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {kAlong, kAlong}, {kAlong, 5}, {kAlong + 1, kAlong}, {kAlong - 1, kAlong + 1}, {0, kAlong}, {0, kAlong + 1}})
+    for (Place place : {Place::nowhere, Place::odd_ranks})
+      spawn({.nprocs = 3}, all_to_all_of, ShmGroup(3), first, others, place);
 }
 
 TEST_CASE("communicator: more ranks than CPUs get through") {

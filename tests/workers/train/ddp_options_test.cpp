@@ -20,6 +20,16 @@ using namespace shoal::test;
 
 namespace {
 
+/// One step: the gradients by DDP are the averages of what one model has of every rank's batch.
+template <class Net>
+void require_averages(DistributedDataParallel<Net>& ddp, Net& net, Net& reference, int rank, int world, int step) {
+  net->zero_grad();
+  reference->zero_grad();
+  loss_of(ddp(batch_of(rank, step))).backward();
+  for (int other = 0; other < world; ++other) (loss_of(reference(batch_of(other, step))) / world).backward();
+  require_same_gradients(*net, *reference, fmt::format("step {}", step));
+}
+
 using Tensors = torch::autograd::variable_list;
 
 /// A segment whose forward pass is run again in the backward pass, as a pass of its own inside that one.
@@ -65,13 +75,36 @@ std::string static_graph(int rank, ShmGroup group, bool checkpoint, std::int64_t
                                     net, process_group);
   copy_values(*net, *reference);
   for (int step = 0; step < 4; ++step) {
-    net->zero_grad();
-    reference->zero_grad();
-    loss_of(ddp(batch_of(rank, step))).backward();
-    for (int other = 0; other < group.world_size(); ++other)
-      (loss_of(reference(batch_of(other, step))) / group.world_size()).backward();
-    require_same_gradients(*net, *reference, fmt::format("step {}", step));
+    require_averages(ddp, net, reference, rank, group.world_size(), step);
     require(!net->unused->weight.grad().defined(), "an unused parameter got a gradient");
+  }
+  return "went through";
+}
+
+/// One checkpointed segment, of parameters that nothing else uses: no option is needed.
+struct OneSegmentImpl : torch::nn::Module {
+  explicit OneSegmentImpl(bool checkpoint) : checkpoint(checkpoint) { to(at::kDouble); }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor inner = first(x);
+    return last(checkpoint ? Checkpoint::apply(inner, middle) : torch::tanh(middle(inner)));
+  }
+  torch::nn::Linear first{register_module("first", torch::nn::Linear(6, 6))};
+  torch::nn::Linear middle{register_module("middle", torch::nn::Linear(6, 6))};
+  torch::nn::Linear last{register_module("last", torch::nn::Linear(6, 3))};
+  bool checkpoint;
+};
+TORCH_MODULE(OneSegment);
+
+std::string one_segment(int rank, ShmGroup group, std::int64_t bucket_bytes, Progress progress) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank, {.progress = progress});
+  torch::manual_seed(rank);
+  OneSegment net(true), reference(false);
+  DistributedDataParallel<OneSegment> ddp({.bucket_bytes = bucket_bytes, .first_bucket_bytes = 100}, net,
+                                          process_group);
+  copy_values(*net, *reference);
+  for (int step = 0; step < 4; ++step) {
+    require_averages(ddp, net, reference, rank, group.world_size(), step);
   }
   return "went through";
 }
@@ -261,6 +294,21 @@ std::pair<bool, int> start_and_skip(int rank, ShmGroup group, bool init_sync, bo
   return {own, reduced};
 }
 
+/// Gradients of a bfloat16 module that are not added up in bfloat16, where 256 and 1 and 1 and 1 are 256. In
+/// float they are 259, which is rounded to 260.
+std::string reduced_in_float(int rank, ShmGroup group, bool in_float) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Linear net(2, 2);
+  net->to(at::kBFloat16);
+  DistributedDataParallel<torch::nn::Linear> ddp(net, process_group);
+  if (in_float) ddp.register_comm_hook(compress_hook(process_group, at::kFloat));
+  ddp(torch::ones({1, 2}, at::kBFloat16)).sum().mul(rank == 0 ? 1024 : 4).backward();
+  require(net->bias.grad().scalar_type() == at::kBFloat16, "the gradients are no bfloat16s");
+  require(net->bias.grad().equal(torch::full({2}, 260, at::kBFloat16)), "the mean of the gradients");
+  return "went through";
+}
+
 /// A bfloat16 module's gradients are reduced in bfloat16; its float copies take small steps that bfloat16 would lose.
 std::string half_with_masters(int rank, ShmGroup group) {
   at::set_num_threads(1);
@@ -295,6 +343,13 @@ TEST_CASE("DDP: a static graph may use parameters several times, in checkpointed
     for (std::int64_t bucket_bytes : {100, 1 << 20})
       for (auto& said : spawn({.nprocs = 2}, static_graph, ShmGroup(2), checkpoint, bucket_bytes, progress))
         CHECK(said == "went through");
+}
+
+TEST_CASE("DDP: one checkpointed segment needs no option") {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
+  for (std::int64_t bucket_bytes : {100, 1 << 20})
+    for (auto& said : spawn({.nprocs = 2}, one_segment, ShmGroup(2), bucket_bytes, progress))
+      CHECK(said == "went through");
 }
 
 TEST_CASE("DDP: shared parameters count once, frozen ones stay, and forward passes may come before a backward pass") {
@@ -351,4 +406,9 @@ TEST_CASE("DDP: ranks may keep the parameters that they have, and unused buckets
 
 TEST_CASE("DDP: a bfloat16 module trains by float copies of its parameters") {
   for (auto& said : spawn({.nprocs = 2}, half_with_masters, ShmGroup(2))) CHECK(said == "went through");
+}
+
+TEST_CASE("DDP: gradients of a bfloat16 module are added in float, with a hook for it and without") {
+  for (bool in_float : {false, true})
+    for (auto& said : spawn({.nprocs = 4}, reduced_in_float, ShmGroup(4), in_float)) CHECK(said == "went through");
 }

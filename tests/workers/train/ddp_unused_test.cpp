@@ -6,9 +6,18 @@
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <torch/torch.h>
 
+#include <array>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -124,6 +133,51 @@ std::string return_a_struct(int rank, ShmGroup group, bool use_more) {
   return "went through";
 }
 
+/// Whatever else the codec knows.
+using Mixture = std::tuple<std::map<std::string, at::Tensor>, std::variant<int, std::monostate, at::Tensor>,
+                           std::unique_ptr<at::Tensor>, std::array<std::deque<at::Tensor>, 1>, std::chrono::seconds,
+                           std::pair<std::filesystem::path, std::vector<bool>>>;
+static_assert(shoal::detail::can_be_searched<Mixture>());
+static_assert(!shoal::detail::can_be_searched<std::set<std::vector<at::Tensor>>>());  // whose elements stay as they are
+static_assert(shoal::detail::can_be_searched<std::set<std::string>>());
+
+struct MixtureNetImpl : torch::nn::Module {
+  MixtureNetImpl() {
+    for (int i = 0; i < 4; ++i) layers.emplace_back(register_module(std::to_string(i), torch::nn::Linear(6, 4)));
+    to(at::kDouble);
+  }
+  Mixture forward(const at::Tensor& x) {
+    Mixture result;
+    std::get<0>(result)["first"] = layers[0](x);
+    std::get<1>(result) = layers[1](x);
+    std::get<2>(result) = std::make_unique<at::Tensor>(layers[2](x));
+    std::get<3>(result)[0].push_back(layers[3](x));
+    return result;
+  }
+  std::vector<torch::nn::Linear> layers;
+};
+TORCH_MODULE(MixtureNet);
+
+/// The loss uses one of the four results; the other three layers are unused then.
+std::string return_a_mixture(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(0);
+  MixtureNet net;
+  DistributedDataParallel<MixtureNet> ddp({.find_unused_parameters = true}, net, process_group);
+  for (std::size_t used = 0; used < 4; ++used) {
+    net->zero_grad();
+    Mixture result = ddp.forward(input_of(rank, int(used)));
+    const at::Tensor results[] = {std::get<0>(result).at("first"), std::get<at::Tensor>(std::get<1>(result)),
+                                  *std::get<2>(result), std::get<3>(result)[0][0]};
+    results[used].pow(2).mean().backward();
+    for (std::size_t layer = 0; layer < 4; ++layer)
+      require(net->layers[layer]->weight.grad().defined() == (layer == used),
+              fmt::format("result {}: gradient or none of layer {}", used, layer));
+  }
+  return "went through";
+}
+
 /// A result that hides its tensors.
 class Opaque {
  public:
@@ -158,6 +212,10 @@ std::string return_what_hides_tensors(int rank, ShmGroup group, bool find) {
 TEST_CASE("DDP: results of forward() may be structs with optionals, of which the loss need not use all") {
   for (bool use_more : {true, false})
     for (auto& said : spawn({.nprocs = 2}, return_a_struct, ShmGroup(2), use_more)) CHECK(said == "went through");
+}
+
+TEST_CASE("DDP: results of forward() may be maps, variants, pointers, tuples, in each other") {
+  for (auto& said : spawn({.nprocs = 2}, return_a_mixture, ShmGroup(2))) CHECK(said == "went through");
 }
 
 TEST_CASE("DDP: a result in which no tensors are found is refused where they are needed") {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/runtime/spawn.h>
+#include <shoal/workers/train/comm_hooks.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/sync_batch_norm.h>
 #include <shoal/workers/train/zero_redundancy_optimizer.h>
@@ -34,25 +35,29 @@ at::Tensor drop_out(const at::Tensor& x, const at::Tensor& samples, int step) {
 }
 
 struct NetImpl : torch::nn::Module {
-  explicit NetImpl(bool with_norm)
-      : first(register_module("first", torch::nn::Linear(6, 12))),
+  explicit NetImpl(bool with_norm, bool with_words = false)
+      : words(register_module("words", torch::nn::Embedding(torch::nn::EmbeddingOptions(10, 6).sparse(true)))),
+        first(register_module("first", torch::nn::Linear(6, 12))),
         norm(register_module("norm", SyncBatchNorm(SyncBatchNormOptions{.num_features = 12}))),
         second(register_module("second", torch::nn::Linear(12, 8))),
         last(register_module("last", torch::nn::Linear(8, 3))),
-        with_norm(with_norm) {
+        with_norm(with_norm),
+        with_words(with_words) {
     if (!with_norm) unregister_module("norm");
+    if (!with_words) unregister_module("words");
     to(at::kDouble);
     norm->to(at::kDouble);
   }
   at::Tensor forward(const at::Tensor& x, const at::Tensor& samples, int step) {
-    at::Tensor inner = first(x);
+    at::Tensor inner = first(with_words ? x + words(samples % 10) : x);
     if (with_norm) inner = norm(inner);
     return last(torch::tanh(second(drop_out(torch::relu(inner), samples, step))));
   }
+  torch::nn::Embedding words;
   torch::nn::Linear first;
   SyncBatchNorm norm;
   torch::nn::Linear second, last;
-  bool with_norm;
+  bool with_norm, with_words;
 };
 TORCH_MODULE(Net);
 
@@ -68,7 +73,7 @@ at::Tensor loss_of(Net& net, const at::Tensor& samples, int step) {
   return torch::mse_loss(net(x, samples, step), x.slice(1, 0, 3).pow(2));
 }
 
-enum class Optimizer { sgd, adam, zero_adam };
+enum class Optimizer { sgd, adam, zero_adam, adagrad };
 
 struct Case {
   Optimizer optimizer = Optimizer::sgd;
@@ -79,6 +84,12 @@ struct Case {
   bool find_unused = false;
   bool views = true;
   std::int64_t bucket_bytes = 25 << 20;
+  bool accumulates = false;   // over two halves of the batch, the first under no_sync()
+  bool two_forwards = false;  // of the halves, before one backward pass
+  bool delayed = false;       // two of the parameters
+  bool hook = false;
+  bool shards_gradients = false;  // with zero_adam
+  bool with_words = false;        // sparse gradients
 };
 
 /// The largest difference of a parameter or buffer after all steps.
@@ -87,19 +98,24 @@ double difference(int rank, ShmGroup group, Case what) {
   auto process_group = init_process_group(group, rank);
   const int world = group.world_size();
   torch::manual_seed(rank);
-  Net net(what.with_norm), one(what.with_norm);
+  Net net(what.with_norm, what.with_words), one(what.with_norm, what.with_words);
   convert_sync_batch_norm(*net, process_group);
-  DistributedDataParallel<Net> ddp({.bucket_bytes = what.bucket_bytes,
-                                    .first_bucket_bytes = what.bucket_bytes,
-                                    .find_unused_parameters = what.find_unused,
-                                    .gradient_as_bucket_view = what.views,
-                                    .static_graph = what.static_graph},
-                                   net, process_group);
+  DistributedDataParallel<Net> ddp(
+      {.bucket_bytes = what.bucket_bytes,
+       .first_bucket_bytes = what.bucket_bytes,
+       .find_unused_parameters = what.find_unused,
+       .gradient_as_bucket_view = what.views,
+       .static_graph = what.static_graph,
+       .delayed = what.delayed ? std::vector<std::string>{"first.weight", "last.bias"} : std::vector<std::string>{}},
+      net, process_group);
+  if (what.hook) ddp.register_comm_hook(all_reduce_hook(process_group));
   copy_values(*net, *one);
   const torch::optim::AdamOptions adam(0.01);
   const torch::optim::SGDOptions sgd = torch::optim::SGDOptions(0.05).momentum(0.9);
   const auto make = [&](const std::vector<at::Tensor>& parameters) -> std::unique_ptr<torch::optim::Optimizer> {
     if (what.optimizer == Optimizer::sgd) return std::make_unique<torch::optim::SGD>(parameters, sgd);
+    if (what.optimizer == Optimizer::adagrad)
+      return std::make_unique<torch::optim::Adagrad>(parameters, torch::optim::AdagradOptions(0.05));
     return std::make_unique<torch::optim::Adam>(parameters, adam);
   };
   std::unique_ptr<torch::optim::Optimizer> of_one = make(one->parameters()), of_net;
@@ -109,10 +125,25 @@ double difference(int rank, ShmGroup group, Case what) {
                                                        process_group);
   else
     of_net = make(net->parameters());
+  if (what.shards_gradients) ddp.shard_gradients(spread->owners());
+  const auto loss = [&](const at::Tensor& samples, int step) {
+    const at::Tensor x = inputs_of(samples);
+    return torch::mse_loss(ddp.forward(x, samples, step), x.slice(1, 0, 3).pow(2));
+  };
   for (int step = 0; step < kSteps; ++step) {
     net->zero_grad();
-    const at::Tensor own = samples_of(rank, step, world), x = inputs_of(own);
-    torch::mse_loss(ddp.forward(x, own, step), x.slice(1, 0, 3).pow(2)).backward();
+    const at::Tensor own = samples_of(rank, step, world);
+    const std::vector<at::Tensor> halves = own.chunk(2);
+    if (what.accumulates) {
+      auto local = ddp.no_sync();
+      (loss(halves[0], step) / 2).backward();
+    }
+    if (what.accumulates)
+      (loss(halves[1], step) / 2).backward();
+    else if (what.two_forwards)
+      ((loss(halves[0], step) + loss(halves[1], step)) / 2).backward();
+    else
+      loss(own, step).backward();
     if (spread)
       spread->step();
     else
@@ -154,6 +185,10 @@ TEST_CASE("same numbers: 100 steps of n ranks are those of one process that adds
   CHECK(largest(2, {.views = false}) == 0);
   CHECK(largest(2, {.find_unused = true}) == 0);
   CHECK(largest(2, {.static_graph = true}) == 0);
+  CHECK(largest(2, {.hook = true}) == 0);
+  CHECK(largest(2, {.delayed = true}) == 0);
+  for (std::int64_t bucket_bytes : {400, 25 << 20})
+    CHECK(largest(2, {.optimizer = Optimizer::zero_adam, .bucket_bytes = bucket_bytes, .shards_gradients = true}) == 0);
 }
 
 TEST_CASE("same numbers: 100 steps of n ranks are those of one process with the whole batch, within 1e-6") {
@@ -162,4 +197,30 @@ TEST_CASE("same numbers: 100 steps of n ranks are those of one process with the 
       INFO(world << " ranks, optimizer " << int(optimizer));
       CHECK(largest(world, {.optimizer = optimizer, .with_norm = true, .whole_batch = true}) <= 1e-6);
     }
+}
+
+TEST_CASE("same numbers: 100 steps with each of DDP's options are those of one process, within 1e-6") {
+  const std::vector<Case> cases = {
+      {.with_norm = true, .bucket_bytes = 400},
+      {.with_norm = true, .static_graph = true},
+      {.with_norm = true, .find_unused = true},
+      {.with_norm = true, .views = false},
+      {.with_norm = true, .delayed = true},
+      {.with_norm = true, .hook = true},
+      {.accumulates = true},
+      {.two_forwards = true},
+      {.optimizer = Optimizer::adam, .accumulates = true},
+      {.optimizer = Optimizer::zero_adam, .with_norm = true, .shards_gradients = true},
+      {.optimizer = Optimizer::zero_adam, .accumulates = true, .shards_gradients = true},
+      {.optimizer = Optimizer::adagrad, .with_norm = true, .with_words = true},
+      {.optimizer = Optimizer::adagrad, .accumulates = true, .with_words = true},
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    INFO("case " << i);
+    Case one = cases[i];
+    one.whole_batch = true;
+    CHECK(largest(i % 2 == 0 ? 2 : 3, one) <= 1e-6);
+  }
+  CHECK_THROWS_WITH(largest(2, {.static_graph = true, .accumulates = true}),
+                    ContainsSubstring("leave static_graph out"));
 }

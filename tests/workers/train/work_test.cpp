@@ -157,7 +157,30 @@ float group_goes_first(int rank, ShmGroup group, Event gone) {
   return one[0][0].item<float>();
 }
 
+/// What is chained to rank 0's first collective has the last share of its group, and a second collective is behind it.
+std::string callback_goes_last(int rank, ShmGroup group, Event gone) {
+  Tensors one{at::full({10}, float(rank + 1))}, two{at::full({10}, float(10 * rank + 1))};
+  auto ranks = join(group, rank);
+  auto reported = std::make_shared<std::atomic<int>>(0);
+  ranks->getBackend(c10::kCPU)->registerOnCompletionHook([reported](auto) { ++*reported; });
+  if (rank == 1) gone.wait();
+  auto first = ranks->allreduce(one), second = ranks->allreduce(two);
+  if (rank == 0) {
+    first->getFuture()->addCallback([keeps = ranks](c10::ivalue::Future&) {});
+    ranks = {};
+    gone.set();
+  }
+  first->wait();
+  second->wait();
+  while (*reported < 2) std::this_thread::yield();
+  return fmt::format("{} {}", one[0][0].item<float>(), two[0][0].item<float>());
+}
+
 }  // namespace
+
+TEST_CASE("work: a group that goes in what is chained to a collective does those behind it, too") {
+  CHECK(spawn({.nprocs = 2}, callback_goes_last, ShmGroup(2), Event()) == std::vector<std::string>(2, "3 12"));
+}
 
 TEST_CASE("work: collectives are done in the order in which they were begun, whether their Work is kept or not") {
   CHECK(spawn({.nprocs = 3}, many_at_once, ShmGroup(3)) == std::vector<int>(3, 50));

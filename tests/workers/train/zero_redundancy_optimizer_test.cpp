@@ -19,6 +19,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/workers/train/ddp_fixtures.h"
+#include "tests/workers/train/optimizer_kinds.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -31,25 +32,6 @@ torch::nn::Sequential make_net() {
                             torch::nn::Linear(20, 3));
   net->to(at::kDouble);
   return net;
-}
-
-enum class Kind { sgd, adam, adamw, rmsprop, adagrad };
-
-MakeOptimizer maker(Kind kind) {
-  using namespace torch::optim;
-  switch (kind) {
-    case Kind::sgd:
-      return optimizer_maker<SGD>(SGDOptions(0.1).momentum(0.9));
-    case Kind::adam:
-      return optimizer_maker<Adam>(AdamOptions(0.01).amsgrad(true));
-    case Kind::adamw:
-      return optimizer_maker<AdamW>(AdamWOptions(0.01).weight_decay(0.1));
-    case Kind::rmsprop:
-      return optimizer_maker<RMSprop>(RMSpropOptions(0.01).momentum(0.5));
-    case Kind::adagrad:
-      return optimizer_maker<Adagrad>(AdagradOptions(0.05));
-  }
-  throw std::invalid_argument("which?");
 }
 
 /// The same gradients on all ranks.

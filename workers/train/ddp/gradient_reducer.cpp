@@ -12,6 +12,7 @@
 #include <shoal/internal/workers/train/ddp/delayed_gradients.h>
 #include <shoal/internal/workers/train/ddp/equal_tensors.h>
 #include <shoal/internal/workers/train/ddp/module_parts.h>
+#include <shoal/internal/workers/train/ddp/owned_gradients.h>
 #include <shoal/internal/workers/train/ddp/reducer_factory.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/trace_span.h>
@@ -126,7 +127,10 @@ struct GradientReducer::State {
   void start_anew();
   void begin_step(const JoinStep& begun, bool has_data);
   void equalize_buffers(const JoinStep& now, bool has_data);
-  void shadow_backward(const JoinStep& now);
+  void shadow_backward();
+  void adopt_buckets() {
+    if (owned) owned->adopt(reducer->get_grad_buckets(/*return_zero_tensors=*/false));
+  }
   bool syncs_buffers(BufferSync one, BufferSync other) const {
     return options.broadcast_buffers && (options.buffer_sync == one || options.buffer_sync == other);
   }
@@ -137,6 +141,7 @@ struct GradientReducer::State {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   ModuleParts parts;
   std::unique_ptr<DelayedGradients> delayed;
+  std::shared_ptr<OwnedGradients> owned;  // where gradients are sharded
   CommHook hook;
   int divisor = 1;  // of the step that has begun
   LoggedReducer reducer;
@@ -198,6 +203,7 @@ void GradientReducer::State::make_reducer_anew() {
   arguments.bucket_indices = std::move(buckets);
   BucketScope scope;
   backward_begins->call = nullptr;
+  if (owned) owned->drop_views();
   reducer = {};  // its hooks go before the next one's come
   reducer = make_reducer(std::move(arguments));
   synced_forwards = 0;
@@ -205,6 +211,7 @@ void GradientReducer::State::make_reducer_anew() {
   if (options.static_graph) reducer->set_static_graph();
   if (options.static_graph || delayed) backward_begins->call = [this] { queue_what_comes_last(); };
   if (hook) reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, divisor));
+  adopt_buckets();
 }
 
 /// At the end of the whole backward pass, not of one that a checkpointed segment runs inside: what the first step of a
@@ -229,6 +236,7 @@ void GradientReducer::State::watch_gradients(const NamedTensors& watched, bool r
   for (std::size_t i = 0; i < watched.size(); ++i) {
     at::Tensor parameter = watched[i].second;
     const unsigned number = parameter.register_hook([this, i, reduced_by_reducer](const at::Tensor& gradient) {
+      if (owned && reduced_by_reducer) owned->comes(i, syncs, divisor);
       if (!syncs) return;
       gradient_came();
       if (reduced_by_reducer) check_layout(i, gradient);
@@ -245,6 +253,7 @@ void GradientReducer::State::gradient_came() {
   // all buckets and throws what went wrong with one that a thread reduced: what is queued now comes behind it.
   torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
     torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
+      if (owned) owned->end_pass();
       in_backward = false;
       if (since != 0) trace::write(TraceKind::kSpan, since, trace::now(), "backward");
     });
@@ -287,8 +296,12 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
   }
   in_backward = true;  // another rank may be starting anew: if a collective says so, this one has to as well
   try {
-    const BucketScope scope;
-    reducer->rebuild_buckets();
+    bool rebuilt = false;
+    {
+      const BucketScope scope;
+      rebuilt = reducer->rebuild_buckets();
+    }
+    if (rebuilt) adopt_buckets();
   } catch (const c10::Error& error) {
     std::string names = names_without_gradient(error.what_without_backtrace(), parts.parameters);
     if (names.empty()) throw;
@@ -312,7 +325,7 @@ void GradientReducer::State::equalize_buffers(const JoinStep& now, bool has_data
 
 /// The collectives of a backward pass on a rank that has no gradients, in the Reducer's order. The gradients of the
 /// others become this rank's, for an optimizer that steps on its part of the parameters.
-void GradientReducer::State::shadow_backward(const JoinStep& now) {
+void GradientReducer::State::shadow_backward() {
   const at::NoGradGuard no_grad;
   const bool learns = options.static_graph && synced_forwards == 1;
   at::Tensor used;
@@ -337,15 +350,17 @@ void GradientReducer::State::shadow_backward(const JoinStep& now) {
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     reductions[i]->wait();
     const at::Tensor reduced = c10d::detail::parseCppCommHookResult(reductions[i]->value());
-    GradBucket bucket(buckets[i], now.active);
-    bucket.set_buffer(reduced);
-    const auto gradients = bucket.gradients();
-    const auto owners = bucket.parameters();
+    const auto owners = buckets[i].getParameters();
+    const bool dense = reduced.layout() == c10::kStrided;
+    const auto gradients = dense ? gradients_in(reduced, owners) : std::vector<at::Tensor>{reduced};
     for (std::size_t k = 0; k < owners.size(); ++k) {
       at::Tensor& gradient = owners[k].mutable_grad();
       const bool unused =
           used.defined() && used[std::int64_t(index_of.at(owners[k].unsafeGetTensorImpl()))].item<int>() == 0;
-      if (unused)
+      if (owned && dense) {
+        const at::Tensor mine = owned->take(owners[k]);
+        gradient = unused ? at::Tensor() : mine;
+      } else if (unused)
         gradient.reset();
       else if (gradient.defined())
         gradient.copy_(gradients[k]);
@@ -381,6 +396,11 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   std::vector<at::Tensor> results;
   results.reserve(outputs.size());
   for (const at::Tensor* output : outputs) results.push_back(*output);
+  if (s.owned)
+    s.owned->begin_pass(!s.options.static_graph  ? s.options.find_unused_parameters ? OwnedGradients::Writes::to_all
+                                                                                    : OwnedGradients::Writes::to_used
+                        : s.synced_forwards == 1 ? OwnedGradients::Writes::to_all
+                                                 : OwnedGradients::Writes::to_unused_ones);
   s.reducer->prepare_for_backward(results);
   // What no gradient goes through stays as it is: a parameter that was returned, an index.
   std::vector<at::Tensor*> passed;
@@ -405,7 +425,13 @@ bool GradientReducer::wants_outputs() const {
   return s.delayed || (s.options.static_graph ? s.synced_forwards <= 1 : s.options.find_unused_parameters);
 }
 bool GradientReducer::syncs() const { return state_->syncs; }
-void GradientReducer::set_syncs(bool syncs) { state_->syncs = syncs; }
+void GradientReducer::set_syncs(bool syncs) {
+  if (!syncs && state_->options.static_graph)
+    throw std::invalid_argument(
+        "no_sync() with DistributedDataParallelOptions::static_graph: the Reducer takes a pass without reduction for "
+        "one of the graph, and sums come out wrong; leave static_graph out");
+  state_->syncs = syncs;
+}
 
 void GradientReducer::register_comm_hook(CommHook hook) {
   State& s = *state_;
@@ -414,6 +440,26 @@ void GradientReducer::register_comm_hook(CommHook hook) {
   if (s.synced_forwards != 0) throw std::invalid_argument("register_comm_hook after the first forward()");
   s.hook = std::move(hook);
   s.reducer->register_comm_hook(std::make_unique<HookOfReducer>(s.hook, s.divisor));
+}
+
+void GradientReducer::shard_gradients(const GradientOwners& owners) {
+  State& s = *state_;
+  if (s.hook)
+    throw std::invalid_argument(
+        "shard_gradients: there is a communication hook, which reduces whole buckets, or they "
+        "are sharded already");
+  if (s.synced_forwards != 0) throw std::invalid_argument("shard_gradients after the first forward()");
+  if (s.options.static_graph)
+    throw std::invalid_argument(
+        "shard_gradients with DistributedDataParallelOptions::static_graph: the Reducer counts on gradients of an "
+        "earlier "
+        "pass there; leave static_graph out");
+  if (!s.options.gradient_as_bucket_view)
+    throw std::invalid_argument("shard_gradients needs DistributedDataParallelOptions::gradient_as_bucket_view");
+  s.owned = std::make_shared<OwnedGradients>(s.parts.parameters, s.parts.expect_sparse, owners, s.process_group);
+  s.hook = [owned = s.owned](GradBucket& bucket) { return owned->reduce(bucket); };
+  s.reducer->register_comm_hook(std::make_unique<HookOfReducer>(s.hook, s.divisor));
+  s.adopt_buckets();
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> GradientReducer::join_group() const { return state_->process_group; }
@@ -425,7 +471,7 @@ void GradientReducer::shadow(const JoinStep& step) {
   s.synced_last_time = step.syncs;
   if (!step.syncs) return;
   if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(step, false);
-  s.shadow_backward(step);
+  s.shadow_backward();
 }
 
 void GradientReducer::end_join(int root) {

@@ -5,6 +5,7 @@
 #include <c10/util/intrusive_ptr.h>
 #include <shoal/internal/workers/train/ddp/ddp_options.h>
 #include <shoal/workers/train/comm_hook.h>
+#include <shoal/workers/train/gradient_owners.h>
 #include <shoal/workers/train/join.h>
 
 #include <memory>
@@ -45,6 +46,8 @@ class GradientReducer final : public Joinable {
   void set_syncs(bool syncs);
   /// Once, before the first forward pass.
   void register_comm_hook(CommHook hook);
+  /// Likewise. Collective.
+  void shard_gradients(const GradientOwners& owners);
 
   c10::intrusive_ptr<c10d::ProcessGroup> join_group() const override;
   void set_join(Join* join) override;

@@ -1,11 +1,16 @@
 #include <shoal/workers/train/zero_redundancy_optimizer.h>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <shoal/internal/workers/train/optim/partition.h>
 #include <shoal/tensors/optimizer.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -115,6 +120,45 @@ void ZeroRedundancyOptimizer::zero_grad(bool set_to_none) {
 
 Optimizer& ZeroRedundancyOptimizer::local() { return *state_->local; }
 const std::vector<std::int64_t>& ZeroRedundancyOptimizer::elements() const { return state_->elements; }
+
+GradientOwners ZeroRedundancyOptimizer::owners() const {
+  GradientOwners owners;
+  owners.reserve(state_->parameters.size());
+  for (std::size_t i = 0; i < state_->parameters.size(); ++i)
+    owners.emplace_back(state_->parameters[i], state_->owners[i]);
+  return owners;
+}
+
+double ZeroRedundancyOptimizer::clip_grad_norm_(double max_norm, double norm_type) {
+  const State& s = *state_;
+  if (!(max_norm > 0) || !(norm_type > 0))
+    throw std::invalid_argument(
+        fmt::format("clip_grad_norm_ to {} by the norm of type {}: give positive numbers", max_norm, norm_type));
+  const at::NoGradGuard no_grad;
+  const bool largest = std::isinf(norm_type);
+  const at::Tensor own = at::zeros({}, at::kDouble);
+  for (const at::Tensor& parameter : s.shares[std::size_t(s.process_group->getRank())]) {
+    if (!parameter.grad().defined()) continue;
+    const at::Tensor& given = parameter.grad();
+    const at::Tensor values = given.is_sparse() ? given.coalesce().values() : given;
+    const double norm =
+        at::linalg_vector_norm(values.detach(), norm_type, std::nullopt, false, at::kDouble).item<double>();
+    if (largest)
+      own.fill_(std::isnan(norm) ? norm : std::max(own.item<double>(), norm));
+    else
+      own.add_(std::pow(norm, norm_type));
+  }
+  std::vector<at::Tensor> all{own};
+  c10d::AllreduceOptions options;
+  options.reduceOp = largest ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+  s.process_group->allreduce(all, options)->wait();
+  const double total = largest ? own.item<double>() : std::pow(own.item<double>(), 1 / norm_type);
+  const double factor = max_norm / (total + 1e-6);  // torch's
+  if (factor < 1 || std::isnan(factor))
+    for (const at::Tensor& parameter : s.parameters)
+      if (parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
+  return total;
+}
 
 std::size_t ZeroRedundancyOptimizer::state_bytes() {
   std::size_t bytes = 0;

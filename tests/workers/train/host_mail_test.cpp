@@ -1,0 +1,97 @@
+// What comes to a rank from other hosts that no rank would send, and what it does where it cannot ask a store.
+#include <shoal/internal/workers/train/hosts/host_mail.h>
+
+#include <arpa/inet.h>
+#include <shoal/internal/workers/train/hosts/store_questions.h>
+#include <shoal/workers/train/communicator.h>
+#include <shoal/workers/train/shm_group.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <latch>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/forked.h"
+
+using namespace shoal;
+using namespace shoal::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::uint64_t kKey = 77;
+
+/// As HostMail writes it to a connection.
+struct Frame {
+  std::uint32_t kind;
+  std::int32_t rank;
+  std::uint64_t number, bytes;
+};
+
+/// Pages of this process's address space, in bytes.
+std::uint64_t address_space() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * std::uint64_t(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+TEST_CASE("host mail: a message of more than there can be ends its connection, and nothing else") {
+  Communicator own = ShmGroup(1).join(0);
+  const HostMap map =
+      HostMap::from({{"a", "127.0.0.1", {{0, ::getpid(), "auto"}}}, {"b", "127.0.0.1", {{1, 1, "auto"}}}}, 0, 2);
+  const auto mail = std::make_shared<HostMail>(own.mailbox(), map, kKey, 30s);
+  own.mailbox().connect(mail, {0, -1}, 0);
+  mail->start({0, 0});
+  const Fd socket = lift(Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(std::uint16_t(mail->port()));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+  const Frame frames[] = {{1, 1, kKey, 0}, {2, -1, 0, std::uint64_t(1) << 62}};
+  REQUIRE(::send(socket.get(), frames, sizeof frames, MSG_NOSIGNAL) == ssize_t(sizeof frames));
+  char byte = 0;
+  CHECK(::recv(socket.get(), &byte, 1, 0) <= 0);
+  while (mail->state_of(1) == RemoteMail::Gone::no) std::this_thread::yield();
+  CHECK(mail->state_of(1) == RemoteMail::Gone::died);
+}
+
+TEST_CASE("store questions: where no thread is to be had, a question is refused") {
+  Forked child([] {
+    MeetingPlace place{.host = "127.0.0.1", .port = 0, .run = "questions", .group = "", .served = false, .rank = 0};
+    place.port = open_store(place, Deadline::after(1min));
+    StoreConnection store(place, Deadline::after(1min));
+    StoreQuestions questions(store);
+    const auto ask = [](StoreConnection& asked) { return asked.set_first("key", "there"); };
+    if (questions.ask(ask).text != "there") throw std::runtime_error("no answer");
+    rlimit limit{};
+    ::getrlimit(RLIMIT_AS, &limit);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = address_space() + (64 << 10);  // no room for a thread's stack
+    ::setrlimit(RLIMIT_AS, &limit);
+    std::latch asked(1);
+    std::vector<std::thread> threads;  // as many as there are stacks of ended ones to be used again
+    try {
+      for (;;) threads.emplace_back([&] { asked.wait(); });
+    } catch (const std::system_error&) {
+    }
+    const auto answer = questions.ask(ask);
+    asked.count_down();
+    for (std::thread& thread : threads) thread.join();
+    limit.rlim_cur = before;
+    ::setrlimit(RLIMIT_AS, &limit);
+    if (answer.end != StoreQuestions::End::refused) throw std::runtime_error("it was asked");
+  });
+  CHECK(child.join() == 0);
+}

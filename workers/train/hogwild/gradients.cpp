@@ -1,0 +1,88 @@
+#include <shoal/internal/workers/train/hogwild/gradients.h>
+
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace shoal::hogwild {
+namespace {
+
+Gradient take_sparse(std::size_t index, const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (gradient.sparse_dim() != 1 || !parameter.is_contiguous())
+    throw std::invalid_argument(fmt::format(
+        "hogwild: the gradient of parameter {} is sparse in {} dimensions: rows of a contiguous parameter are updated",
+        index, gradient.sparse_dim()));
+  const at::Tensor once = gradient.coalesce();  // adds up rows that come several times
+  const at::Tensor rows = once._indices()[0].contiguous();
+  const std::int64_t count = rows.numel();
+  if (count > 0) {
+    const auto* first = rows.const_data_ptr<std::int64_t>();  // ascending, as it is coalesced
+    if (first[0] < 0 || first[count - 1] >= parameter.size(0))
+      throw std::invalid_argument(
+          fmt::format("hogwild: the gradient of parameter {} has rows that are not there", index));
+  }
+  return {.parameter = index,
+          .flat = {},
+          .rows = rows,
+          .values = once._values().contiguous().view({count, parameter.numel() / parameter.size(0)})};
+}
+
+Gradient take_dense(std::size_t index, const at::Tensor& parameter, at::Tensor gradient) {
+  if (gradient.strides() != parameter.strides()) {
+    at::Tensor copy = at::empty_strided(parameter.sizes(), parameter.strides(), gradient.options());
+    copy.copy_(gradient);
+    gradient = copy;
+  }
+  return {.parameter = index,
+          .flat = gradient.as_strided({gradient.numel()}, {1}, gradient.storage_offset()),
+          .rows = {},
+          .values = {}};
+}
+
+void clip(const HogwildLayout& layout, std::vector<Gradient>& gradients) {
+  const auto values_of = [](Gradient& gradient) -> at::Tensor& {
+    return gradient.is_sparse() ? gradient.values : gradient.flat;
+  };
+  if (layout.clip_grad_value >= 0)
+    for (Gradient& gradient : gradients) values_of(gradient).clamp_(-layout.clip_grad_value, layout.clip_grad_value);
+  if (layout.clip_grad_norm < 0 || gradients.empty()) return;
+  std::vector<at::Tensor> norms;
+  norms.reserve(gradients.size());
+  for (Gradient& gradient : gradients)
+    norms.push_back(at::linalg_vector_norm(values_of(gradient), layout.clip_grad_norm_type).to(at::kDouble));
+  const double norm = at::linalg_vector_norm(at::stack(norms), layout.clip_grad_norm_type).item<double>();
+  const double factor = layout.clip_grad_norm / (norm + 1e-6);
+  if (factor < 1)
+    for (Gradient& gradient : gradients) values_of(gradient).mul_(factor);
+}
+
+}  // namespace
+
+std::vector<Gradient> take_gradients(Optimizer::State& state) {
+  std::vector<Gradient> all;
+  all.reserve(state.parameters.size());
+  for (std::size_t i = 0; i < state.parameters.size(); ++i) {
+    at::Tensor& parameter = state.parameters[i].tensor;
+    at::Tensor gradient = parameter.grad();
+    if (!gradient.defined() || parameter.numel() == 0) continue;
+    gradient = gradient.detach();
+    if (gradient.sizes() != parameter.sizes() || gradient.scalar_type() != parameter.scalar_type() ||
+        !gradient.device().is_cpu() || (gradient.layout() != c10::kStrided && gradient.layout() != c10::kSparse))
+      throw std::invalid_argument(
+          fmt::format("hogwild: the gradient of parameter {} is [{}] of {}, {}, which does not fit it", i,
+                      fmt::join(gradient.sizes(), ", "), c10::toString(gradient.scalar_type()),
+                      gradient.layout() == c10::kStrided || gradient.layout() == c10::kSparse ? "strided or sparse"
+                                                                                              : "of another layout"));
+    all.push_back(gradient.layout() == c10::kSparse ? take_sparse(i, parameter, gradient)
+                                                    : take_dense(i, parameter, gradient));
+  }
+  clip(*state.layout, all);
+  return all;
+}
+
+}  // namespace shoal::hogwild
