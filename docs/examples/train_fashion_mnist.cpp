@@ -1,9 +1,17 @@
-// Trains a small convolutional network on Fashion-MNIST three times: in one process, with two processes and
-// DistributedDataParallel, with two processes and Hogwild. The parts are in train_fashion_mnist/:
+// Trains a small convolutional network on Fashion-MNIST four times: in one process, with two processes and
+// DistributedDataParallel, with two processes and Hogwild, with one loop and two workers of a DataParallel. The parts are in
+// train_fashion_mnist/:
 //
-//   settings    the options                 network     the model
-//   training    what one rank does          checkpoint  saving and going on
-//   run         the parent's side of a run, and the table
+//   settings    the options                          shards         which samples a rank trains on
+//   data        read once                            learner        how a rank computes and steps, in each mode
+//   beton       the data as a .beton file            evaluation     how good it is, exactly
+//   loaders     how they come to a rank              agreement      sums over ranks; whether all stop
+//   network     the model                            checkpointing  saving and going on
+//   optimizer   by name, libtorch's and Hogwild's    progress       what is counted, and the log
+//   training    what one rank does                   job            what a rank is given, what comes back
+//   run         the parent's side of a run           results        the table
+//
+// and in training/ what it has in common with train_language_model. docs/training-programs.md says how to use it.
 //
 // Exit codes: 0 done, 1 a rank failed, 2 something is wrong with what was asked for.
 #include <fmt/format.h>
@@ -11,13 +19,13 @@
 #include <shoal/runtime/configure.h>
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/init.h>
-#include <shoal/tensors/share.h>
-#include <shoal/workers/data/mnist.h>
+#include <shoal/workers/datasets/dataset_error.h>
 #include <signal.h>
 
-#include "train_fashion_mnist/checkpoint.h"
+#include "train_fashion_mnist/data.h"
 #include "train_fashion_mnist/run.h"
 #include "train_fashion_mnist/settings.h"
+#include "training/pictures.h"
 
 namespace {
 
@@ -33,29 +41,27 @@ int main(int argc, char** argv) {
   const auto settings = shoal::configure<Settings>(
       argc, argv,
       {.about = "Trains a small convolutional network on Fashion-MNIST: in one process, with DistributedDataParallel, "
-                "with Hogwild, or all three one after the other."});
+                "with Hogwild, with DataParallel, or all four one after the other."});
   catch_interrupts();
   try {
     check_runs(settings);
-    auto train_set = shoal::load_mnist(settings.data, shoal::MnistSplit::train);
-    auto test_set = shoal::load_mnist(settings.data, shoal::MnistSplit::test);
-    // Once, here: every rank and every loader worker of all runs maps this memory.
-    for (at::Tensor* tensor : {&train_set.images, &train_set.labels, &test_set.images, &test_set.labels})
-      shoal::share_memory_(*tensor);
+    const Data data = load_data(settings);
     std::vector<RunResult> results;
-    for (const std::string& mode : modes_of(settings)) results.push_back(run(mode, settings, train_set, test_set));
+    for (const Mode mode : modes_of(settings)) results.push_back(run(mode, settings, data));
     print_results(results);
+    if (settings.profile == 0) draw_pictures(settings.log, settings.plots);
     return 0;
-  } catch (const Interrupted&) {
+  } catch (const Interrupted& interrupted) {
     fmt::print(stderr, "interrupted\n");
-    // As shells expect of a program that Ctrl-C ended.
-    ::signal(SIGINT, SIG_DFL);
-    ::raise(SIGINT);
-    return 130;
+    // As shells expect of a program that a signal ended.
+    ::signal(interrupted.signal(), SIG_DFL);
+    ::raise(interrupted.signal());
+    return 128 + interrupted.signal();
   } catch (const shoal::DatasetError& error) {
     return fail(2, error);
-  } catch (const CheckpointError& error) {
-    return fail(2, error);
+  } catch (const shoal::ProcessRaised& error) {
+    // A rank has found that a checkpoint is another training's.
+    return fail(error.exception_type() == "shoal::CheckpointError" ? 2 : 1, error);
   } catch (const std::invalid_argument& error) {
     return fail(2, error);
   } catch (const std::exception& error) {

@@ -2,155 +2,137 @@
 
 #include <fmt/format.h>
 #include <shoal/ipc/session.h>
+#include <shoal/runtime/failure.h>
 #include <shoal/runtime/spawn.h>
+#include <shoal/runtime/stop.h>
 #include <shoal/tensors/module.h>
+#include <shoal/tensors/share.h>
 #include <shoal/workers/data/progress.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <thread>
+#include <optional>
+#include <utility>
 
+#include "train_fashion_mnist/network.h"
+#include "train_fashion_mnist/shards.h"
 #include "train_fashion_mnist/training.h"
 
 namespace {
 
-volatile sig_atomic_t interrupted = 0;
+volatile sig_atomic_t caught = 0;
 
-Job make_job(const std::string& mode, const Settings& settings, const shoal::MnistDataset& train_set,
-             const shoal::MnistDataset& test_set, Network& network, const std::string& checkpoint_file) {
-  const int nprocs = mode == "single" ? 1 : settings.nprocs;
-  Checkpoint start;
-  if (!checkpoint_file.empty())
-    if (auto found = load_checkpoint(checkpoint_file, network)) start = *found;
-  if (start.parameters.empty())
-    for (const at::Tensor& parameter : network->parameters()) start.parameters.push_back(parameter.detach());
-  shoal::share_memory_(start.parameters);
-  shoal::share_memory_(start.momentum);
-  shoal::SharedOptimizerState momentum;
-  if (mode == "hogwild") {
-    torch::optim::SGD shared(start.parameters, torch::optim::SGDOptions(settings.lr).momentum(0.5));
-    momentum = shoal::share_optimizer_state(shared);
-    for (std::size_t i = 0; i < start.momentum.size(); ++i) momentum[i].copy_(start.momentum[i]);
-  }
-  at::Tensor progress = torch::zeros({nprocs}, at::kLong);
+Job make_job(Mode mode, const Settings& settings, const Data& data, const Network& network) {
+  const int ranks = ranks_of(mode, settings);
+  at::Tensor progress = torch::zeros({ranks + 1}, at::kLong);
+  progress[ranks] = -1;  // not known yet
   shoal::share_memory_(progress);
-  return Job{mode,
-             nprocs,
-             settings,
-             train_set,
-             test_set,
-             start,
-             momentum,
-             shoal::ShmGroup(nprocs),
-             shoal::Barrier(nprocs),
-             shoal::Queue<Checkpoint>(4),
-             progress};
+  return Job{.mode = mode,
+             .ranks = ranks,
+             .settings = settings,
+             .data = data,
+             .start = shoal::module_state(network),
+             .group = shoal::ShmGroup(ranks),
+             .stop = shoal::Event(),
+             .progress = progress};
 }
 
-void check_writable(const char* option, const std::string& file) {
+/// Samples that all ranks will have trained on.
+std::int64_t samples_of_run(Mode mode, const Settings& settings, const Data& data) {
+  const int ranks = ranks_of(mode, settings);
+  if (settings.profile > 0) return (warm_up_batches(settings) + settings.profile) * batch_of(settings, mode) * ranks;
+  return settings.epochs * samples_of_epoch(settings, mode, data.train_size);
+}
+
+/// How far the ranks are, once rank 0 has said where it begins.
+class Bar {
+ public:
+  Bar(Mode mode, std::int64_t samples) : mode_(mode), samples_(samples) {}
+
+  void update(const at::Tensor& progress) {
+    const std::int64_t ranks = progress.numel() - 1, before = progress[ranks].item<std::int64_t>();
+    if (before < 0) return;
+    if (!bar_)
+      bar_.emplace(shoal::ProgressBarOptions{.total = std::max<std::int64_t>(1, samples_ - before),
+                                             .label = fmt::format("{:13}", name_of(mode_))});
+    bar_->update(progress.narrow(0, 0, ranks).sum().item<std::int64_t>());
+  }
+  void finish() {
+    if (bar_) bar_->finish();
+  }
+
+ private:
+  Mode mode_;
+  std::int64_t samples_;
+  std::optional<shoal::ProgressBar> bar_;
+};
+
+void check_writable(const char* option, const std::filesystem::path& file) {
   if (file.empty()) return;
-  const auto folder = std::filesystem::absolute(file).parent_path();
-  if (::access(folder.c_str(), W_OK) != 0)
+  std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  // Folders are made as needed.
+  while (!std::filesystem::exists(folder)) folder = folder.parent_path();
+  if (!std::filesystem::is_directory(folder) || ::access(folder.c_str(), W_OK) != 0)
     throw std::invalid_argument(
-        fmt::format("{} is {}: {} is no folder that can be written to", option, file, folder.string()));
+        fmt::format("{} is {}: {} is no folder that can be written to", option, file.native(), folder.native()));
+}
+
+void check_folder(const char* option, const std::filesystem::path& folder) {
+  check_writable(option, folder);
+  if (!folder.empty() && std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
+    throw std::invalid_argument(fmt::format("{} is {}, which is no folder", option, folder.native()));
 }
 
 }  // namespace
 
 void catch_interrupts() {
   struct sigaction action{};
-  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_handler = [](int signal) { caught = signal; };
   ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  (void)shoal::stop_requested();  // the wait for the ranks notes the signals, and passes them on
 }
 
 void check_runs(const Settings& settings) {
   if (std::uint32_t free = shoal::Session::current().free_slots(); std::uint32_t(settings.nprocs) > free)
     throw std::invalid_argument(
         fmt::format("--nprocs is {}: at most {} processes have room here", settings.nprocs, free));
-  for (const std::string& mode : modes_of(settings)) {
-    if (mode == "ddp") shoal::ShmGroup group(settings.nprocs);
-    if (!settings.checkpoint.empty())
-      (void)load_checkpoint(file_of_run(settings.checkpoint, settings, mode), Network());
-  }
-  check_writable("--checkpoint", settings.checkpoint);
+  for (const Mode mode : modes_of(settings))
+    if (mode == Mode::ddp) shoal::ShmGroup group(settings.nprocs);
+  check_folder("--checkpoint", settings.checkpoint);
+  check_folder("--cache", settings.cache);
+  check_folder("--plots", settings.plots);
+  check_writable("--log", settings.log);
   check_writable("--trace", settings.trace);
 }
 
-RunResult run(const std::string& mode, const Settings& settings, const shoal::MnistDataset& train_set,
-              const shoal::MnistDataset& test_set) {
+RunResult run(Mode mode, const Settings& settings, const Data& data) {
+  if (caught != 0) throw Interrupted(caught);
   torch::manual_seed(std::int64_t(settings.seed));
-  Network network;
-  const std::string file = file_of_run(settings.checkpoint, settings, mode);
-  Job job = make_job(mode, settings, train_set, test_set, network, file);
-
-  const std::int64_t epochs_left = std::max<std::int64_t>(0, settings.epochs - job.start.epoch);
-  if (job.start.epoch > 0) fmt::print(stderr, "{}: going on from {} after epoch {}\n", mode, file, job.start.epoch);
-  const std::int64_t expected = settings.profile > 0
-                                    ? (warm_up_batches(settings) + settings.profile) * settings.batch_size * job.nprocs
-                                    : epochs_left * (train_set.size() / job.nprocs) * job.nprocs;
-  shoal::ProgressBar bar({.total = std::max<std::int64_t>(1, expected), .label = fmt::format("{:8}", mode)});
-  auto started = std::chrono::steady_clock::now();
-  auto ranks = shoal::start_processes({.nprocs = job.nprocs, .name = mode}, train, job);
-  bool running = true;
-  while (running) {
-    running = !ranks.join(std::chrono::milliseconds(50));
-    while (auto checkpoint = job.checkpoints.try_get()) save_checkpoint(file, *checkpoint, network);
-    if (interrupted) throw Interrupted();
-    bar.update(job.progress.sum().item<std::int64_t>());
+  Network network(settings.amp);
+  shoal::share_memory_(network);
+  const Job job = make_job(mode, settings, data, network);
+  const SharedOptimizer optimizer =
+      mode == Mode::hogwild ? make_shared_optimizer(settings, network->parameters()) : SharedOptimizer();
+  Bar bar(mode, samples_of_run(mode, settings, data));
+  const auto started = std::chrono::steady_clock::now();
+  const std::chrono::nanoseconds grace = settings.checkpoint.empty() ? std::chrono::milliseconds(500) : settings.grace;
+  std::vector<Metrics> ranks;
+  try {
+    auto context = shoal::start_processes({.nprocs = job.ranks, .name = name_of(mode), .grace_period = grace}, train,
+                                          job, optimizer);
+    while (!context.join(std::chrono::milliseconds(50))) bar.update(job.progress);
+    ranks = std::move(context).results();
+  } catch (const shoal::ProcessFailed&) {
+    if (caught != 0) throw Interrupted(caught);  // without checkpoints a signal just ends them
+    throw;
   }
   bar.finish();
-
-  RunResult result{mode, job.nprocs, 0, 0, 0, 0, 0, {}};
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  result.threads = std::max(1, int(std::thread::hardware_concurrency()) / job.nprocs);
-  if (settings.profile > 0) {
-    result.profile = ranks.results().front().profile;
-    return result;
-  }
-  at::Tensor confusion = torch::zeros({10, 10}, at::kLong);
-  double slowest = 0;
-  std::int64_t samples = 0;
-  for (const Metrics& metrics : ranks.results()) {
-    confusion += metrics.confusion;
-    slowest = std::max(slowest, metrics.seconds);
-    samples += metrics.samples;
-    result.loss += metrics.loss / job.nprocs;
-  }
-  result.samples_per_second = slowest > 0 ? double(samples) / slowest : 0;
-  result.test_accuracy = confusion.trace().item<double>() / confusion.sum().item<double>();
-  return result;
-}
-
-void print_results(const std::vector<RunResult>& results) {
-  if (!results.front().profile.empty()) {
-    for (const RunResult& result : results)
-      fmt::print("\n{}, rank 0 of {}\n{}", result.mode, result.nprocs, result.profile);
-    return;
-  }
-  const double single = results.front().mode == "single" ? results.front().samples_per_second : 0;
-  fmt::print("\n{:8} {:>9} {:>8} {:>9} {:>11} {:>9} {:>8} {:>14}\n", "run", "processes", "threads", "seconds",
-             "samples/s", "speed-up", "loss", "test accuracy");
-  auto json = nlohmann::ordered_json::array();
-  for (const RunResult& result : results) {
-    const bool compared = single > 0 && result.samples_per_second > 0;
-    const double speed_up = compared ? result.samples_per_second / single : 0;
-    fmt::print("{:8} {:9} {:8} {:9.1f} {:11.0f} {:>9} {:8.4f} {:14.4f}\n", result.mode, result.nprocs, result.threads,
-               result.seconds, result.samples_per_second, compared ? fmt::format("{:.2f}", speed_up) : "-", result.loss,
-               result.test_accuracy);
-    nlohmann::ordered_json row;
-    row["mode"] = result.mode;
-    row["nprocs"] = result.nprocs;
-    row["threads"] = result.threads;
-    row["seconds"] = result.seconds;
-    row["samples_per_second"] = result.samples_per_second;
-    if (compared) row["speed_up"] = speed_up;
-    row["loss"] = result.loss;
-    row["test_accuracy"] = result.test_accuracy;
-    json.push_back(row);
-  }
-  fmt::print("{}\n", nlohmann::ordered_json{{"runs", json}}.dump());
+  if (const std::int64_t stopped = ranks.front().stopped; stopped >= 0)
+    fmt::print(stderr, "{}: stopped after step {}; the same command goes on from there\n", name_of(mode), stopped);
+  if (caught != 0) throw Interrupted(caught);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  return make_result(mode, settings, ranks, seconds);
 }

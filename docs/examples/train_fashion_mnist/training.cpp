@@ -1,133 +1,180 @@
 #include "train_fashion_mnist/training.h"
 
-#include <shoal/tensors/codec.h>
-#include <shoal/workers/data/data_loader.h>
-#include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/process_group.h>
 
+#include <algorithm>
 #include <chrono>
-#include <functional>
 #include <optional>
+#include <utility>
+
+#include "train_fashion_mnist/checkpointing.h"
+#include "train_fashion_mnist/evaluation.h"
+#include "train_fashion_mnist/learner.h"
+#include "train_fashion_mnist/loaders.h"
+#include "train_fashion_mnist/progress.h"
+#include "train_fashion_mnist/shards.h"
 
 namespace {
 
-constexpr double kMomentum = 0.9;
-/// The buffers collect every process's gradients, so each adds less.
-constexpr double kHogwildMomentum = 0.5;
+using Clock = std::chrono::steady_clock;
 
-using shoal::DataLoader;
-using shoal::DistributedSampler;
-
-/// The samples that this rank trains on, the same number on every rank.
-DistributedSampler shard_of(const Job& job, int rank) {
-  return DistributedSampler({.num_replicas = job.nprocs, .rank = rank, .seed = job.settings.seed, .drop_last = true},
-                            job.train.size());
-}
-
-/// This process's own copy of momentum buffers, or the shared ones.
-std::vector<at::Tensor> own_copies(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> copies;
-  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.clone());
-  return copies;
-}
-
-std::vector<at::Tensor> momentum_of(torch::optim::SGD& optimizer) {
-  std::vector<at::Tensor> buffers;
-  for (const at::Tensor& parameter : optimizer.param_groups().at(0).params()) {
-    auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
-    if (found == optimizer.state().end()) return {};
-    buffers.push_back(static_cast<torch::optim::SGDParamState&>(*found->second).momentum_buffer());
+/// A rank's training, from its checkpoint to its last epoch. Batches is any loader whose batches example_of() takes. One
+/// thread.
+template <class Batches>
+class Training {
+ public:
+  Training(int rank, const Job& job, const SharedOptimizer& optimizer, std::unique_ptr<Batches> batches)
+      : rank_(rank),
+        job_(job),
+        group_(shoal::init_process_group(job.group, rank)),
+        learner_(job_, optimizer, group_),
+        batches_(std::move(batches)),
+        checkpoints_(job_, rank, group_),
+        report_(job_, rank),
+        steps_of_epoch_(steps_of_epoch(job.settings, job.mode, job.data.train_size)),
+        samples_of_epoch_(samples_of_epoch(job.settings, job.mode, job.data.train_size)) {
+    shoal::CheckpointParts& parts = checkpoints_.parts();
+    learner_.add_to(parts);
+    parts.add(
+        "loader", [this] { return place_; },
+        [this](const shoal::LoaderState& place) { batches_->load_state_dict(place_ = place); });
+    parts.add("progress", progress_);
+    parts.add_random_state("random");
   }
-  return buffers;
-}
 
-/// The state as it is now: the optimizer goes on changing its own.
-Checkpoint snapshot(std::int64_t epoch, const Network& network, torch::optim::SGD& optimizer) {
-  Checkpoint checkpoint{epoch, {}, own_copies(momentum_of(optimizer))};
-  for (const at::Tensor& parameter : network->parameters()) checkpoint.parameters.push_back(parameter.detach().clone());
-  return checkpoint;
-}
-
-at::Tensor confusion_of(Network& network, const Job& job, int rank) {
-  torch::NoGradGuard no_gradients;
-  network->eval();
-  at::Tensor confusion = torch::zeros({10, 10}, at::kLong);
-  // Each sample counts once, so one rank may have one more than another: nothing is reduced before the end.
-  DataLoader loader({.batch_size = 500}, job.test,
-                    shoal::EvaluationSampler({.num_replicas = job.nprocs, .rank = rank}, job.test.size()));
-  for (auto& [images, labels] : loader) {
-    at::Tensor answers = network->forward(images).argmax(1);
-    confusion += torch::bincount(labels * 10 + answers, {}, 100).reshape({10, 10});
+  Metrics run() {
+    const std::int64_t begun = checkpoints_.load();
+    before_ = progress_;
+    samples_before_ = std::int64_t(sum_of(group_, double(progress_.samples)));  // all have loaded before anyone trains
+    tell_parent();
+    report_.begin(begun, steps_of_epoch_, learner_.parameters());
+    std::optional<Evaluation> evaluation;
+    while (progress_.epoch < job_.settings.epochs) {
+      if (train_epoch()) {
+        const std::int64_t last = largest_of(group_, step());
+        checkpoints_.save_and_stop(last);
+        return metrics({}, last);
+      }
+      progress_.last_loss = sum_of(group_, progress_.epoch_loss) / sum_of(group_, double(progress_.epoch_samples));
+      evaluation = evaluate(learner_, job_.data, group_);
+      report_.evaluation(progress_, (progress_.epoch + 1) * steps_of_epoch_, all_samples(), *evaluation);
+      progress_.begin_epoch(progress_.epoch + 1);
+      checkpoints_.after_epoch(step());
+    }
+    checkpoints_.finish();
+    if (!evaluation) evaluation = evaluate(learner_, job_.data, group_);  // nothing was left to do
+    return metrics(evaluation->confusion, -1);
   }
-  return confusion;
-}
+
+  Metrics profile() {
+    tell_parent();
+    const Settings& settings = job_.settings;
+    const std::string trace = rank_ == 0 ? file_of_run(settings.trace, settings, job_.mode) : std::string();
+    const auto profile =
+        batches_->profile(settings.profile, [this](auto& batch) { train_on(example_of(batch)); }, {.trace = trace});
+    (void)any_of(group_, false);  // ddp: nobody leaves while others step
+    Metrics result = metrics({}, -1);
+    result.profile = profile.to_string();
+    return result;
+  }
+
+ private:
+  /// The epoch, or what is left of it. Returns whether all ranks stop; then the state is one that can be saved.
+  bool train_epoch() {
+    continue_clock();
+    std::optional<shoal::Join> join;
+    if (job_.settings.join && job_.mode == Mode::ddp) {
+      std::vector<std::reference_wrapper<shoal::Joinable>> joined{learner_.joinable()};
+      if (checkpoints_.votes()) joined.emplace_back(checkpoints_.vote());
+      join.emplace(std::move(joined));
+    }
+    bool stops = false;
+    // Not if the checkpoint was of a moment when this rank had no batch left, and others had.
+    if (batches_->state_dict().epoch <= progress_.epoch) {
+      batches_->set_epoch(progress_.epoch);
+      for (auto& batch : *batches_) {
+        train_on(example_of(batch));
+        place_ = batches_->state_dict();
+        if ((stops = checkpoints_.stops_after_step())) break;
+        checkpoints_.after_step(step());
+      }
+      if (!stops) place_ = batches_->state_dict();  // the next epoch's beginning
+    }
+    if (join) {
+      join->finish();
+      learner_.take_optimizer_state_of(longest_rank(job_.settings, job_.mode, job_.data.train_size));
+    }
+    return any_of(group_, stops);  // hogwild: from here on nobody changes the network
+  }
+
+  void train_on(const shoal::Example& batch) {
+    const double rate = rate_of(job_.settings) * schedule();
+    progress_.add(learner_.learn(batch.data, batch.target, rate), batch.target.size(0));
+    progress_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - started_).count();
+    // Aligned words, each written by one process.
+    words()[rank_] = progress_.samples - before_.samples;
+    report_.step(progress_, step(), all_samples(), rate);
+  }
+
+  /// What the full rate is multiplied by. Ranks in step count steps, which are the same for all; hogwild counts samples.
+  double schedule() const {
+    const LearningRate& rate = job_.settings.schedule;
+    return job_.mode == Mode::hogwild ? rate.at(all_samples(), samples_of_epoch_ * job_.settings.epochs)
+                                      : rate.at(step(), steps_of_epoch_ * job_.settings.epochs);
+  }
+
+  void continue_clock() {
+    started_ = Clock::now();
+    seconds_before_ = progress_.seconds;
+  }
+  /// Steps since the beginning.
+  std::int64_t step() const { return progress_.epoch * steps_of_epoch_ + progress_.step; }
+  std::int64_t* words() const { return job_.progress.template data_ptr<std::int64_t>(); }
+  /// All ranks', since the beginning; those of other ranks a moment ago.
+  std::int64_t all_samples() const {
+    std::int64_t samples = samples_before_;
+    for (int rank = 0; rank < job_.ranks; ++rank) samples += words()[rank];
+    return samples;
+  }
+  void tell_parent() {
+    if (rank_ == 0) words()[job_.ranks] = samples_before_;
+  }
+
+  Metrics metrics(const at::Tensor& confusion, std::int64_t stopped) const {
+    return {.seconds = progress_.seconds - before_.seconds,
+            .samples = progress_.samples - before_.samples,
+            .loss = progress_.last_loss,
+            .confusion = confusion,
+            .stopped = stopped,
+            .profile = {}};
+  }
+
+  const int rank_;
+  const Job job_;
+  Group group_;
+  Learner learner_;
+  std::unique_ptr<Batches> batches_;
+  Checkpointing checkpoints_;
+  Report report_;
+  const std::int64_t steps_of_epoch_, samples_of_epoch_;
+
+  Progress progress_, before_;  // now; when this run began
+  std::int64_t samples_before_ = 0;
+  shoal::LoaderState place_;
+  Clock::time_point started_ = Clock::now();
+  double seconds_before_ = 0;
+};
 
 }  // namespace
 
-Metrics train(int rank, Job job) {
-  torch::manual_seed(std::int64_t(job.settings.seed));
-  Network network;
-  {
-    torch::NoGradGuard no_gradients;
-    auto parameters = network->parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      // Hogwild trains the parent's very tensors; the others train copies of their own.
-      if (job.mode == "hogwild")
-        parameters[i].set_data(job.start.parameters.at(i));
-      else
-        parameters[i].copy_(job.start.parameters.at(i));
-    }
-  }
-  const bool hogwild = job.mode == "hogwild";
-  torch::optim::SGD optimizer(
-      network->parameters(),
-      torch::optim::SGDOptions(job.settings.lr).momentum(hogwild ? kHogwildMomentum : kMomentum));
-  if (hogwild)
-    shoal::use_optimizer_state(optimizer, job.momentum);
-  else if (!job.start.momentum.empty())
-    shoal::use_optimizer_state(optimizer, own_copies(job.start.momentum));
+std::int64_t warm_up_batches(const Settings& settings) { return 2 * std::max<std::int64_t>(1, settings.workers); }
 
-  std::function<at::Tensor(const at::Tensor&)> forward = [&](const at::Tensor& images) {
-    return network->forward(images);
+Metrics train(int rank, const Job& job, const SharedOptimizer& optimizer) {
+  // Another format of the data is another loader here.
+  const auto with = [&](auto loader) {
+    Training training(rank, job, optimizer, std::move(loader));
+    return job.settings.profile > 0 ? training.profile() : training.run();
   };
-  std::optional<shoal::DistributedDataParallel<Network>> ddp;
-  if (job.mode == "ddp") {
-    ddp.emplace(network, shoal::init_process_group(job.group, rank));
-    forward = [&](const at::Tensor& images) { return ddp->forward(images); };
-  }
-
-  DataLoader loader({.batch_size = job.settings.batch_size, .num_workers = job.settings.workers}, job.train,
-                    shard_of(job, rank));
-  const double steps = double(loader.size() * job.settings.epochs);
-  std::int64_t step = loader.size() * job.start.epoch, samples = 0;
-  double loss_sum = 0;
-  std::int64_t* progress = job.progress.data_ptr<std::int64_t>() + rank;
-  auto train_on = [&](shoal::Example& batch) {
-    auto& options = static_cast<torch::optim::SGDOptions&>(optimizer.param_groups()[0].options());
-    options.lr(job.settings.lr * (1 - double(step++) / steps));
-    optimizer.zero_grad();  // to none: the reducer hands out views of its buckets
-    at::Tensor loss = torch::cross_entropy_loss(forward(batch.data), batch.target);
-    loss.backward();
-    optimizer.step();
-    loss_sum += loss.item<double>();
-    samples += batch.target.size(0);
-    *progress = samples;  // an aligned word that only this rank writes
-  };
-  if (job.settings.profile > 0) {
-    Metrics metrics{};
-    const std::string trace = rank == 0 ? file_of_run(job.settings.trace, job.settings, job.mode) : std::string();
-    metrics.profile = loader.profile(job.settings.profile, train_on, {.trace = trace}).to_string();
-    job.trained.wait();  // ddp: nobody leaves while others step
-    return metrics;
-  }
-  auto started = std::chrono::steady_clock::now();
-  for (std::int64_t epoch = job.start.epoch; epoch < job.settings.epochs; ++epoch) {
-    loader.set_epoch(epoch);
-    loss_sum = 0;
-    for (auto& batch : loader) train_on(batch);
-    if (rank == 0 && !job.settings.checkpoint.empty()) job.checkpoints.put(snapshot(epoch + 1, network, optimizer));
-  }
-  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  job.trained.wait();  // hogwild: nobody changes the model any more
-  return {loss_sum / double(loader.size()), seconds, samples, confusion_of(network, job, rank), {}};
+  if (job.settings.data_format == DataFormat::beton) return with(beton_loader(job.data, job.settings, job.mode));
+  return with(training_loader(job.data, job.settings, job.mode, rank));
 }
