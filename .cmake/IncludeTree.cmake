@@ -2,7 +2,7 @@
 # <shoal/ipc/queue.h>. All others are shoal's own: ipc/heap/block.h is <shoal/internal/ipc/heap/block.h>. So it is in the build
 # tree, through links, and after install. tests/checks read this list, too.
 
-set(SHOAL_DOORS ipc runtime tensors workers workers/beton workers/data workers/datasets workers/images workers/transforms workers/train)
+set(SHOAL_DOORS ipc runtime tensors workers workers/beton workers/checkpoint workers/data workers/datasets workers/images workers/tar workers/transforms workers/train)
 
 # shoal_include_name(HEADER RESULT): how a header, given relative to the source folder, is included.
 function(shoal_include_name header result)
