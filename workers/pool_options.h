@@ -1,6 +1,7 @@
 // How a pool's workers are started and replaced.
 #pragma once
 
+#include <shoal/runtime/option_text.h>
 #include <shoal/runtime/options.h>
 
 #include <chrono>
@@ -40,6 +41,22 @@ struct PoolOptions {
   int num_threads = 0;
   /// Whether `fork` goes ahead if other threads run: see SpawnOptions.
   bool fork_despite_threads = false;
+
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"processes", "workers; 0: one for each CPU", {.least = 0}},
+      {"start_method", "how workers are started"},
+      {"max_tasks_per_child", "a worker is replaced after so many tasks; 0: never", {.least = 0}},
+      {"on_worker_death", "what becomes of the task that a dead worker ran"},
+      {"max_retries", "with retry: how often a task is run again", {.least = 0}},
+      {"task_timeout", "of one task; 0: no limit", {.least = 0}},
+      {"start_timeout", "of a worker's start; 0: no limit", {.least = 0}},
+      {"max_replacements", "workers that may die before the pool stops; below 0: any number"},
+      {"tasks_ahead", "tasks that a worker may have at once", {.least = 2, .most = 4096}},
+      {"name", "of the workers in process lists"},
+      {"num_threads", "that each worker computes with; 0: its share of the CPUs", {.least = 0}},
+      {"fork_despite_threads", "fork goes ahead though other threads run"},
+  };
 };
 
 }  // namespace shoal

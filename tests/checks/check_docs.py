@@ -1,5 +1,5 @@
 """The pages: links lead somewhere, README links every page, docs/architecture.md names every folder and no file that is not
-there, snippets are those of the programs that they name, commands and CMake's targets are there, every check that
+there, snippets are those of the programs that they name, commands, CMake's targets and tests named are there, every check that
 .clang-tidy leaves out is in docs/style.md, and every file says in its first line what it is. C++ in pages: tests/pages."""
 
 import re
@@ -60,6 +60,9 @@ text_of = {name: (root / name).read_text() for name in tracked("dev", "runtime/c
 has = {"./dev": set(re.findall(r"^  (\w+)[^()\n]*\) ", text_of.get("dev", "").partition("case $command in")[2], re.MULTILINE)),
        "shoal": {name for text in text_of.values() for name in re.findall(r'add_subcommand\("(\w+)"', text)}}
 options = {"-h", "--help", "--version"} | {name for text in text_of.values() for name in re.findall(r'[",](--?\w[\w-]*)(?=[",])', text)}
+# Those that are members of a struct of settings.
+options |= {"--" + name.replace("_", "-") for file in tracked("runtime/command/*_settings.h")
+            for name in re.findall(r'^ *\{"(\w+)",', (root / file).read_text(), re.MULTILINE)}
 benchmarks = {name.rpartition("/")[2].removesuffix(".cpp") for name in tracked("bench/*.cpp")}
 for page in pages:
     text = (root / page).read_text()
@@ -84,6 +87,20 @@ for page in pages:
             checked += 1
             if not (root / name / "CMakeLists.txt").exists():
                 faults.append(f"{page}: there is no library shoal::{name}")
+
+# Tests in the last column of tables: `subject: outcome`; a star is anything. A macro may write the subject.
+sources_of_tests = [(root / name).read_text() for name in tracked("tests/**") if name.endswith((".h", ".cpp"))]
+subject_of = {macro: subject for text in sources_of_tests
+              for macro, subject in re.findall(r'^#define (\w+)\(name\) \w*TEST_CASE\("([^"]*)" name', text, re.MULTILINE)}
+tests = {subject_of.get(macro, "") + "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', strings)) for text in sources_of_tests
+         for macro, strings in re.findall(r'^(\w*TEST_CASE)\(((?:\s*"(?:[^"\\\n]|\\.)*")+)', text, re.MULTILINE)}
+for page in pages:
+    for rows in re.findall(r"^\|.*\| test \|\n\|[-|]+\|\n((?:\|.*\n)+)", (root / page).read_text(), re.MULTILINE):
+        for name in re.findall(r"`([^`\n]+: [^`\n]+)`", " ".join(line.split("|")[-2] for line in rows.splitlines())):
+            checked += 1
+            pattern = re.compile(".*".join(re.escape(part) for part in name.split("*")))
+            if not any(pattern.fullmatch(test) for test in tests):
+                faults.append(f"{page}: there is no test `{name}`")
 
 # Who starts at the README finds every page.
 linked = {target.partition("#")[0] for target in link.findall(fence.sub("", (root / "README.md").read_text()))} \

@@ -200,6 +200,8 @@ class DataLoader {
     if (resume_) return *resume_;
     return pass_plan_ ? pass_plan_->state(done_, over_) : order_.beginning_of(next_epoch_);
   }
+  /// Throws what load_state_dict() would, and changes nothing.
+  void check_state_dict(const LoaderState& state) const { (void)order_.going_on_from(state); }
   /// Makes the next loop go on at `state`. Throws std::invalid_argument for the state of another data set or seed.
   void load_state_dict(const LoaderState& state) {
     LoaderState from = order_.going_on_from(state);

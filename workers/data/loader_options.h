@@ -3,6 +3,7 @@
 
 #include <shoal/internal/workers/copies/device_choice.h>
 #include <shoal/internal/workers/plan/loader_task.h>
+#include <shoal/runtime/option_text.h>
 #include <shoal/runtime/options.h>
 
 #include <chrono>
@@ -67,6 +68,32 @@ struct DataLoaderOptions {
   /// As how many streams all ranks together read an iterable data set with a stream(Shard). 0: one for each
   /// worker of all ranks, so the batches depend on the number of workers.
   std::int64_t num_shards = 0;
+
+  /// For `--help` and printed files.
+  static constexpr OptionText kTexts[] = {
+      {"batch_size", "samples in a batch", {.least = 1}},
+      {"shuffle", "a new order every epoch"},
+      {"num_workers", "worker processes; 0: batches are made when the loop asks", {.least = 0}},
+      {"drop_last", "leaves out the last batch if it is smaller"},
+      {"prefetch_factor", "batches that each worker makes ahead", {.least = 1}},
+      {"prefetch_bytes", "of shared memory for batches made ahead; 0: no limit", {.unit = "bytes"}},
+      {"seed", "of the order, and of what is random in samples"},
+      {"timeout", "of one batch, after which its worker is replaced; 0: no limit", {.least = 0}},
+      {"start_timeout", "of a worker's start; 0: no limit", {.least = 0}},
+      {"start_method", "how workers are started"},
+      {"fork_despite_threads", "fork goes ahead though other threads run"},
+      {"persistent_workers", "workers stay for the next epoch"},
+      {"in_order", "batches come in the sampler's order; false: as they are ready"},
+      {"pin_memory", "for copies to a GPU"},
+      {"to_device", "where batches are copied to, ahead of the loop"},
+      {"copies_ahead", "batches that are copied ahead", {.least = 1}},
+      {"on_error", "what happens if reading a sample throws"},
+      {"max_retries", "how often a sample is read again, or a batch made again", {.least = 0}},
+      {"max_replacements", "workers that may die; below 0: any number"},
+      {"rank", "of an iterable data set: which of num_replicas this loader is", {.least = 0}},
+      {"num_replicas", "of an iterable data set: loaders that share it", {.least = 1}},
+      {"num_shards", "of an iterable data set: streams of all ranks; 0: one a worker", {.least = 0}},
+  };
 };
 
 namespace detail {

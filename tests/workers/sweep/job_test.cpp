@@ -82,7 +82,7 @@ TEST_CASE("configure: what the options of loaders, pools and transforms cannot b
   DataLoaderOptions options{.to_device = [] { return at::Device(at::kCPU); }};
   CHECK(config_text(options).find("to_device") == std::string::npos);
   CHECK_THAT(config_text(DataLoaderOptions{.to_device = at::Device("cuda:1")}),
-             ContainsSubstring("to_device = \"cuda:1\"\n"));
+             ContainsSubstring("to_device = \"cuda:1\""));
   CHECK(read_config<PoolOptions>({"on_worker_death=retry", "--task-timeout", "3s"}).task_timeout ==
         std::chrono::seconds(3));
 }
