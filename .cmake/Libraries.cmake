@@ -1,8 +1,10 @@
 # shoal_library(FOLDER PCH name LINKS target...): the library shoal_FOLDER (alias shoal::FOLDER) of all sources in the calling
-# folder and its sub-folders, but those named after EXCLUDE. A folder without sources is a library of headers.
+# folder and its sub-folders, but those named after EXCLUDE. A folder without sources is a library of headers. Sources in the
+# folders after HEAVY, or of these names, get the precompiled headers HEAVY_PCH: a target has one set, so they are a target of
+# objects, shoal_FOLDER_heavy.
 
 function(shoal_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PCH" "LINKS;PRIVATE_LINKS;EXCLUDE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PCH;HEAVY_PCH" "LINKS;PRIVATE_LINKS;EXCLUDE;HEAVY")
   set(target shoal_${folder})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS *.h)
@@ -10,6 +12,19 @@ function(shoal_library folder)
     list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${excluded}/")
     list(FILTER headers EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${excluded}/")
   endforeach()
+  if(arg_HEAVY)
+    list(JOIN arg_HEAVY "|" heavy)
+    set(heavy_sources ${sources})
+    list(FILTER heavy_sources INCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/(${heavy})(/|\\.cpp$)")
+    list(REMOVE_ITEM sources ${heavy_sources})
+    add_library(${target}_heavy OBJECT ${heavy_sources})
+    shoal_build_settings(${target}_heavy)
+    shoal_use_pch(${target}_heavy ${arg_HEAVY_PCH})
+    set_target_properties(${target}_heavy PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_include_directories(${target}_heavy PRIVATE ${SHOAL_INCLUDE_TREE})
+    target_link_libraries(${target}_heavy PRIVATE ${arg_LINKS} ${arg_PRIVATE_LINKS})
+    list(APPEND sources $<TARGET_OBJECTS:${target}_heavy>)
+  endif()
   if(sources)
     add_library(${target} ${sources})
     set(scope PUBLIC)

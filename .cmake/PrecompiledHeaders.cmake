@@ -32,6 +32,9 @@ shoal_pch(library LIBRARY LINKS fmt::fmt-header-only Threads::Threads HEADERS ${
 if(SHOAL_TENSORS)
   shoal_pch(tensor_library LIBRARY LINKS fmt::fmt-header-only Threads::Threads Libtorch::Libtorch
             HEADERS <ATen/core/Tensor.h> ${general})
+  shoal_pch(train_library LIBRARY LINKS fmt::fmt-header-only Threads::Threads Libtorch::Libtorch
+            HEADERS <torch/csrc/distributed/c10d/ProcessGroup.hpp> <torch/csrc/autograd/custom_function.h> <torch/nn/module.h>
+                    <torch/optim/optimizer.h> ${general})
 endif()
 
 # Programs of the tests and of docs/examples: at -O1, which compiles a sixth faster than -O3. What they try is compiled as it is
