@@ -82,24 +82,30 @@ Meeting meet_other_hosts(Communicator& host, const Environment& self, const std:
   }
 
   std::unique_ptr<StoreConnection> store;
-  std::tuple<bool, std::string, std::string> outcome;  // timed out, error, hosts
+  enum Outcome : std::int32_t { kMet, kTimedOut, kDied, kFailed };
+  std::tuple<std::int32_t, std::string, std::string> told;  // Outcome, error, hosts
   if (host.rank() == 0) {
-    auto& [timed_out, error, hosts] = outcome;
+    auto& [outcome, error, hosts] = told;
     try {
       here.address = address_towards(place, deadline);
       store = std::make_unique<StoreConnection>(place, deadline);
       hosts = joined(store->meet(here, self.world_size, deadline));
     } catch (const TimeoutError& late) {
-      timed_out = true;
+      outcome = kTimedOut;
       error = late.what();
+    } catch (const PeerDied& death) {
+      outcome = kDied;
+      error = death.what();
     } catch (const std::exception& other) {
+      outcome = kFailed;
       error = other.what();
     }
   }
-  broadcast_object(host, outcome, 0);
-  const auto& [timed_out, error, hosts] = outcome;
-  if (timed_out) throw TimeoutError(error);
-  if (!error.empty()) throw Error(error);
+  broadcast_object(host, told, 0);
+  const auto& [outcome, error, hosts] = told;
+  if (outcome == kTimedOut) throw TimeoutError(error);
+  if (outcome == kDied) throw PeerDied(error);
+  if (outcome == kFailed) throw Error(error);
   HostMap map = HostMap::from(taken_apart(hosts), self.rank, self.world_size);
   check_backends(map);
   if (!store) store = std::make_unique<StoreConnection>(place, deadline);

@@ -25,7 +25,7 @@ struct Meeting {
 };
 
 /// The first rank of each host meets those of the others in rank 0's store, and tells its own host what it learned: also an
-/// error, so that all of a host throw the same. `backend`: what this rank asks for. Throws TimeoutError, Error;
+/// error, so that all of a host throw the same. `backend`: what this rank asks for. Throws TimeoutError, PeerDied, Error;
 /// std::invalid_argument, on all ranks, if they ask for different backends.
 Meeting meet_other_hosts(Communicator& host, const Environment& self, const std::string& group,
                          const std::string& backend, Deadline deadline);

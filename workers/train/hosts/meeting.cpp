@@ -299,6 +299,9 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
     if (served_)
       throw Error(fmt::format("the store at {}, which the launcher keeps, is gone while the ranks meet ({})", where_,
                               first_line(error)));
+    if (ranks == world_size)
+      throw PeerDied(fmt::format("meeting {} hosts: {} died, or has left: its store is gone", hosts.size(),
+                                 HostMap::from(hosts, own.ranks[0].rank, world_size).describe(0)));
     throw Error(
         fmt::format("rank 0's store is gone while the ranks meet: rank 0 has ended or died ({})", first_line(error)));
   }

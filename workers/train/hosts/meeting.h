@@ -47,7 +47,8 @@ class StoreConnection {
 
   /// Says that these ranks are there, and waits for all others. Returns every host. To be called by one rank of each
   /// host. Throws TimeoutError, which names the ranks that have not come: the first host whose time is over tells all, and
-  /// rank 0's waits for a moment until they have heard it, since its store may end with it.
+  /// rank 0's waits for a moment until they have heard it, since its store may end with it; PeerDied if rank 0 has come and
+  /// died; Error if its store is gone before.
   std::vector<HostMap::Host> meet(HostMap::Host own, int world_size, Deadline deadline);
 
   /// Writes the text under the key unless there is one; returns what is there then. Throws what c10d throws.
