@@ -1,11 +1,18 @@
 // What tensors/driver calls of CUDA's driver: the right calls, in a context, beside captures, undone where one fails.
 #include <shoal/internal/tensors/driver/cuda_memory.h>
 
+#include <ATen/ops/ones.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <cuda.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
 #include <shoal/internal/tensors/driver/device_memory.h>
+#include <shoal/ipc/queue.h>
 #include <shoal/runtime/process.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/tensors/ipc_collect.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -219,6 +226,37 @@ TEST_CASE("cuda memory: words are written and awaited in memory that is register
   });
   CHECK_THROWS_AS(memory().write_word(double_stream(0, false), words, 1, 0), DeviceError);
   CHECK_THROWS_AS(memory().wait_word(double_stream(0, false), words, 1, 0), DeviceError);
+}
+
+TEST_CASE("cuda memory: words need streams that know them, and the host's addresses on the device") {
+  by_the_rules([] {
+    for (const bool streams_know : {false, true})
+      for (const bool host_addresses : {false, true}) {
+        double_words(1, streams_know, host_addresses);
+        CHECK(memory().has_words(1) == (streams_know && host_addresses));
+      }
+    double_words(1, false, false);
+  });
+}
+
+TEST_CASE("cuda memory: nothing starts the driver in a process that asks for no tensor of a device") {
+  Process<int> process(
+      {.name = "asker of nothing"}, +[] {
+        static const c10::impl::NoOpDeviceGuardImpl<c10::kCUDA> guard;  // as a libtorch for CUDA has one
+        c10::impl::registerDeviceGuard(c10::kCUDA, &guard);
+        Queue<at::Tensor> queue(1);
+        queue.put(at::ones({4}));
+        (void)queue.get();
+        (void)device_ipc_statistics();
+        DeviceIpc::current().wake();
+        ipc_collect();
+        (void)DeviceIpc::give_back_for_allocator();
+        const bool may_fork = device_fork_refusal() == nullptr;
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the collector's thread has looked by then
+        return may_fork ? double_counts().initializations : -1;
+      });
+  process.start();
+  CHECK(process.result() == 0);
 }
 
 TEST_CASE("cuda memory: what a device is asked for makes no context on it") {

@@ -9,6 +9,8 @@
 #include <shoal/tensors/share.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <span>
 #include <thread>
@@ -176,6 +178,21 @@ COPIES_TEST_CASE("what lies on the device already is delivered as it is, and wha
   CHECK(nothing_left<On>());
 }
 
+COPIES_TEST_CASE("what lies on a device, or is made of several parts, stays as it is until it is delivered") {
+  using On = TestType;
+  if (skipped<On>(2)) return;
+  {
+    DeviceCopies copies(on<On>().device(), 2);
+    at::Tensor there = at::empty({4}, on<On>(1)).fill_(2), sparse = at::eye(3).to_sparse();
+    const std::array<at::Tensor*, 2> tensors = {&there, &sparse};
+    CHECK_NOTHROW(copies.start(tensors));
+    CHECK(there.device() == on<On>(1).device());
+    CHECK(sparse.is_cpu());
+    CHECK(sparse.is_sparse());
+  }
+  CHECK(nothing_left<On>());
+}
+
 COPIES_TEST_CASE("where one fails, none of its batch is under way") {
   using On = TestType;
   if (skipped<On>()) return;
@@ -260,6 +277,14 @@ TEST_CASE("device copies: where one fails beside another thread's capture, that 
     DeviceCopies copies(on<On>().device(), 2);
     host_double::use_expandable_segments(true);
     at::Tensor fits = pinned<On>(1000, 1), does_not = at::zeros({1}, at::kByte).expand({1ll << 42});
+    std::atomic<bool> done{false};
+    {
+      const OnStream here(copies.stream());
+      host_double::enqueue(0, [&done] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        done = true;
+      });
+    }
     const c10::Stream captured = new_stream<On>();
     {
       const OnStream here(captured);
@@ -267,6 +292,7 @@ TEST_CASE("device copies: where one fails beside another thread's capture, that 
       std::thread([&] {
         const std::array<at::Tensor*, 2> tensors = {&fits, &does_not};
         CHECK_THROWS_WITH(copies.start(tensors), ContainsSubstring("segment is full"));
+        CHECK(done);  // and so is what was queued behind that
       }).join();
       CHECK_FALSE(capture.is_broken());
     }
@@ -274,5 +300,33 @@ TEST_CASE("device copies: where one fails beside another thread's capture, that 
     CHECK(copies.unfinished() == 0);
     CHECK(copies.stream().query());
   }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE(
+    "device copies: a device that fails while copies are under way is told of at the next use, not at their end") {
+  using On = OnHostDouble;
+  shoal::Process<std::string> process(
+      {.name = "copier"}, +[]() -> std::string {
+        (void)On::devices();
+        const at::Tensor source = pinned<On>(10, 1);
+        {
+          DeviceCopies copies(on<On>().device(), 4);
+          copies.measure(true);
+          auto gate = gate_of<On>(copies);
+          const at::Tensor there = copied(copies, source);
+          host_double::break_device();
+          copies.finish();
+          if (copies.unfinished() != 0) return "some are kept";
+          try {
+            (void)copied(copies, source);
+            return "no error";
+          } catch (const c10::Error&) {
+          }
+        }
+        return "";
+      });
+  process.start();
+  CHECK(process.result() == "");
   CHECK(nothing_left<On>());
 }

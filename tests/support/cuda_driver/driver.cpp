@@ -66,6 +66,10 @@ std::string last_fault, failing;
 int fail_after = 0;
 CUresult fail_with = CUDA_SUCCESS;
 DoubleMps mps = kDoubleNoMps;
+struct Words {
+  bool streams_know, host_addresses;
+};
+Words words_of[kDevices] = {{true, true}, {false, false}};
 
 CUresult fault(const char* call, const char* what, CUresult result) {
   ++faults;
@@ -175,8 +179,10 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
   ENTER(false, false);
   switch (int(attribute)) {
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
+      *value = words_of[device].streams_know;
+      return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
-      *value = device == 0;  // the other one knows no words
+      *value = words_of[device].host_addresses;
       return CUDA_SUCCESS;
     case 133:  // CU_DEVICE_ATTRIBUTE_MPS_ENABLED
       if (mps == kDoubleMpsUnknown) return CUDA_ERROR_INVALID_VALUE;
@@ -501,6 +507,11 @@ void double_fail(const char* call, int skip, CUresult with) {
 void double_mps(DoubleMps is) {
   std::lock_guard lock(mutex);
   mps = is;
+}
+
+void double_words(int device, bool streams_know, bool host_addresses) {
+  std::lock_guard lock(mutex);
+  words_of[device] = {streams_know, host_addresses};
 }
 
 DoubleCounts double_counts() {

@@ -28,6 +28,10 @@ void double_fail(const char* call, int skip, CUresult with);
 enum DoubleMps { kDoubleNoMps, kDoubleMps, kDoubleMpsUnknown };
 void double_mps(DoubleMps is);
 
+/// Whether the device's streams know words, and whether its addresses of registered memory are the host's. Unless said
+/// both are so on device 0, and neither is on device 1.
+void double_words(int device, bool streams_know, bool host_addresses);
+
 struct DoubleCounts {
   int initializations, contexts, pushed, faults;  // pushed: contexts on this thread's stack now
   int handles, mappings, reservations, openings;  // there now

@@ -29,7 +29,7 @@ std::array<std::atomic<unsigned>, kPhysicalDevices> next_stream{};
 
 c10::Device device_of(c10::DeviceIndex index) { return {kType, index}; }
 
-/// What c10::cuda's guard does around recording, awaiting and destroying: it sets the stream's device, and then the
+/// What c10::cuda's guard does around recording, awaiting, timing and destroying: it sets the stream's device, and then the
 /// thread's own again. Unless that has been used, this makes a context on it.
 class OnDevice {
  public:
@@ -52,6 +52,7 @@ void free_storage(void* storage) { Memory::current().free(static_cast<std::byte*
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kType; }
   c10::Device exchangeDevice(c10::Device device) const override {
+    require_working();
     return device_of(c10::DeviceIndex(exchange_device(device.index())));
   }
   c10::Device getDevice() const override { return device_of(c10::DeviceIndex(current_device())); }
@@ -79,13 +80,14 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     destroy(static_cast<Event*>(event));
   }
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device,
-              const c10::EventFlag) const override {
+              const c10::EventFlag flag) const override {
     TORCH_CHECK(device == -1 || device == stream.device_index(), "Event device index ", device,
                 " does not match recording stream's device index ", stream.device_index(), ".");
     const OnDevice on(stream.device_index());
     if (!*event) {
       Event* made = make_event();
       made->device = stream.device_index();
+      made->is_timed = flag == c10::EventFlag::BACKEND_DEFAULT;
       *event = made;
     }
     auto& given = *static_cast<Event*>(*event);
@@ -124,7 +126,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     refuse_beside_capture();
     if (event) Streams::current().synchronize(*static_cast<Event*>(event));
   }
-  double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
+  double elapsedTime(void* from, void* to, const c10::DeviceIndex device) const override {
+    const OnDevice on(device);
+    TORCH_CHECK(static_cast<Event*>(from)->is_timed && static_cast<Event*>(to)->is_timed,
+                "invalid resource handle");  // CUDA's words
     return 1e-6 * double(static_cast<Event*>(to)->words->nanoseconds - static_cast<Event*>(from)->words->nanoseconds);
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {

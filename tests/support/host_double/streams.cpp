@@ -71,10 +71,15 @@ void Streams::enqueue(Key stream, std::function<void()> work, std::function<bool
   changed_.notify_all();
 }
 
-void Streams::enqueue_write(Key stream, const std::uint64_t* word, std::function<void()> work) {
+bool Streams::enqueue_write(Key stream, std::uint64_t* word, std::uint64_t value) {
   std::lock_guard lock(mutex_);
-  streams_[stream].jobs.push_back({std::move(work), nullptr, false, word});
+  for (auto& [key, each] : streams_)
+    for (const Job& job : each.jobs)
+      if (job.word == word && job.written >= value) return false;
+  auto work = [word, value] { std::atomic_ref(*word).store(value, std::memory_order_release); };
+  streams_[stream].jobs.push_back({std::move(work), nullptr, false, word, value});
   changed_.notify_all();
+  return true;
 }
 
 void Streams::await_from_outside(Key stream, const std::uint64_t* word, std::function<bool()> so) {

@@ -29,6 +29,7 @@ struct EventWords {
 struct Event {
   std::shared_ptr<EventWords> words = std::make_shared<EventWords>();
   int device = -1;  // on whose streams it may be recorded; -1: any
+  bool is_timed = false;
 };
 
 /// Throws if there are kMostEvents of this process.
@@ -48,8 +49,9 @@ class Streams {
   static Key key(c10::Stream stream) { return {stream.device_index(), stream.id()}; }
 
   void enqueue(Key stream, std::function<void()> work, std::function<bool()> ready = nullptr);
-  /// Work that writes a word of the host's memory.
-  void enqueue_write(Key stream, const std::uint64_t* word, std::function<void()> work);
+  /// Writes a word of the host's memory. False, and nothing is queued, if some stream is still to write as much there, or
+  /// more.
+  bool enqueue_write(Key stream, std::uint64_t* word, std::uint64_t value);
   /// As if it were work: lets the stream wait until it is so. A wait for what may come from outside stands in one of the
   /// device's few hardware queues: when it does in all of them, work of other streams has to wait as well.
   void await_from_outside(Key stream, const std::uint64_t* word, std::function<bool()> so);
@@ -73,6 +75,7 @@ class Streams {
     std::function<bool()> ready;
     bool takes_queue = false;
     const std::uint64_t* word = nullptr;
+    std::uint64_t written = 0;  // there
   };
   struct Stream {
     std::deque<Job> jobs;

@@ -1,5 +1,6 @@
 // The host double's streams write and await words of registered memory, as CUDA's do.
 #include <atomic>
+#include <thread>
 
 #include "tests/support/host_double/captures.h"
 #include "tests/support/host_double/driver_state.h"
@@ -66,8 +67,9 @@ std::size_t Memory::most_waiting_streams(int) { return most_waiting_in(std::size
 void Memory::write_word(void* stream, std::uint64_t* word, std::uint64_t value, int device) {
   const Streams::Key key = key_of(stream, device);
   check(*this, word, key);
-  Streams::current().enqueue_write(key, word,
-                                   [word, value] { std::atomic_ref(*word).store(value, std::memory_order_release); });
+  std::this_thread::yield();  // a driver's call is no moment: two threads may both be in one
+  if (!Streams::current().enqueue_write(key, word, value))
+    throw DeviceError("the double: a word is to be lowered, or to get the same value twice");
 }
 
 void Memory::wait_word(void* stream, const std::uint64_t* word, std::uint64_t value, int device) {

@@ -106,6 +106,9 @@ TEST_CASE(
     const OnStream here(one);
     auto gate = On::close_gate();
     memory.write_word(handle(one), words, 8, 0);
+    CHECK_THROWS_AS(memory.write_word(handle(one), words, 8, 0),
+                    DeviceError);  // values that are not there yet only grow
+    CHECK_THROWS_AS(memory.write_word(handle(one), words, 7, 0), DeviceError);
     On::settle(one);
     On::settle(two);
     CHECK(std::atomic_ref(words[0]).load() == 0);

@@ -10,6 +10,7 @@
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ipc_collect.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -332,6 +333,76 @@ DEVICE_TEST_CASE("an opening that nobody uses is closed as soon as its producer 
     process.join();
     CHECK(nothing_left<On>());
   }
+}
+
+DEVICE_TEST_CASE("a storage that is sent again is not wanted back any more: its opening stays") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    Queue<at::Tensor> queue(4);
+    Event collect, done;
+    Process<void> process(
+        {.name = "producer"},
+        +[](Queue<at::Tensor> out, Event collect, Event done) {
+          {
+            const at::Tensor tensor = at::full({100}, 4.0f).to(on<On>().device());
+            out.put(tensor);
+            collect.wait();
+            ipc_collect();
+            out.put(tensor);
+          }
+          done.wait();
+          wait_until_released(std::chrono::seconds(10));
+        },
+        queue, collect, done);
+    process.start();
+    at::Tensor first = queue.get();
+    collect.set();
+    at::Tensor second = queue.get();
+    (void)second.cpu();
+    first.reset();
+    const auto idle_by = Imports::Clock::now();
+    second.reset();
+    Imports& imports = DeviceIpc::current().imports();
+    CHECK(eventually([&] {
+      imports.collect(Imports::Clock::now());
+      return device_ipc_statistics().imports == 0;
+    }));
+    imports.collect(Imports::Clock::now());
+    if (idle_by + Imports::kIdle > Imports::Clock::now()) CHECK(device_ipc_statistics().open_bases == 1);
+    done.set();
+    process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: a forked child has none of its parent's exports and imports") {
+  using On = OnHostDouble;
+  {
+    Queue<at::Tensor> queue(4);
+    Process<int> process(
+        {.name = "forker"},
+        +[](Queue<at::Tensor> in) {
+          const at::Tensor received = in.get();
+          Queue<at::Tensor> out(1);
+          out.put(at::ones({4}).to(on<On>().device()));
+          const auto is_there = [](std::size_t count) {
+            const DeviceIpcStatistics now = device_ipc_statistics();
+            return now.exports == count && now.imports == count && now.open_bases == count && now.word_pages >= count;
+          };
+          if (!is_there(1)) return -1;
+          const pid_t child = ::fork();
+          if (child == 0) ::_exit(is_there(0) && device_ipc_statistics().word_pages == 0 ? 0 : 1);
+          int status = -1;
+          (void)::waitpid(child, &status, 0);
+          return is_there(1) && received.cpu().equal(at::full({100}, 3.0f)) ? status : -2;
+        },
+        queue);
+    process.start();
+    queue.put(at::full({100}, 3.0f).to(on<On>().device()));
+    CHECK(process.result() == 0);
+  }
+  CHECK(nothing_left<On>());
 }
 
 // On the double: CUDA's driver holds a lock of its own while it waits there, which copies of other threads need, too.

@@ -4,13 +4,17 @@
 #include <shoal/internal/tensors/cuda/device_ipc.h>
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/queue.h>
+#include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ipc_collect.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -94,6 +98,20 @@ DEVICE_TEST_CASE(
     CHECK(eventually([&] { return freed == 3; }));
   }
   CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device ipc: an allocator of a process that shares nothing asks in vain, and starts nothing") {
+  Process<std::string> process(
+      {.name = "asker"}, +[]() -> std::string {
+        if (DeviceIpc::give_back_for_allocator()) return "memory";
+        for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+          std::ifstream file(task.path() / "comm");
+          if (std::string name; std::getline(file, name) && name == "shoal-device") return name;
+        }
+        return "";
+      });
+  process.start();
+  CHECK(process.result() == "");
 }
 
 TEST_CASE("device ipc: an allocator that is out of memory gets what only this process holds before it says so") {

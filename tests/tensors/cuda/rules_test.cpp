@@ -171,6 +171,9 @@ TEST_CASE("device ipc: where the driver registers no page, senders synchronize, 
     CHECK(device_ipc_statistics().word_pages == 0);
     host_double::refuse(host_double::Refusal::kNothing);
     CHECK(queue.get().cpu().equal(at::full({1'000'000}, 20.0f)));
+    queue.put(tensor);
+    CHECK(device_ipc_statistics().word_pages == 0);  // the driver is not asked at each message
+    (void)queue.get();
 
     Event looked;
     Process<float> process({.name = "receiver"}, receive_where_refused, late, looked, false);

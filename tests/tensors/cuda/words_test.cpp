@@ -15,6 +15,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -388,6 +391,50 @@ TEST_CASE(
   CHECK(nothing_left<On>());
 }
 
+TEST_CASE("device ipc: a page that is just being unregistered is not used again: the thread waits itself") {
+  using On = OnHostDouble;
+  {
+    Event done;
+    Process<void> process({.name = "other"}, +[](Event done) { done.wait(); }, done);
+    process.start();
+    CHECK(eventually([&] { return bool(SessionCore::current().find(process.pid())); }));
+    ReceivedWords& words = DeviceIpc::current().received_words();
+    const c10::Device device = on<On>().device();
+    const Hold page = make_page(SessionCore::current().find(process.pid()).word());
+    const Word word{reinterpret_cast<DeviceWordsLayout*>(page.data()), 0};
+    words.wait(page, {0, 0, 1}, device);
+    word.raise(1);
+    c10::impl::VirtualGuardImpl(On::kType).synchronizeStream(c10::Stream(c10::Stream::DEFAULT, device));
+    const c10::Stream stream = new_stream<On>();
+    std::shared_ptr<void> gate;
+    {
+      const OnStream here(new_stream<On>());
+      gate = On::close_gate();
+    }
+    std::thread collects([&] {
+      while (words.pages() != 0) words.collect(ReceivedWords::Which::kUnused);
+    });
+    CHECK(eventually([] { return host_double::waiting_for_device() == 1; }));
+    const int before = host_double::words_awaited();
+    std::atomic<bool> begun{false};
+    std::thread receives([&] {
+      const OnStream here(stream);
+      begun = true;
+      words.wait(page, {0, 0, 2}, device);
+    });
+    CHECK(eventually([&] { return begun.load(); }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it has looked for the page, as a rule
+    word.raise(2);
+    receives.join();
+    CHECK(host_double::words_awaited() == before);
+    gate.reset();
+    collects.join();
+    done.set();
+    process.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
 TEST_CASE("device ipc: pages of living processes are bounded, the ones used longest ago go first") {
   using On = OnHostDouble;
   {
@@ -452,12 +499,21 @@ DEVICE_TEST_CASE("threads that send on one stream write its word in its order") 
     On::load_kernels();
     Queue<at::Tensor> queue(kThreads * kEach);
     const c10::Stream stream = new_stream<On>();
+    std::shared_ptr<void> gate;
+    if constexpr (On::kIsDouble) {
+      const OnStream here(stream);
+      gate = On::close_gate();  // so that the double has all of the word's values, and compares them
+    }
     std::vector<std::thread> threads;
     for (int thread = 0; thread < kThreads; ++thread)
       threads.emplace_back([&, thread] {
         const OnStream here(stream);
         for (int i = 0; i < kEach; ++i) queue.put(at::full({1}, float(thread * kEach + i)).to(on<On>().device()));
       });
+    if constexpr (On::kIsDouble) {  // a stream of CUDA's does not take so much behind a gate
+      CHECK(eventually([&] { return queue.qsize() == kThreads * kEach; }));
+      gate.reset();
+    }
     const OnStream here(new_stream<On>());
     std::vector<bool> seen(kThreads * kEach);
     for (int i = 0; i < kThreads * kEach; ++i) seen.at(std::size_t(queue.get().cpu().template item<float>())) = true;
