@@ -105,6 +105,26 @@ COPIES_TEST_CASE("the current stream waits for a delivered tensor, the thread do
   CHECK(nothing_left<On>());
 }
 
+COPIES_TEST_CASE("copies are made while the current stream stands still") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    DeviceCopies copies(on<On>().device(), 4);
+    auto gate = On::close_gate();
+    at::Tensor tensor = pinned<On>(8, 3.0);
+    const std::array<at::Tensor*, 1> tensors = {&tensor};
+    const auto flight = copies.start(tensors);
+    copies.finish();
+    {
+      const OnStream other(new_stream<On>());
+      copies.deliver(*flight, tensors);
+      CHECK(tensor.cpu().equal(at::full({8}, 3.0)));
+    }
+    gate.reset();
+  }
+  CHECK(nothing_left<On>());
+}
+
 COPIES_TEST_CASE("the stream that is current at delivery is the one that waits") {
   using On = TestType;
   if (skipped<On>()) return;
@@ -240,7 +260,11 @@ TEST_CASE("device copies: a process that copies to another device makes no conte
           if (!there.cpu().equal(at::full({10}, double(i)))) throw shoal::Error("another tensor");
         }
         copies.collect();
+        at::Tensor last = pinned<On>(10, 3);
+        const std::array<at::Tensor*, 1> tensors = {&last};
+        auto flight = copies.start(tensors);
         copies.finish();
+        flight.reset();  // whoever has it last destroys its events
         return host_double::contexts();
       });
   process.start();
@@ -328,5 +352,23 @@ TEST_CASE(
       });
   process.start();
   CHECK(process.result() == "");
+  CHECK(nothing_left<On>());
+}
+
+TEST_CASE("device copies: who destroys them waits for what is under way, and for what it reads") {
+  using On = OnHostDouble;
+  std::atomic<bool> done{false};
+  {
+    DeviceCopies copies(on<On>().device(), 4);
+    {
+      const OnStream here(copies.stream());
+      host_double::enqueue(0, [&done] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        done = true;
+      });
+    }
+    (void)copied(copies, pinned<On>(10, 1));
+  }
+  CHECK(done);
   CHECK(nothing_left<On>());
 }

@@ -29,8 +29,8 @@ std::array<std::atomic<unsigned>, kPhysicalDevices> next_stream{};
 
 c10::Device device_of(c10::DeviceIndex index) { return {kType, index}; }
 
-/// What c10::cuda's guard does around recording, awaiting, timing and destroying: it sets the stream's device, and then the
-/// thread's own again. Unless that has been used, this makes a context on it.
+/// What c10::cuda's guard does around recording, awaiting, timing and destroying: it sets the event's device, and then
+/// the thread's own again. Unless that has been used, this makes a context on it.
 class OnDevice {
  public:
   explicit OnDevice(int device) : before_(current_device()) {

@@ -49,8 +49,8 @@ class Streams {
   static Key key(c10::Stream stream) { return {stream.device_index(), stream.id()}; }
 
   void enqueue(Key stream, std::function<void()> work, std::function<bool()> ready = nullptr);
-  /// Writes a word of the host's memory. False, and nothing is queued, if some stream is still to write as much there, or
-  /// more.
+  /// Lets the stream write a word of the host's memory. False, and nothing is queued, if some stream is still to write
+  /// as much there, or more.
   bool enqueue_write(Key stream, std::uint64_t* word, std::uint64_t value);
   /// As if it were work: lets the stream wait until it is so. A wait for what may come from outside stands in one of the
   /// device's few hardware queues: when it does in all of them, work of other streams has to wait as well.
