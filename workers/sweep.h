@@ -1,7 +1,7 @@
 // run_or_sweep: one run of a configured function, or with --sweep all combinations of some options.
 #pragma once
 
-#include <shoal/internal/workers/sweep/plan.h>
+#include <shoal/internal/runtime/sweep/plan.h>
 #include <shoal/internal/workers/sweep/run_sweep.h>
 #include <shoal/runtime/configure.h>
 #include <shoal/workers/pool_options.h>

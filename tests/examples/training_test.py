@@ -433,6 +433,37 @@ def a_trace_of_a_profile_has_what_the_loop_did():
     check_nothing_left()
 
 
+def a_sweep_has_a_table_of_results_and_goes_on():
+    runs = data / "runs"
+
+    def sweep(*rates):
+        # --sweep takes words up to the next option.
+        command = [program, "--data", data, "--mode", "single", "--epochs", "2", "--log", "log", "--sweep-folder", runs,
+                   "--sweep", "lr=" + ",".join(rates), "batch_size=32,64"]
+        key, value = mark.split("=")
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env={**os.environ, key: value}, timeout=250)
+        rows = [line.split(maxsplit=5) for line in done.stdout.splitlines()]
+        assert rows[0] == ["lr", "batch_size", "accuracy", "loss", "seconds", "state"], (done.stdout, done.stderr)
+        return done.returncode, rows[1:], done.stderr
+
+    code, rows, err = sweep("0.05")
+    assert code == 0, (code, rows, err)
+    assert [row[:2] for row in rows] == [["0.05", "32"], ["0.05", "64"]], rows
+    assert [row[5] for row in rows] == ["done", "done"], rows
+    for row in rows:
+        folder = runs / f"lr={row[0]},batch_size={row[1]}"
+        assert f"batch_size = {row[1]}\n" in (folder / "config.toml").read_text(), folder
+        last = log_of(folder / "log", "single")["evaluation"][-1]
+        assert abs(last["test_accuracy"] - float(row[2])) < 1e-4 and abs(last["train_loss"] - float(row[3])) < 1e-4, (last, row)
+        assert float(row[4]) > 0, row
+    # Two that are there and two that are not.
+    code, again, err = sweep("0.05", "0.01")
+    assert code == 0 and [row[5] for row in again] == ["done before", "done before", "done", "done"], (code, again, err)
+    assert [row[:5] for row in again[:2]] == [row[:5] for row in rows], (again, rows)
+    check_nothing_left()
+
+
 def interrupted_nothing_is_left():
     process = start("--mode", "ddp", "--epochs", 1000, "--checkpoint", data / "state")
     wait_until(lambda: checkpoints_in(data / "state"), "checkpoint of the first epoch", process)

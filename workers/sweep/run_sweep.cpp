@@ -2,56 +2,20 @@
 
 #include <fmt/format.h>
 #include <shoal/internal/runtime/configure/toml_text.h>
-#include <shoal/internal/workers/sweep/board.h>
+#include <shoal/internal/runtime/sweep/board.h>
+#include <shoal/internal/runtime/sweep/run_folder.h>
 #include <shoal/ipc/error.h>
-#include <shoal/runtime/config_error.h>
 #include <shoal/workers/pool.h>
 #include <shoal/workers/pool_failure.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 
 namespace shoal::detail {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_in(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-/// The members of a result's file.
-SweepOutcome outcome_of(const std::string& text, const std::string& file, SweepOutcome::State state) {
-  SweepOutcome outcome{state};
-  config::Node node = config::parse_toml(text, file);
-  for (config::Entry& entry : node.entries) {
-    if (entry.key == "seconds") outcome.seconds = entry.value.real;
-    if (entry.key == "result") outcome.result = std::move(entry.value);
-  }
-  return outcome;
-}
-
-/// Whether the run is done, with these settings. A result that cannot be read is none.
-bool is_kept(const fs::path& folder, const SweepRun& run, SweepOutcome& outcome) {
-  if (!fs::exists(folder / "result.toml") || text_in(folder / "config.toml") != run.config) return false;
-  try {
-    outcome = outcome_of(text_in(folder / "result.toml"), "result.toml", SweepOutcome::State::kept);
-    return true;
-  } catch (const ConfigError&) {
-    return false;
-  }
-}
-
-void prepare(const fs::path& folder, const SweepRun& run) {
-  fs::create_directories(folder);
-  fs::remove(folder / "result.toml");
-  fs::remove(folder / "error.txt");
-  config::write_file(folder / "config.toml", run.config);
-}
 
 /// Takes a result that is there. The result's file comes last: it says that the run is done. Waiting: the pool stopped
 /// before it.
@@ -128,7 +92,7 @@ std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& 
     else
       to_run.push_back(i);
   }
-  for (const std::size_t run : to_run) prepare(folder / runs[run].name, runs[run]);
+  for (const std::size_t run : to_run) prepare_run_folder(folder / runs[run].name, runs[run]);
   while (!to_run.empty()) to_run = run_in_pool(to_run, runs, folder, options, task, board);
   fmt::print("{}", board.table());
   std::fflush(stdout);

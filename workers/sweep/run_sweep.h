@@ -1,7 +1,7 @@
 // Runs a sweep's runs in a pool.
 #pragma once
 
-#include <shoal/internal/workers/sweep/plan.h>
+#include <shoal/internal/runtime/sweep/plan.h>
 #include <shoal/workers/pool_options.h>
 
 #include <filesystem>

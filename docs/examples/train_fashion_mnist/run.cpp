@@ -108,7 +108,7 @@ void check_runs(const Settings& settings) {
   check_writable("--trace", settings.trace);
 }
 
-RunResult run(Mode mode, const Settings& settings, const Data& data) {
+RunResult run(Mode mode, const Settings& settings, const Data& data, Show show) {
   if (caught != 0) throw Interrupted(caught);
   torch::manual_seed(std::int64_t(settings.seed));
   Network network(settings.amp);
@@ -123,7 +123,8 @@ RunResult run(Mode mode, const Settings& settings, const Data& data) {
   try {
     auto context = shoal::start_processes({.nprocs = job.ranks, .name = name_of(mode), .grace_period = grace}, train,
                                           job, optimizer);
-    while (!context.join(std::chrono::milliseconds(50))) bar.update(job.progress);
+    while (!context.join(std::chrono::milliseconds(50)))
+      if (show == Show::progress) bar.update(job.progress);
     ranks = std::move(context).results();
   } catch (const shoal::ProcessFailed&) {
     if (caught != 0) throw Interrupted(caught);  // without checkpoints a signal just ends them

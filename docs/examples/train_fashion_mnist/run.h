@@ -1,6 +1,7 @@
 // One run: the ranks of a mode, seen from the parent.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 
 #include "train_fashion_mnist/data.h"
@@ -24,5 +25,8 @@ void catch_interrupts();
 /// Throws std::invalid_argument for what could only fail later, perhaps after a run that succeeds.
 void check_runs(const Settings& settings);
 
+/// What a run shows while it goes on: in a sweep the table is all.
+enum class Show : std::uint8_t { progress, nothing };
+
 /// Throws what the ranks throw, and Interrupted.
-RunResult run(Mode mode, const Settings& settings, const Data& data);
+RunResult run(Mode mode, const Settings& settings, const Data& data, Show show);

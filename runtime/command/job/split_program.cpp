@@ -2,6 +2,19 @@
 #include <shoal/internal/runtime/command/subcommand.h>
 
 namespace shoal::command {
+namespace {
+
+/// NAME=VALUE
+bool is_assignment(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  return equals != std::string::npos && equals > 0 && word.front() != '-';
+}
+
+bool names_option(const CLI::App& subcommand, const std::string& assignment) {
+  return subcommand.get_option_no_throw("--" + assignment.substr(0, assignment.find('='))) != nullptr;
+}
+
+}  // namespace
 
 std::vector<std::string> split_program(const CLI::App& shoal, std::vector<std::string>& arguments) {
   const CLI::App* subcommand = nullptr;
@@ -19,14 +32,17 @@ std::vector<std::string> split_program(const CLI::App& shoal, std::vector<std::s
       // "--name value" is two arguments; "--name=value", "-nvalue", a flag and what is no option at all are one.
       const CLI::Option* option = subcommand->get_option_no_throw(argument);
       if (option && option->get_items_expected_max() > 0) ++i;
+      // Of an option with many values these end at the first word that is no NAME=VALUE, or an option's.
+      while (option && option->get_items_expected_max() > 1 && i + 1 < arguments.size() &&
+             is_assignment(arguments[i + 1]) && !names_option(*subcommand, arguments[i + 1]))
+        ++i;
       continue;
     }
     // NAME=VALUE, if that is an option's name: else it is a program's.
-    if (const std::size_t equals = argument.find('='); !is_mark && equals != std::string::npos && equals > 0)
-      if (subcommand->get_option_no_throw("--" + argument.substr(0, equals))) {
-        arguments[i] = "--" + argument;
-        continue;
-      }
+    if (!is_mark && is_assignment(argument) && names_option(*subcommand, argument)) {
+      arguments[i] = "--" + argument;
+      continue;
+    }
     std::vector<std::string> program(arguments.begin() + std::ptrdiff_t(i) + (is_mark ? 1 : 0), arguments.end());
     arguments.resize(i);
     return program;

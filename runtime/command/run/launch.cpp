@@ -65,7 +65,11 @@ RunResult Launch::run() {
   Session::current().reclaim_all();
   drain_output();
   log_info("run {} ends with code {}", options_.run_id, result_.exit_code);
-  if (!failed_.empty()) print_summary();
+  if (!failed_.empty()) {
+    print_summary();
+    result_.program_exit = failed_.front()->exit_number();
+    result_.cause = failed_.front()->failure()->what();
+  }
   return result_;
 }
 
@@ -228,7 +232,7 @@ void Launch::after_stop() {
 
 void Launch::finish(int exit_code, int signal) {
   state_ = State::kOver;
-  result_ = {exit_code, signal};
+  result_ = {.exit_code = exit_code, .signal = signal};
 }
 
 void Launch::start_round(const Round& round) {

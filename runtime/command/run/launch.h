@@ -21,6 +21,9 @@ namespace shoal::command {
 struct RunResult {
   int exit_code = 0;
   int signal = 0;  // the launcher shall end by it, since it was told to; 0: none
+  // Of the rank that is the root cause, if one has failed: its exit code or minus its signal, and one line for people.
+  int program_exit = 0;
+  std::string cause = {};
 };
 
 /// Starts the ranks of this host in each round that the rendezvous announces, watches them, ends them when one fails or

@@ -56,7 +56,8 @@ class RankProcess {
   bool failed_by_itself() const;
   /// Of several that have failed, that of the smallest value is the likeliest cause of the others.
   std::pair<int, std::int64_t> failure_order() const;
-  /// These are for one that failed.
+  /// These are for one that failed. The exit code, or minus the signal.
+  int exit_number() const { return status_.as_number(); }
   std::shared_ptr<const ProcessFailed> failure() const { return failure_; }
   /// Several lines for people.
   std::string report() const;

@@ -8,6 +8,7 @@
 #include <shoal/internal/runtime/command/job/settings_words.h>
 #include <shoal/internal/runtime/command/run/first_process.h>
 #include <shoal/internal/runtime/command/run/launch.h>
+#include <shoal/internal/runtime/command/run/program_sweep.h>
 #include <shoal/internal/runtime/command/subcommand.h>
 #include <shoal/internal/runtime/configure/kind_of.h>
 #include <shoal/internal/runtime/environment/nearest_name.h>
@@ -91,7 +92,16 @@ std::string find_program(const std::string& name) {
                        ExitCode::kUsage);
 }
 
+/// Where a sweep wants to know why the program failed. Taken out of the environment: a launcher further down is not meant.
+std::string take_failure_file() {
+  const char* const file = std::getenv(kFailureVariable);
+  std::string path = file ? file : "";
+  ::unsetenv(kFailureVariable);
+  return path;
+}
+
 int run_program(RunOptions options) {
+  const std::string failure_file = take_failure_file();
   const std::string path = find_program(options.program.front());
   stay_behind_as_first_process();
   const RunMark mark;
@@ -108,6 +118,7 @@ int run_program(RunOptions options) {
       rendezvous = std::make_unique<ManyHosts>(options);
     result = Launch(std::move(options), path, std::move(rendezvous), mark).run();
   }
+  if (!failure_file.empty() && !result.cause.empty()) write_failure(failure_file, result.program_exit, result.cause);
   if (result.signal != 0) {
     // As if nobody had been in between: a shell sees what ended this program.
     ::signal(result.signal, SIG_DFL);
@@ -124,9 +135,21 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
   auto settings = std::make_shared<RunSettings>();
   auto options =
       std::make_shared<SettingsOptions>(*run, config::kind_of<RunSettings>(), settings.get(), "shoal run", kWords);
+  auto sweep = std::make_shared<ProgramSweep>();
+  const char* const sweeps = "Sweeps: the program once for each combination of values";
+  run->add_option("--sweep", sweep->axes,
+                  "run the program with NAME=VALUE words behind its arguments, for all combinations of these; started "
+                  "again, those that are left")
+      ->type_name("NAME=VALUE,VALUE...")
+      ->expected(1, -1)
+      ->group(sweeps);
+  run->add_option("--sweep-folder", sweep->folder, "where each has a folder with its settings, log and result (sweep)")
+      ->type_name("FOLDER")
+      ->group(sweeps);
+  run->add_option("--at-once", sweep->at_once, "how many run at the same time (1)")->type_name("N")->group(sweeps);
   run->footer(
       "Exit codes:\n"
-      "  0    all ranks ended well\n"
+      "  0    all ranks ended well, of a sweep in all runs\n"
       "  1    a rank failed for good, or too few hosts are there\n"
       "  2    wrong usage: an unknown option, no program named\n"
       "  3    the rendezvous cannot be reached, or is gone\n"
@@ -137,7 +160,7 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
       "The page run.md has the variables that ranks get, and the differences from torchrun (in docs/ of the sources, "
       "in share/doc/shoal/ where shoal is installed).");
 
-  run->callback([run, options, settings, &program, &action] {
+  run->callback([run, options, settings, sweep, &program, &action] {
     if (const auto unknown = run->remaining(); !unknown.empty()) refuse_option(*run, unknown.front());
     options->read();
     if (!program.empty()) settings->program = program;
@@ -147,6 +170,13 @@ void add_run(CLI::App& shoal, Action& action, const std::vector<std::string>& pr
     }
     if (settings->program.empty())
       throw RefusedCommand("run: which program? shoal run --nproc-per-node 4 -- ./program ARGUMENTS", ExitCode::kUsage);
+    if (!sweep->axes.empty()) {
+      action = [settings, sweep] {
+        (void)find_program(settings->program.front());  // before any folder is made
+        return sweep_program(*settings, *sweep);
+      };
+      return;
+    }
     action = [given = options_of(*settings)] { return run_program(given); };
   });
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <shoal/internal/runtime/configure/node.h>
-#include <shoal/internal/workers/sweep/plan.h>
+#include <shoal/internal/runtime/sweep/plan.h>
 
 #include <cstddef>
 #include <string>

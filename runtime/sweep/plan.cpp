@@ -1,4 +1,4 @@
-#include <shoal/internal/workers/sweep/plan.h>
+#include <shoal/internal/runtime/sweep/plan.h>
 
 #include <fmt/format.h>
 #include <shoal/internal/runtime/configure/typed_value.h>

@@ -1,4 +1,4 @@
-#include <shoal/internal/workers/sweep/board.h>
+#include <shoal/internal/runtime/sweep/board.h>
 
 #include <fmt/format.h>
 #include <shoal/internal/runtime/configure/toml_text.h>
