@@ -49,7 +49,7 @@ bool is_option(const std::string& argument, const std::string& option) {
 std::string name_of(const SweepRequest& request, const std::vector<std::string>& values, std::set<std::string>& taken) {
   std::string name;
   for (std::size_t i = 0; i < values.size(); ++i)
-    name += (i ? "," : "") + file_name(request.axes[i].option) + "=" + file_name(values[i]);
+    name += fmt::format("{}{}={}", i ? "," : "", file_name(request.axes[i].option), file_name(values[i]));
   if (name.size() > kLongestName) name.resize(kLongestName);
   std::string unique = name;
   for (int number = 2; !taken.insert(unique).second; ++number) unique = fmt::format("{}+{}", name, number);

@@ -62,7 +62,7 @@ TEST_CASE("run sweep: the program runs once for each combination, and what it sa
   CHECK(rows[3][4] == "lr=0.01");
   CHECK(rows[3][6] == "done");
   CHECK_THAT(result.error, ContainsSubstring("[4/4] lr=0.01,shape=_5_: done"));
-  const fs::path first = fs::path(folder.file("runs")) / "lr=0.1,shape=_3_4_";
+  const fs::path first = fs::path(folder.file("runs")) / "lr=0.1,shape=_3,4_";
   CHECK(text_in(first / "log.txt") == "noise\nresult: loss=0.25 best=lr=0.1\n");
   CHECK_THAT(text_in(first / "config.toml"), ContainsSubstring("shape=[3,4]"));
   // The folder's settings are those of a run that does the same.

@@ -51,8 +51,9 @@ class NumericAddress {
 
 template <class T>
 void append(std::vector<std::byte>& bytes, const T& value) {
-  const auto* begin = reinterpret_cast<const std::byte*>(&value);
-  bytes.insert(bytes.end(), begin, begin + sizeof value);
+  const std::size_t at = bytes.size();
+  bytes.resize(at + sizeof value);
+  std::memcpy(bytes.data() + at, &value, sizeof value);
 }
 
 /// The message, the sizes of the blocks that it refers to, the blocks.
