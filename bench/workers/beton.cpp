@@ -39,7 +39,7 @@ constexpr std::uint64_t kLimit = 768U << 20U;  // of the process that reads a fi
 struct Settings {
   int rounds = 3;
   std::string only;
-  bool peers = true;
+  bool peers = true, folder = true;
   double size = 1;
 };
 
@@ -263,6 +263,7 @@ int main(int argc, char** argv) {
   Settings settings;
   std::string served;
   app.add_flag("--peers,!--no-peers", settings.peers, "run the peers too");
+  app.add_flag("--folder,!--no-folder", settings.folder, "torch.utils.data over a folder, too");
   app.add_option("--rounds", settings.rounds, "epochs of each, in turns");
   app.add_option("--only", settings.only, "the cases whose names begin so");
   app.add_option("--size", settings.size, "of all files, by this factor");
@@ -300,7 +301,7 @@ int main(int argc, char** argv) {
       compare_memory(report, files[3], folder, workers, ffcv);
   Peers peers;
   if (!ffcv.empty()) peers.ffcv = std::make_unique<bench::Peer>(ffcv);
-  if (settings.peers)
+  if (settings.peers && settings.folder)
     peers.torch = std::make_unique<bench::Peer>(
         std::vector<std::string>{python != nullptr ? python : SHOAL_BENCH_PYTHON, script, "torch"});
   for (const int workers : {1, 2})
