@@ -453,7 +453,7 @@ def a_sweep_has_a_table_of_results_and_goes_on():
     assert [row[5] for row in rows] == ["done", "done"], rows
     for row in rows:
         folder = runs / f"lr={row[0]},batch_size={row[1]}"
-        assert f"batch_size = {row[1]}\n" in (folder / "config.toml").read_text(), folder
+        assert f"batch_size = {row[1]}" in (folder / "config.toml").read_text(), folder
         last = log_of(folder / "log", "single")["evaluation"][-1]
         assert abs(last["test_accuracy"] - float(row[2])) < 1e-4 and abs(last["train_loss"] - float(row[3])) < 1e-4, (last, row)
         assert float(row[4]) > 0, row
