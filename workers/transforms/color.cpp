@@ -220,20 +220,28 @@ void GaussianBlur::apply(const std::uint8_t* in, const ImageShape& shape, std::u
     std::ranges::copy(across, weights + x * columns);
   }
   const std::vector<float>& down = gaussian_kernel(size.height, sigma_drawn);
-  auto* row = scratch.take<float>(width + columns);
+  const std::size_t stride = width + columns;
+  auto* lines = scratch.take<float>(PixelLoops::kTogether * stride);
+  auto* room = scratch.take<float>(PixelLoops::kTogether * stride);
   auto** sources = scratch.take<const std::uint8_t*>(rows);
   const std::int64_t edge = size.width / 2;
   for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
     const std::uint8_t* plane = in + channel * shape.height * shape.width;
-    for (std::int64_t y = 0; y < shape.height; ++y, out += width) {
-      for (std::int64_t k = 0; k < size.height; ++k)
-        sources[k] = plane + mirrored(y + k - size.height / 2, shape.height) * shape.width;
-      PixelLoops::best().weighted_rows(sources, down.data(), rows, row + edge, width);
-      for (std::int64_t x = 1; x <= edge; ++x) {
-        row[edge - x] = row[edge + x];
-        row[edge + shape.width - 1 + x] = row[edge + shape.width - 1 - x];
+    for (std::int64_t y = 0; y < shape.height;) {
+      std::size_t together = 0;
+      for (; together < PixelLoops::kTogether && y < shape.height; ++together, ++y) {
+        float* row = lines + together * stride;
+        for (std::int64_t k = 0; k < size.height; ++k)
+          sources[k] = plane + mirrored(y + k - size.height / 2, shape.height) * shape.width;
+        PixelLoops::best().weighted_rows(sources, down.data(), rows, row + edge, width);
+        for (std::int64_t x = 1; x <= edge; ++x) {
+          row[edge - x] = row[edge + x];
+          row[edge + shape.width - 1 + x] = row[edge + shape.width - 1 - x];
+        }
+        row[stride - 1] = 0;  // beyond the last neighbour
       }
-      PixelLoops::best().weighted_columns(row, starts, weights, columns, out, width);
+      PixelLoops::best().weighted_columns(lines, together, stride, starts, weights, columns, out, width, room);
+      out += together * width;
     }
   }
 }

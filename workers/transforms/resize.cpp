@@ -38,17 +38,26 @@ Taps antialiased_taps(const Range& range, std::int64_t to, TransformScratch& scr
   const double support = std::max(scale, 1.0);
   const auto first = std::int64_t(range.start);
   const std::int64_t end = std::min(std::int64_t(std::ceil(range.start + range.extent)), range.count);
-  Taps taps{std::min(std::int64_t(std::ceil(support)) * 2 + 1, range.count),
-            scratch.take<std::int32_t>(std::size_t(to)), nullptr};
+  // The pixels that new pixel `i` is made of.
+  const auto pixels_of = [&](std::int64_t i) {
+    const double center = range.start + (double(i) + 0.5) * scale;
+    // NOLINTBEGIN(bugprone-incorrect-roundings): as Pillow rounds.
+    return std::pair(std::max(std::int64_t(center - support + 0.5), first),
+                     std::min(std::int64_t(center + support + 0.5), end));
+    // NOLINTEND(bugprone-incorrect-roundings)
+  };
+  std::int64_t most = 1;
+  for (std::int64_t i = 0; i < to; ++i) {
+    const auto [low, high] = pixels_of(i);
+    most = std::max(most, high - low);
+  }
+  Taps taps{std::min(most, range.count), scratch.take<std::int32_t>(std::size_t(to)), nullptr};
   taps.weights = scratch.take<float>(std::size_t(to * taps.count));
   std::fill_n(taps.weights, to * taps.count, 0.0F);
   for (std::int64_t i = 0; i < to; ++i) {
     float* weights = taps.weights + i * taps.count;
     const double center = range.start + (double(i) + 0.5) * scale;
-    // NOLINTBEGIN(bugprone-incorrect-roundings): as Pillow rounds.
-    const std::int64_t low = std::max(std::int64_t(center - support + 0.5), first);
-    const std::int64_t high = std::min(std::int64_t(center + support + 0.5), end);
-    // NOLINTEND(bugprone-incorrect-roundings)
+    const auto [low, high] = pixels_of(i);
     const std::int64_t start = std::min(low, range.count - taps.count);
     taps.starts[i] = std::int32_t(start);
     double sum = 0;
@@ -84,21 +93,28 @@ Taps plain_taps(std::int64_t from, std::int64_t to, TransformScratch& scratch) {
 // `width`: columns of which the taps are, from `corner` on.
 void resize_by(const Taps& rows, const Taps& columns, const std::uint8_t* corner, std::int64_t width,
                const ImageShape& shape, std::uint8_t* out, const ImageSize& size, TransformScratch& scratch) {
-  auto* row = scratch.take<float>(std::size_t(width));
+  constexpr std::int64_t kTogether = PixelLoops::kTogether;
+  auto* lines = scratch.take<float>(std::size_t(kTogether * width));
+  auto* room = scratch.take<float>(std::size_t(kTogether * width));
   auto** sources = scratch.take<const std::uint8_t*>(std::size_t(rows.count));
   const PixelLoops& loops = PixelLoops::best();
   for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
     const std::uint8_t* plane = corner + channel * shape.height * shape.width;
-    for (std::int64_t y = 0; y < size.height; ++y, out += size.width) {
-      const float* weights = rows.weights + y * rows.count;
-      // Rows that weigh nothing at either end are not read.
-      std::int64_t first = 0, last = rows.count;
-      while (first + 1 < last && weights[first] == 0) ++first;
-      while (last - 1 > first && weights[last - 1] == 0) --last;
-      for (std::int64_t k = first; k < last; ++k) sources[k - first] = plane + (rows.starts[y] + k) * shape.width;
-      loops.weighted_rows(sources, weights + first, std::size_t(last - first), row, std::size_t(width));
-      loops.weighted_columns(row, columns.starts, columns.weights, std::size_t(columns.count), out,
-                             std::size_t(size.width));
+    for (std::int64_t begin = 0; begin < size.height; begin += kTogether) {
+      const std::int64_t together = std::min(kTogether, size.height - begin);
+      for (std::int64_t r = 0; r < together; ++r) {
+        const std::int64_t y = begin + r;
+        const float* weights = rows.weights + y * rows.count;
+        // Rows that weigh nothing at either end are not read.
+        std::int64_t first = 0, last = rows.count;
+        while (first + 1 < last && weights[first] == 0) ++first;
+        while (last - 1 > first && weights[last - 1] == 0) --last;
+        for (std::int64_t k = first; k < last; ++k) sources[k - first] = plane + (rows.starts[y] + k) * shape.width;
+        loops.weighted_rows(sources, weights + first, std::size_t(last - first), lines + r * width, std::size_t(width));
+      }
+      loops.weighted_columns(lines, std::size_t(together), std::size_t(width), columns.starts, columns.weights,
+                             std::size_t(columns.count), out, std::size_t(size.width), room);
+      out += together * size.width;
     }
   }
 }

@@ -42,13 +42,14 @@ using shoal::transform_batch;
 using shoal::transform_image;
 
 namespace shoal::test {
-thread_local std::int64_t allocations = 0;
+thread_local std::int64_t allocations = 0, allocated_bytes = 0;
 }
 using shoal::test::allocations;
 
 // Counts what this program allocates.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   ++allocations;
+  shoal::test::allocated_bytes += std::int64_t(size);
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
@@ -524,11 +525,17 @@ TEST_CASE("pixel loops: the version for this CPU computes what the plain one doe
     for (std::size_t i = 0; i < n; ++i) starts[i] = std::int32_t(i);
     auto run = [&](const shoal::PixelLoops& loops) {
       std::vector<float> a(n + 3), b(n), c(n);
-      std::vector<std::uint8_t> d(n), e(n), f(in, in + n), g(in, in + n);
+      std::vector<std::uint8_t> d(n), e(n * shoal::PixelLoops::kTogether), f(in, in + n), g(in, in + n);
+      std::vector<float> room((n + 3) * shoal::PixelLoops::kTogether);
       loops.reverse(in, d.data(), n);
       loops.to_float(in, b.data(), n, 0.0171F, -2.1F);
       loops.weighted_rows(rows.data(), weights.const_data_ptr<float>(), 3, a.data(), n);
-      loops.weighted_columns(a.data(), starts.data(), weights.const_data_ptr<float>(), 3, e.data(), n);
+      std::vector<float> lines;  // of a whole block, and of less
+      for (std::size_t row = 0; row < shoal::PixelLoops::kTogether; ++row)
+        lines.insert(lines.end(), a.begin(), a.end()), a[row % n] *= 0.5F;
+      for (const std::size_t together : {shoal::PixelLoops::kTogether, 3UL})
+        loops.weighted_columns(lines.data(), together, n + 3, starts.data(), weights.const_data_ptr<float>(), 3,
+                               e.data(), n, room.data());
       loops.grey(rows[0], rows[1], rows[2], c.data(), n);
       loops.blend(f.data(), n, 1.37F, -20.5F);
       loops.blend_with(g.data(), c.data(), n, 1.37F);

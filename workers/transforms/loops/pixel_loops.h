@@ -16,6 +16,8 @@ struct ColorLines {
 /// Pointers to loops over arrays that do not overlap. All versions compute the same, to the last bit.
 /// Threads: any.
 struct PixelLoops {
+  static constexpr std::size_t kTogether = 8;  ///< rows that weighted_columns() takes at once
+
   /// out[i] = in[n - 1 - i]
   void (*reverse)(const std::uint8_t* in, std::uint8_t* out, std::size_t n);
   /// out[i] = in[i] * scale + shift
@@ -26,9 +28,10 @@ struct PixelLoops {
   /// out[i] = sum of rows[k][i] * weights[k]
   void (*weighted_rows)(const std::uint8_t* const* rows, const float* weights, std::size_t count, float* out,
                         std::size_t n);
-  /// out[i] = sum of in[starts[i] + k] * weights[i * count + k], rounded to the nearest (even), 0 to 255
-  void (*weighted_columns)(const float* in, const std::int32_t* starts, const float* weights, std::size_t count,
-                           std::uint8_t* out, std::size_t n);
+  /// Of `rows` rows, up to kTogether, r at in + r * stride: out[r * n + i] = sum of in[r * stride + starts[i] + k] *
+  /// weights[i * count + k], rounded to the nearest (even), 0 to 255. `room` has kTogether * stride places.
+  void (*weighted_columns)(const float* in, std::size_t rows, std::size_t stride, const std::int32_t* starts,
+                           const float* weights, std::size_t count, std::uint8_t* out, std::size_t n, float* room);
   /// pixels[i] = pixels[i] * ratio + other, cut to 0 to 255 and to a whole number
   void (*blend)(std::uint8_t* pixels, std::size_t n, float ratio, float other);
   /// pixels[i] = pixels[i] * ratio + others[i] * (1 - ratio), the same
