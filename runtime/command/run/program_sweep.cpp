@@ -92,7 +92,7 @@ SweepOutcome done_run(const fs::path& folder, double seconds) {
 /// All launchers of a sweep. One thread.
 class Launchers {
  public:
-  Launchers(const std::vector<detail::SweepRun>& runs, fs::path folder, std::vector<int> signals)
+  Launchers(const std::vector<detail::SweepRun>& runs, const fs::path& folder, std::vector<int> signals)
       : runs_(runs),
         folder_(fs::absolute(folder)),
         nothing_(open_file("/dev/null", O_RDONLY)),
