@@ -3,6 +3,7 @@
 
 #include <shoal/internal/runtime/sweep/plan.h>
 #include <shoal/internal/workers/sweep/run_sweep.h>
+#include <shoal/ipc/error.h>
 #include <shoal/runtime/configure.h>
 #include <shoal/workers/pool_options.h>
 
@@ -98,7 +99,7 @@ std::string run_configured(std::string config, std::string folder) {
 ///       return shoal::run_or_sweep<train>(argc, argv);
 ///
 /// Without --sweep the folder is the current one, and what kFunction throws goes on. Returns 0, or 1 if a run of a
-/// sweep failed.
+/// sweep failed, or 2 if the folder cannot be written or another sweep is at work there.
 template <auto kFunction>
 int run_or_sweep(int argc, char** argv, const ConfigureOptions& options = {}, const SweepOptions& sweep = {}) {
   using Settings = typename detail::SweepFunction<decltype(kFunction)>::Config;
@@ -129,8 +130,12 @@ int run_or_sweep(int argc, char** argv, const ConfigureOptions& options = {}, co
   }
   PoolOptions pool = sweep.pool;
   if (asked.processes) pool.processes = *asked.processes;
-  return detail::run_sweep(asked, runs, asked.folder.value_or(sweep.folder), pool, &detail::run_configured<kFunction>) >
-         0;
+  try {
+    return detail::run_sweep(asked, runs, asked.folder.value_or(sweep.folder), pool,
+                             &detail::run_configured<kFunction>) > 0;
+  } catch (const Error& error) {
+    return detail::say_fault(request.options.name, error.what());
+  }
 }
 
 }  // namespace shoal

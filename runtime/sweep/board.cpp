@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdio>
 
 namespace shoal::detail {
 namespace {
@@ -37,9 +39,31 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
-std::size_t terminal_rows(int fd) {
+winsize terminal_size(int fd) {
   winsize size{};
-  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size : winsize{};
+}
+
+/// A cell is in one line, and moves no cursor.
+std::string printable(std::string text) {
+  std::ranges::replace_if(text, [](char c) { return std::uint8_t(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+/// A byte that begins a character of UTF-8.
+bool begins_character(char c) { return (std::uint8_t(c) & 0xc0) != 0x80; }
+
+std::size_t width_of(const std::string& text) { return std::size_t(std::ranges::count_if(text, begins_character)); }
+
+/// Each line is at most so wide: a longer one would take a second line, which nobody counts.
+std::string cut_lines(const std::string& text, std::size_t width) {
+  std::string cut;
+  std::size_t at = 0;
+  for (const char c : text) {
+    at = c == '\n' ? 0 : at + begins_character(c);
+    if (at <= width) cut += c;
+  }
+  return cut;
 }
 
 }  // namespace
@@ -53,19 +77,18 @@ SweepBoard::SweepBoard(std::vector<SweepAxis> axes, std::vector<SweepRun> runs, 
 
 void SweepBoard::set(std::size_t run, SweepOutcome outcome) {
   outcomes_[run] = std::move(outcome);
+  ++over_;
   if (!on_terminal_) write_all(fd_, line_of(run));
 }
 
 std::string SweepBoard::line_of(std::size_t run) const {
-  const auto over = std::size_t(std::ranges::count_if(
-      outcomes_, [](const SweepOutcome& outcome) { return outcome.state != SweepOutcome::State::waiting; }));
   const SweepOutcome& outcome = outcomes_[run];
   std::string text;
   for (const config::Entry& entry : outcome.result.entries)
     text += fmt::format(", {} {}", entry.key, shown(entry.value));
   if (outcome.state == SweepOutcome::State::failed) text += ", " + outcome.error;
-  return fmt::format("[{}/{}] {}: {}{}, {:.1f} s\n", over, runs_.size(), runs_[run].name, state_text(outcome), text,
-                     outcome.seconds);
+  return fmt::format("[{}/{}] {}: {}{}, {:.1f} s\n", over_, runs_.size(), runs_[run].name, state_text(outcome),
+                     printable(text), outcome.seconds);
 }
 
 std::string SweepBoard::table() const {
@@ -89,25 +112,42 @@ std::string SweepBoard::table() const {
     row.push_back(state_text(outcome));
     rows.push_back(std::move(row));
   }
+  std::vector<std::size_t> widths(rows[0].size());
+  for (auto& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = printable(std::move(row[i]));
+      widths[i] = std::max(widths[i], width_of(row[i]));
+    }
   std::string text;
   for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      std::size_t width = 0;
-      for (const auto& other : rows) width = std::max(width, other[i].size());
-      text += i + 1 == row.size() ? "  " + row[i] : fmt::format("{}{:>{}}", i ? "  " : "", row[i], width);
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+      text.append((i > 0 ? 2 : 0) + widths[i] - width_of(row[i]), ' ');
+      text += row[i];
     }
-    text += "\n";
+    text += "  " + row.back() + "\n";
   }
   return text;
 }
 
 void SweepBoard::draw() {
   // A table that does not fit cannot be drawn over: it comes once, at the end.
-  if (!on_terminal_ || runs_.size() + 2 > terminal_rows(fd_)) return;
-  std::string text = drawn_ > 0 ? fmt::format("\x1b[{}A\x1b[J", drawn_) : "";
-  text += table();
+  if (!on_terminal_) return;
+  const winsize size = terminal_size(fd_);
+  if (runs_.size() + 2 > size.ws_row || size.ws_col == 0) return;
+  clear();
+  write_all(fd_, cut_lines(table(), size.ws_col));
   drawn_ = runs_.size() + 1;
-  write_all(fd_, text);
+}
+
+void SweepBoard::clear() {
+  if (drawn_ > 0) write_all(fd_, fmt::format("\x1b[{}A\x1b[J", drawn_));
+  drawn_ = 0;
+}
+
+void SweepBoard::print() {
+  if (::isatty(STDOUT_FILENO) == 1) clear();
+  fmt::print("{}", table());
+  std::fflush(stdout);
 }
 
 std::size_t SweepBoard::failures() const {

@@ -25,19 +25,23 @@ class SweepBoard {
 
   /// Shows what became of a run: on a terminal in the table, elsewhere in a line.
   void set(std::size_t run, SweepOutcome outcome);
-  /// Draws the table, if this is a terminal.
+  /// Draws the table, if this is a terminal that it fits into; what is too wide is cut off.
   void draw();
+  /// Writes the whole table to stdout: on a terminal in place of the drawn one.
+  void print();
   std::string table() const;
   std::size_t failures() const;
 
  private:
   std::string line_of(std::size_t run) const;
+  void clear();
 
   std::vector<SweepAxis> axes_;
   std::vector<SweepRun> runs_;
   std::vector<SweepOutcome> outcomes_;
   int fd_;
   bool on_terminal_;
+  std::size_t over_ = 0;   // runs that are
   std::size_t drawn_ = 0;  // lines of the table above the cursor
 };
 

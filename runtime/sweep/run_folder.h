@@ -3,16 +3,25 @@
 
 #include <shoal/internal/runtime/sweep/board.h>
 #include <shoal/internal/runtime/sweep/plan.h>
+#include <shoal/ipc/fd.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 
 namespace shoal::detail {
 
+/// Makes a sweep's folder, and keeps other sweeps out of it while the descriptor is open. Throws SystemError; Error if one
+/// is at work there.
+Fd take_sweep_folder(const std::filesystem::path& folder);
+
 /// A file's bytes; none if it cannot be read.
 std::string text_in(const std::filesystem::path& file);
+/// The lines that the last bytes of a file hold whole.
+std::string last_lines_in(const std::filesystem::path& file, std::size_t most_bytes);
 
-/// The members of a result's file. Throws ConfigError.
+/// The members of a result's file. Throws ConfigError, also if it has not both of what such a file has: an empty file is
+/// what a machine leaves that went down.
 SweepOutcome outcome_of(const std::string& text, const std::string& file, SweepOutcome::State state);
 
 /// Whether the run is done, with these settings. A result that cannot be read is none.

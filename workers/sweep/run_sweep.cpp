@@ -84,6 +84,7 @@ std::vector<std::size_t> run_in_pool(const std::vector<std::size_t>& to_run, con
 
 std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& runs, const fs::path& folder,
                       const PoolOptions& options, SweepTask task) {
+  const Fd taken = take_sweep_folder(folder);
   SweepBoard board(request.axes, runs, STDERR_FILENO);
   std::vector<std::size_t> to_run;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -94,8 +95,7 @@ std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& 
   }
   for (const std::size_t run : to_run) prepare_run_folder(folder / runs[run].name, runs[run]);
   while (!to_run.empty()) to_run = run_in_pool(to_run, runs, folder, options, task, board);
-  fmt::print("{}", board.table());
-  std::fflush(stdout);
+  board.print();
   return board.failures();
 }
 

@@ -16,7 +16,7 @@ using SweepTask = std::string (*)(std::string config, std::string folder);
 
 /// Runs those that the folder has no result of for the same settings. Returns how many failed. Each run has a folder
 /// with config.toml, and then result.toml or error.txt; what is there and whole is kept, so a sweep that was cut short
-/// goes on. Throws ConfigError, SystemError.
+/// goes on. Throws SystemError; Error if another sweep is at work in the folder.
 std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& runs,
                       const std::filesystem::path& folder, const PoolOptions& options, SweepTask task);
 

@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <deque>
 #include <utility>
 
@@ -28,6 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using detail::SweepOutcome;
+
+/// Where a result is looked for: a program may write more than there is memory.
+constexpr std::size_t kMostLogRead = 64 << 20;
 
 /// A launcher that runs.
 struct RunUnderWay {
@@ -81,7 +83,7 @@ SweepOutcome done_run(const fs::path& folder, double seconds) {
   };
   std::string text;
   try {
-    text = text_of(result_in(detail::text_in(folder / "log.txt")));
+    text = text_of(result_in(detail::last_lines_in(folder / "log.txt", kMostLogRead)));
   } catch (const ConfigError&) {  // a program may print any bytes
     text = text_of(result_in(""));
   }
@@ -193,6 +195,7 @@ int sweep_program(const RunSettings& settings, const ProgramSweep& sweep) {
   });
   stay_behind_as_first_process();
   ::signal(SIGPIPE, SIG_IGN);  // a reader of the table that goes away ends no run
+  const Fd taken = detail::take_sweep_folder(sweep.folder);
   detail::SweepBoard board(request.axes, runs, STDERR_FILENO);
   std::deque<std::size_t> waiting;
   for (std::size_t run = 0; run < runs.size(); ++run) {
@@ -207,8 +210,7 @@ int sweep_program(const RunSettings& settings, const ProgramSweep& sweep) {
     launchers.run(std::move(waiting), std::size_t(sweep.at_once), board);
     signal = launchers.ended_by();
   }
-  fmt::print("{}", board.table());
-  std::fflush(stdout);
+  board.print();
   if (signal != 0) {
     // As if nobody had been in between: a shell sees what ended this program.
     ::signal(signal, SIG_DFL);

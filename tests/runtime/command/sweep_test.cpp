@@ -139,6 +139,23 @@ TEST_CASE("run sweep: SIGTERM reaches the ranks, and the same command goes on la
   CHECK(lines_of(folder.file("calls")) == std::vector<std::string>{"a=1", "a=2", "a=2", "a=3"});
 }
 
+TEST_CASE("run sweep: another sweep in the same folder is refused, and leaves the first one's runs alone") {
+  TemporaryFolder folder;
+  const std::string script = "echo $1 >>" + folder.file("calls") + "; while ! test -e " + folder.file("go") +
+                             "; do sleep 0.01; done; echo result: x=5";
+  RunningProgram first(sweep_command(folder, {}, {"a=1"}, script));
+  wait_for_lines(folder.file("calls"), 1);
+  const ProgramResult second = run_program(sweep_command(folder, {}, {"a=1,2"}, script));
+  CHECK(second.code != 0);
+  CHECK_THAT(second.error, ContainsSubstring("another sweep"));
+  std::ofstream(folder.file("go")) << "x";
+  const ProgramResult result = first.finish();
+  CAPTURE(result.output, result.error);
+  CHECK(result.code == 0);
+  CHECK(lines_of(folder.file("calls")) == std::vector<std::string>{"a=1"});
+  CHECK(rows_of(result.output)[1][2] == "5");
+}
+
 TEST_CASE("run sweep: what makes no sense is refused before anything runs") {
   TemporaryFolder folder;
   const auto refused = [&](const std::vector<std::string>& options, const std::vector<std::string>& axes) {

@@ -1,59 +1,14 @@
 #include <shoal/workers/data/progress.h>
 
-#include <fcntl.h>
-#include <pty.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <array>
-#include <stdexcept>
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/sink.h"
 
 using namespace std::chrono_literals;
 using shoal::progress_line;
 using shoal::ProgressBar;
-
-namespace {
-
-// What a ProgressBar writes to: a terminal or a pipe; `text()` is all that came so far.
-class Sink {
- public:
-  explicit Sink(bool terminal) {
-    if (terminal) {
-      winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
-      if (::openpty(&read_, &write_, nullptr, nullptr, &size) != 0) throw std::runtime_error("openpty");
-    } else {
-      std::array<int, 2> ends{};
-      if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
-      read_ = ends[0];
-      write_ = ends[1];
-    }
-    ::fcntl(read_, F_SETFL, O_NONBLOCK);
-  }
-  ~Sink() {
-    ::close(read_);
-    ::close(write_);
-  }
-  Sink(const Sink&) = delete;
-  Sink& operator=(const Sink&) = delete;
-
-  [[nodiscard]] int fd() const { return write_; }
-  [[nodiscard]] std::string text() const {
-    std::string all;
-    std::array<char, 4096> buffer{};
-    for (ssize_t got = 0; (got = ::read(read_, buffer.data(), buffer.size())) > 0;)
-      all.append(buffer.data(), static_cast<std::size_t>(got));
-    return all;
-  }
-
- private:
-  int read_ = -1;
-  int write_ = -1;
-};
-
-}  // namespace
+using shoal::test::Sink;
 
 TEST_CASE("progress_line: shows share, bar, rate and what is left") {
   const std::string line = progress_line({"epoch 1/3", 15000, 60000, 1.5, "samples", "loss 0.41"}, 100);

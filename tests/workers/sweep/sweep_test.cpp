@@ -1,5 +1,6 @@
 #include <shoal/workers/sweep.h>
 
+#include <shoal/internal/runtime/sweep/run_folder.h>
 #include <shoal/runtime/init.h>
 #include <signal.h>
 #include <unistd.h>
@@ -115,6 +116,18 @@ TEST_CASE("sweep: without --sweep there is one run, here") {
   CHECK_FALSE(fs::exists(folder.file("runs")));
   CHECK(run<value_alone>({"--sweep", "lr=4,5"}, folder) == 0);
   CHECK_THAT(text_in(folder.file("runs/lr=5/result.toml")), ContainsSubstring("[result]\nresult = 5.0\n"));
+}
+
+TEST_CASE("sweep: a folder that another sweep works in, or that cannot be made, is said, and nothing runs") {
+  const test::TemporaryFolder folder;
+  {
+    const Fd taken = shoal::detail::take_sweep_folder(folder.file("runs"));
+    CHECK(run<work>({"--sweep", "lr=1"}, folder) == 2);
+  }
+  fs::remove(folder.file("runs"));
+  std::ofstream(folder.file("runs")) << "x";
+  CHECK(run<work>({"--sweep", "lr=1"}, folder) == 2);
+  CHECK(count_runs(folder) == 0);
 }
 
 TEST_CASE("sweep: what cannot be is said before anything runs") {
