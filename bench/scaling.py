@@ -25,11 +25,14 @@ def in_host(bytes, ranks, f):
 
 
 def columns(bytes, hosts, ranks, f):
-    """Between hosts, as it is: a note and the data to every other host of the column, in two steps if they are large."""
+    """Between hosts, as it is: a note and the data to every other host of the column, together if they are small, in two steps if
+    they are large."""
     if hosts == 1:
         return 0
-    notes = (hosts - 1) * f["message"]
-    if hosts == 2 or bytes / ranks <= 16 << 10:
+    direct = hosts == 2 or bytes / ranks <= 16 << 10
+    with_note = bytes / ranks / (1 if direct else hosts) <= 256 << 10
+    notes = 0 if with_note else (hosts - 1) * f["message"]
+    if direct:
         return notes + (hosts - 1) * (f["message"] + bytes / f["link"]) + f["flight"]
     return notes + 2 * ((hosts - 1) * f["message"] + f["flight"]) + 2 * (hosts - 1) / hosts * bytes / f["link"]
 

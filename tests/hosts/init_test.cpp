@@ -215,7 +215,8 @@ TEST_CASE("init_process_group: a rank that dies while all connect is named on al
   const auto [shape, dies, where, delays] =
       GENERATE(Case{{1, 1}, 1, "hosts.connect"}, Case{{2, 2}, 1, "hosts.connect"}, Case{{2, 2}, 2, "hosts.connect"},
                Case{{1, 2}, 2, "hosts.connect"}, Case{{1, 1}, 1, "hosts.connect", "hosts.connect:60000:1"},
-               Case{{2, 1}, 0, "hosts.connect"}, Case{{2, 2}, 3, "hosts.connected"});
+               Case{{2, 1}, 0, "hosts.connect"}, Case{{2, 2}, 3, "hosts.connected"}, Case{{2, 2}, 2, "hosts.lines"},
+               Case{{1, 1}, 1, "hosts.lines"}, Case{{2, 1}, 0, "hosts.lines"});
   HostRanks ranks(hosts, shape, "sum", {{"MEET_MS", "3600000"}, {"LINK_MS", "600000"}});
   ranks.set(dies, "SHOAL_KILL_AT", where);
   ranks.set(0, "SHOAL_DELAY_AT", delays);

@@ -23,8 +23,7 @@ constexpr int kSliceMs = 100;
 constexpr int kShortSliceMs = 5;
 }  // namespace
 
-FailureWatch::FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, GlooGroup* column,
-                           Steps steps)
+FailureWatch::FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, Column* column, Steps steps)
     : map_(map),
       board_(board),
       store_(store),
@@ -34,10 +33,11 @@ FailureWatch::FailureWatch(const HostMap& map, FailureBoard& board, StoreConnect
       wakes_(lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))),
       left_(map.hosts.size()) {
   if (!wakes_) throw SystemError("eventfd", errno);
-  for (std::size_t i = 0; column_ && i < column_->sockets().sockets().size(); ++i) {
+  for (std::size_t i = 0; column_ && i < column_->gloo.sockets().sockets().size(); ++i) {
     Watched connection{i, {}, Stage::lives};
     for (int host = 0; host < int(map_.hosts.size()); ++host)
-      if (host != map_.my_host() && map_.hosts[std::size_t(host)].address == column_->sockets().sockets()[i].address)
+      if (host != map_.my_host() &&
+          map_.hosts[std::size_t(host)].address == column_->gloo.sockets().sockets()[i].address)
         connection.hosts.push_back(host);
     watched_.push_back(std::move(connection));
   }
@@ -104,7 +104,7 @@ void FailureWatch::sleep() {
   for (const Watched& connection : watched_) {
     if (connection.stage == Stage::ended) slice = kShortSliceMs;
     if (connection.stage == Stage::lives)
-      polled.push_back({column_->sockets().sockets()[connection.socket].descriptor.get(), POLLRDHUP, 0});
+      polled.push_back({column_->gloo.sockets().sockets()[connection.socket].descriptor.get(), POLLRDHUP, 0});
   }
   if (store_.is_served() && !store_.sockets().has_ended())
     for (const auto& socket : store_.sockets().sockets()) polled.push_back({socket.descriptor.get(), POLLRDHUP, 0});
@@ -113,7 +113,7 @@ void FailureWatch::sleep() {
 
 void FailureWatch::look_at_connections() {
   for (Watched& connection : watched_) {
-    const OpenedSockets::Socket& socket = column_->sockets().sockets()[connection.socket];
+    const OpenedSockets::Socket& socket = column_->gloo.sockets().sockets()[connection.socket];
     pollfd polled{socket.descriptor.get(), POLLRDHUP, 0};
     if (connection.stage == Stage::lives && ::poll(&polled, 1, 0) > 0) {
       connection.stage = Stage::ended;
@@ -132,7 +132,7 @@ void FailureWatch::look_at_connections() {
 
 /// Reports a connection that has ended, unless the rank has left, or nobody can say whether it has.
 void FailureWatch::tell_of_end(Watched& connection) {
-  const OpenedSockets::Socket& socket = column_->sockets().sockets()[connection.socket];
+  const OpenedSockets::Socket& socket = column_->gloo.sockets().sockets()[connection.socket];
   std::string who;
   int rank = -1;
   for (const int host : connection.hosts) {

@@ -1,7 +1,7 @@
 // Notices that a rank of any host is gone, and ends the waits of this one.
 #pragma once
 
-#include <shoal/internal/workers/train/gloo/gloo_group.h>
+#include <shoal/internal/workers/train/hosts/column.h>
 #include <shoal/internal/workers/train/hosts/failure_board.h>
 #include <shoal/internal/workers/train/hosts/failure_notes.h>
 #include <shoal/internal/workers/train/hosts/host_map.h>
@@ -37,7 +37,7 @@ class FailureWatch {
     std::function<void(const Failure&)> tell, wake;
   };
   /// `column`: null if this rank is in none. All outlive this.
-  FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, GlooGroup* column, Steps steps);
+  FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, Column* column, Steps steps);
   FailureWatch(const FailureWatch&) = delete;
   /// Says that this rank leaves, unless the group has failed.
   ~FailureWatch();
@@ -77,7 +77,7 @@ class FailureWatch {
   FailureBoard& board_;
   StoreConnection& store_;
   StoreQuestions questions_;
-  GlooGroup* column_;
+  Column* column_;
   Steps steps_;
   Fd wakes_;                             // an eventfd: the thread is to end
   std::vector<Watched> watched_;         // of the thread

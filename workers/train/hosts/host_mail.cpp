@@ -2,13 +2,13 @@
 
 #include <errno.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/process/session_core.h>
+#include <shoal/internal/workers/train/hosts/numeric_address.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
 #include <sys/eventfd.h>
@@ -29,25 +29,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kTurnBytes = 4 << 20;
 /// How long a rank that leaves goes on sending to one that takes nothing.
 constexpr std::chrono::seconds kStuck{2};
-
-/// Host and port as the kernel takes them.
-class NumericAddress {
- public:
-  NumericAddress(const std::string& host, int port) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-    addrinfo* all = nullptr;
-    if (const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &all); code != 0)
-      throw Error(fmt::format("the address '{}': {}", host, ::gai_strerror(code)));
-    found_.reset(all);
-  }
-  const addrinfo& info() const { return *found_; }
-  Fd socket() const { return lift(Fd(::socket(found_->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0))); }
-
- private:
-  std::unique_ptr<addrinfo, void (*)(addrinfo*)> found_{nullptr, ::freeaddrinfo};
-};
 
 template <class T>
 void append(std::vector<std::byte>& bytes, const T& value) {

@@ -138,8 +138,8 @@ TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadlin
       for (const HostMap::Host& each : parts.map.hosts) addresses.push_back(each.address);
       const Deadline connected = Deadline::after(std::min<std::chrono::nanoseconds>(
           std::max(link_timeout, kConnecting), deadline.left(std::chrono::hours(24))));
-      parts.column = std::make_unique<GlooGroup>(watch.part(fmt::format("column/{}", column)), parts.store->port(),
-                                                 parts.map.my_host(), addresses, connected, link_timeout);
+      parts.column = std::make_unique<Column>(watch.part(fmt::format("column/{}", column)), parts.store->port(),
+                                              parts.map.my_host(), addresses, connected, link_timeout);
       SHOAL_KILL_POINT("hosts.connected");
     }
     host.barrier();  // all of this host are connected, or one has said why it is not

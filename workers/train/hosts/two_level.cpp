@@ -56,7 +56,6 @@ void TwoLevelGroup::reduce(Region data, Type type, ReduceOp op, int root) {
                                    ? State::Share(data.bytes, shares, s.column_index)
                                    : State::Share(0, 1, 0);
     std::vector<const std::byte*> sources;
-    s.post_notes();
     if (share.size != 0 && own != root_host) s.send(root_host, sum + share.begin, share.size, 1);
     if (share.size != 0 && own == root_host)
       for (int host = 0; host < s.hosts(); ++host) {
@@ -98,7 +97,6 @@ void TwoLevelGroup::broadcast(Region data, int root, Type type) {
     auto piece = [&](int host) {
       return direct ? State::Share(share.size, 1, 0) : State::Share(share.size, hosts, host);
     };
-    s.post_notes();
     if (own == root_host)
       for (int host = 0; host < hosts && share.size != 0; ++host) {
         if (host != own) s.send(host, mine + piece(host).begin, piece(host).size, 1);
@@ -142,7 +140,6 @@ void TwoLevelGroup::State::all_gather_now(const Region& input, std::span<std::by
   std::vector<std::byte*> arrived;  // by column
   arrived.reserve(std::size_t(columns));
   for (int index = 0; index < columns; ++index) arrived.push_back(scratch(carried_elsewhere(index) * part));
-  post_notes();
   if (in_column()) {
     const std::vector<int> carried = map.carried(own, column_index);
     const std::byte* packed = outputs[std::size_t(carried[0])];
@@ -213,7 +210,6 @@ void TwoLevelGroup::gather(Region input, std::span<std::byte* const> outputs, in
         if (other != root_host) sizes.back() += s.map.carried(other, column).size() * part;
     }
     std::byte* arrived = nullptr;
-    s.post_notes();
     if (s.in_column() && own != root_host)
       s.send(root_host, packed, s.map.carried(own, s.column_index).size() * part, 1);
     if (s.in_column() && own == root_host) {
@@ -286,7 +282,6 @@ void TwoLevelGroup::reduce_scatter(Region input, std::byte* output, Type type, R
       }
     }
     std::vector<const std::byte*> sources;
-    s.post_notes();
     for (int host = 0; host < hosts && s.in_column(); ++host) {
       if (host == own) {
         sources.push_back(for_host[std::size_t(own)]);
@@ -346,7 +341,6 @@ void TwoLevelGroup::scatter(Region input, std::byte* output, std::size_t part, i
       append(output, have, part);
     }
     std::byte* arrived = nullptr;
-    s.post_notes();
     if (s.in_column() && own == root_host) {
       const std::byte* place = have + part;
       for (int other = 0; other < s.hosts(); ++other) {
@@ -498,10 +492,7 @@ void TwoLevelGroup::all_to_all(Region input, std::span<const std::size_t> input_
 void TwoLevelGroup::refuse(Collective what, const std::string& why) {
   State& s = *state_;
   try {
-    s.call({Collective::refused, ~0u, std::uint32_t(what), -1, 0}, [&] {
-      s.post_notes();
-      s.meet();
-    });
+    s.call({Collective::refused, ~0u, std::uint32_t(what), -1, 0}, [&] { s.meet(); });
   } catch (const std::invalid_argument&) {
     // The others' opinion of this call: this rank's own reason says more.
   }
@@ -540,10 +531,7 @@ void TwoLevelGroup::begin() {
 /// When another host's note is there, all its ranks have called it.
 void TwoLevelGroup::barrier() {
   State& s = *state_;
-  s.call({Collective::barrier, ~0u, ~0u, -1, 0}, [&] {
-    s.post_notes();
-    s.meet();
-  });
+  s.call({Collective::barrier, ~0u, ~0u, -1, 0}, [&] { s.meet(); });
 }
 
 }  // namespace shoal

@@ -3,7 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 #include <shoal/internal/workers/train/backend/rank_group.h>
-#include <shoal/internal/workers/train/gloo/gloo_group.h>
+#include <shoal/internal/workers/train/hosts/column.h>
 #include <shoal/internal/workers/train/hosts/failure_board.h>
 #include <shoal/internal/workers/train/hosts/host_map.h>
 #include <shoal/internal/workers/train/hosts/meeting.h>
@@ -33,7 +33,7 @@ class TwoLevelGroup final : public RankGroup {
     HostMap map;
     std::unique_ptr<Communicator> host;      ///< the ranks of this host
     std::unique_ptr<StoreConnection> store;  ///< rank 0's
-    std::unique_ptr<GlooGroup> column;       ///< null if this rank is in none
+    std::unique_ptr<Column> column;          ///< null if this rank is in none
     std::unique_ptr<FailureBoard> board;     ///< this host's
     MeetingPlace place;                      ///< where the store is, and this group's keys in it
     std::chrono::milliseconds link_timeout;

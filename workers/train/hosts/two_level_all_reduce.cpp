@@ -63,7 +63,6 @@ void TwoLevelGroup::State::begin_passage(Passage& passage, const Region& range, 
       in_column() && column_index < passage.shares ? Share(range.bytes, passage.shares, column_index) : Share(0, 1, 0);
   passage.direct = hosts() == 2 || passage.share.size <= kDirectBytes;
   passage.sources.clear();
-  if (number_of_piece == 0) post_notes();
   const int own = map.my_host();
   std::byte* const mine = range.data + passage.share.begin;
   for (int other = 0; other < hosts() && passage.share.size != 0; ++other) {
@@ -79,6 +78,7 @@ void TwoLevelGroup::State::begin_passage(Passage& passage, const Region& range, 
     receive(other, theirs, bytes, 1);
     send(other, mine + passage.part_of(other, hosts()).begin, passage.part_of(other, hosts()).size, 1);
   }
+  if (number_of_piece == 0) send_notes();
   // The first piece's messages are meet()'s to wait for, which knows whether the hosts agree.
   if (number_of_piece != 0) {
     posted_pieces[number_of_piece % 2] = std::move(posted);

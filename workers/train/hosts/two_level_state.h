@@ -6,6 +6,7 @@
 #include <shoal/internal/ipc/fork/owner_process.h>
 #include <shoal/internal/workers/train/group/communicator_state.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
+#include <shoal/internal/workers/train/hosts/column.h>
 #include <shoal/internal/workers/train/hosts/failure_watch.h>
 #include <shoal/internal/workers/train/hosts/two_level.h>
 
@@ -15,6 +16,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,9 @@ static_assert(std::is_trivially_copyable_v<HostNote> && sizeof(HostNote) == 64);
 
 /// Up to here a share is sent to all other hosts at once, so that one message has to be waited for and not two.
 inline constexpr std::size_t kDirectBytes = 16 << 10;
+/// Up to here data go with the note. Two copies more cost less than Gloo's asking, whatever the link: 256 KiB are copied in
+/// some 20 us.
+inline constexpr std::size_t kWithNoteBytes = 256 << 10;
 
 /// What the hosts' sums are made by: an average is a sum, divided when all is summed.
 inline ReduceOp summing(ReduceOp op) { return op == ReduceOp::avg ? ReduceOp::sum : op; }
@@ -78,16 +83,24 @@ struct TwoLevelGroup::State {
   /// Sum of one column's parts from, or for, all other hosts.
   std::size_t carried_elsewhere(int column_number) const;
 
-  // --- Steps, in this order: compare, (data to the columns), post_notes and posts, meet, (data from the columns).
+  // --- Steps, in this order: compare, (data to the columns), send and receive, meet, (data from the columns).
   /// Compares what the ranks of this host call. If they disagree, tells the other hosts and throws.
   void compare_on_host(const CallNote& note);
-  /// Posts what this host calls to the others of the column.
-  void post_notes();
+  /// Sends what this host calls to the others of the column, with the small data that are to go to them. Once in a
+  /// collective; meet() does it at the latest.
+  void send_notes();
+  /// Before meet() small data go with the note, others by Gloo at once; the memory stays until the collective is over.
   void send(int to, const void* data, std::size_t bytes, int phase);
   void receive(int from, void* data, std::size_t bytes, int phase);
   /// Waits for the others' notes and for all that was posted. If hosts disagree, all ranks get std::invalid_argument.
   void meet();
+  void take_notes();
+  /// Whether a host calls what this one does, all of its ranks and all of these.
+  bool agrees(const HostNote& theirs) const {
+    return own_note.other_rank < 0 && theirs.other_rank < 0 && theirs.call == own_note.call;
+  }
   void wait_for(const GlooGroup::Pending& message);
+  void forget_posts();
   /// Waits for what was posted since.
   void finish();
 
@@ -145,7 +158,7 @@ struct TwoLevelGroup::State {
   std::unique_ptr<Communicator> host;  // null once this rank has left it, because of a failure
   std::mutex leaving;                  // held to leave, and by the watch, which ends this rank's waits there
   std::unique_ptr<StoreConnection> store;
-  std::unique_ptr<GlooGroup> column;
+  std::unique_ptr<Column> column;
   std::unique_ptr<FailureBoard> board;
   std::shared_ptr<Mailbox> mail;
   MeetingPlace place;
@@ -161,11 +174,19 @@ struct TwoLevelGroup::State {
   std::uint64_t splits = 0;
   HostNote own_note;
   std::vector<HostNote> notes;  // by host
+  bool notes_sent = false;
+  using Bytes = std::span<const std::byte>;
+  std::vector<std::vector<Bytes>> with_note;  // by host: what goes with its note
+  struct Expected {
+    int host;
+    std::byte* data;
+    std::size_t bytes;
+  };
+  std::vector<Expected> expected;  // with the notes, in the order of what is sent
   struct Posted {
     GlooGroup::Pending pending;
     int host;
   };
-  std::vector<GlooGroup::Pending> posted_notes;
   std::vector<Posted> posted;
   std::array<std::vector<Posted>, 2> posted_pieces;
   std::uint32_t piece = 0;  // that is sent and received
@@ -184,6 +205,7 @@ void TwoLevelGroup::State::call(const CallNote& note, Body body) {
   own_note = HostNote{++number, map.rank_at(map.my_host(), 0), -1, note, {}};
   memory_used = 0;
   piece = 0;
+  forget_posts();
   try {
     const WholeFlight flight(host->state_->recorder, note.what, note.type, note.bytes);
     watch->enter(true);
@@ -192,8 +214,7 @@ void TwoLevelGroup::State::call(const CallNote& note, Body body) {
     body();
   } catch (const std::invalid_argument&) {
     watch->enter(false);
-    posted_notes.clear();
-    posted.clear();
+    forget_posts();
     throw;  // on all ranks, each of which is done with this collective
   } catch (const std::exception&) {
     watch->enter(false);

@@ -10,6 +10,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/trace_span.h>
 
+#include <cstring>
 #include <fstream>
 #include <set>
 #include <stdexcept>
@@ -46,9 +47,8 @@ std::string describe(const CallNote& note) {
 }
 
 /// Messages of the same collective have the same tag, and if hosts disagree about it, their messages never meet: Gloo ends
-/// the process where two that meet differ in size. Two bits say which step it is; 0 is the note.
+/// the process where two that meet differ in size. Two bits say which step it is.
 std::uint32_t tag_of(std::uint64_t number, const CallNote& call, int phase, std::uint32_t piece = 0) {
-  if (phase == 0) return std::uint32_t(number << 2) & 0x7fffffff;
   std::uint64_t hash = number;
   for (const std::uint64_t word : {std::uint64_t(call.what), std::uint64_t(call.type), std::uint64_t(call.op),
                                    std::uint64_t(std::uint32_t(call.root)), call.bytes, std::uint64_t(piece)})
@@ -69,7 +69,8 @@ TwoLevelGroup::State::State(Parts parts)
       link_timeout(parts.link_timeout),
       columns(map.columns()),
       column_index(map.my_local() < columns ? map.my_local() : -1),
-      notes(map.hosts.size()) {
+      notes(map.hosts.size()),
+      with_note(map.hosts.size()) {
   // A thread of the network's works for each rank: the kernel lets it wait for up to 4 ms for one that only spins.
   host->state_->rounds.set_cpus_needed(2);
   host->state_->recorder.begin_as(map.me);
@@ -165,37 +166,85 @@ void TwoLevelGroup::State::compare_on_host(const CallNote& note) {
     if (calls[local] == calls[0]) continue;
     own_note.other_rank = map.rank_at(map.my_host(), int(local));
     own_note.other_call = calls[local];
-    post_notes();
     return meet();  // throws
   }
 }
 
-void TwoLevelGroup::State::post_notes() {
+void TwoLevelGroup::State::send_notes() {
+  if (notes_sent) return;
+  notes_sent = true;
   if (!in_column()) return;
+  std::vector<Bytes> pieces;
   for (int other = 0; other < hosts(); ++other) {
     if (other == map.my_host()) continue;
-    posted_notes.push_back(column->receive(other, &notes[std::size_t(other)], sizeof(HostNote), tag_of(number, {}, 0)));
-    posted_notes.push_back(column->send(other, &own_note, sizeof own_note, tag_of(number, {}, 0)));
+    pieces.assign(1, std::as_bytes(std::span(&own_note, 1)));
+    const std::vector<Bytes>& data = with_note[std::size_t(other)];
+    pieces.insert(pieces.end(), data.begin(), data.end());
+    column->lines.post(other, pieces);
   }
 }
 
 void TwoLevelGroup::State::send(int to, const void* data, std::size_t bytes, int phase) {
-  if (bytes != 0) posted.push_back({column->send(to, data, bytes, tag_of(number, own_note.call, phase, piece)), to});
+  if (bytes == 0) return;
+  if (!notes_sent && bytes <= kWithNoteBytes)
+    with_note[std::size_t(to)].push_back({static_cast<const std::byte*>(data), bytes});
+  else
+    posted.push_back({column->gloo.send(to, data, bytes, tag_of(number, own_note.call, phase, piece)), to});
 }
 
 void TwoLevelGroup::State::receive(int from, void* data, std::size_t bytes, int phase) {
-  if (bytes != 0)
-    posted.push_back({column->receive(from, data, bytes, tag_of(number, own_note.call, phase, piece)), from});
+  if (bytes == 0) return;
+  if (!notes_sent && bytes <= kWithNoteBytes)
+    expected.push_back({from, static_cast<std::byte*>(data), bytes});
+  else
+    posted.push_back({column->gloo.receive(from, data, bytes, tag_of(number, own_note.call, phase, piece)), from});
 }
 
 void TwoLevelGroup::State::wait_for(const GlooGroup::Pending& message) {
   board->wait_for(map.rank_at(message.peer, column_index));
-  column->wait(message, deadline);
+  column->gloo.wait(message, deadline);
   board->wait_for(-1);
+}
+
+void TwoLevelGroup::State::forget_posts() {
+  notes_sent = false;
+  for (auto& data : with_note) data.clear();
+  expected.clear();
+  posted.clear();
+}
+
+/// The other hosts' notes, and what came with those of this host's mind: the same data in the same order as are expected.
+void TwoLevelGroup::State::take_notes() {
+  for (int other = 0; other < hosts(); ++other) {
+    HostNote& note = notes[std::size_t(other)];
+    if (other == map.my_host()) {
+      note = own_note;
+      continue;
+    }
+    board->wait_for(map.rank_at(other, column_index));
+    Bytes message = column->lines.take(other, deadline);
+    board->wait_for(-1);
+    const auto cut = [&](void* to, std::size_t bytes) {
+      if (message.size() < bytes)
+        throw Error(fmt::format("{} sent {} bytes too few", map.describe(map.rank_at(other, column_index)),
+                                bytes - message.size()));
+      std::memcpy(to, message.data(), bytes);
+      message = message.subspan(bytes);
+    };
+    cut(&note, sizeof note);
+    if (note.number != number)
+      throw Error(fmt::format("{} is in collective {}, and this rank in {}",
+                              map.describe(map.rank_at(other, column_index)), note.number, number));
+    if (!agrees(note)) continue;
+    for (const Expected& each : expected)
+      if (each.host == other) cut(each.data, each.bytes);
+  }
+  column->lines.flush(deadline);
 }
 
 void TwoLevelGroup::State::meet() {
   SHOAL_KILL_POINT("hosts.meet");
+  send_notes();
   // Who called what, if not all call the same: the first host that is not of host 0's mind, the same for all.
   struct Verdict {
     std::int32_t rank = -1, other_rank = -1;
@@ -203,9 +252,7 @@ void TwoLevelGroup::State::meet() {
   } verdict;
   if (in_column()) {
     const TraceSpan span("columns");
-    for (const GlooGroup::Pending& note : posted_notes) wait_for(note);
-    posted_notes.clear();
-    notes[std::size_t(map.my_host())] = own_note;
+    take_notes();
     for (const HostNote& note : notes) {
       if (note.other_rank >= 0)
         verdict = {note.rank, note.other_rank, note.call, note.other_call};
@@ -215,9 +262,7 @@ void TwoLevelGroup::State::meet() {
     }
     // Messages to and from a host of another mind never meet; all others are on their way.
     for (const Posted& message : posted) {
-      const HostNote& theirs = notes[std::size_t(message.host)];
-      const bool agreed = own_note.other_rank < 0 && theirs.other_rank < 0 && theirs.call == own_note.call;
-      if (agreed) wait_for(message.pending);
+      if (agrees(notes[std::size_t(message.host)])) wait_for(message.pending);
     }
     posted.clear();
   }
@@ -371,9 +416,8 @@ void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
     seen = {Failure::aborted, fmt::format("{} could not do its part: {}", map.describe(map.me), failure.what())};
   }
   const Failure first = watch->report(seen, is_sure);  // ends the connections: what is posted is over
-  if (column) column->settle();
-  posted_notes.clear();
-  posted.clear();
+  if (column) column->gloo.settle();
+  forget_posts();
   for (auto& messages : posted_pieces) messages.clear();
   leave_host(first);
   if (map.keeper.is_me) watch->keep_store(first);
