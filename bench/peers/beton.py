@@ -1,7 +1,8 @@
 """FFCV, or torch.utils.data over a folder of pictures, as a peer that stays: a line of JSON on stdin is a question, a line
 on stdout its answer. `beton.py ffcv` needs FFCV 1.0.2, `beton.py torch` only torch and PIL (torchvision where it is).
 
-    {"file": "x.beton", "what": "decode", "workers": 1, "batch": 64, "count": 1000}      an epoch: {"seconds": 0.5}
+    {"file": "x.beton", "what": "decode", "workers": 1, "batch": 64, "count": 1000}      an epoch: {"seconds": 0.5, "pictures": 1000}
+    {..., "least_seconds": 1}                                epochs, until they have taken so long
     {..., "sum": true}                                       all numbers of an epoch added up: {"sum": 12345.0}
     {..., "half": true}                                      half an epoch, which stays: for whoever looks at memory
 """
@@ -105,9 +106,11 @@ def answer(question):
         return {"ok": True}
     if question.get("sum"):
         return {"sum": sum(batch[0].double().sum().item() + batch[1].sum().item() for batch in loader)}
-    start = time.perf_counter()
-    pictures = sum(len(batch[0]) for batch in loader)
-    return {"seconds": time.perf_counter() - start, "pictures": pictures}
+    start, pictures, seconds = time.perf_counter(), 0, 0
+    while pictures == 0 or seconds < question.get("least_seconds", 0):
+        pictures += sum(len(batch[0]) for batch in loader)
+        seconds = time.perf_counter() - start
+    return {"seconds": seconds, "pictures": pictures}
 
 
 def rank_of_ranks(rank, question, port):

@@ -34,6 +34,7 @@ using bench::BetonFileCase;
 constexpr const char* kFfcv = "FFCV";
 constexpr const char* kTorch = "torch.utils.data, a folder";
 constexpr int kRanks = 4;
+constexpr double kRoundSeconds = 1;  // an epoch of small pictures takes less: both sides run as many as fill it
 constexpr std::uint64_t kLimit = 768U << 20U;  // of the process that reads a file of twice that
 
 struct Settings {
@@ -93,13 +94,28 @@ struct Measured {
   }
 };
 
-template <class Epoch>
-void measure(Measured& measured, pid_t pid, std::int64_t pictures, Epoch&& epoch) {
+/// Whole epochs, one after the other, that took kRoundSeconds or a little more.
+struct Epochs {
+  double seconds;
+  std::int64_t pictures;
+};
+
+template <class Run>
+void measure(Measured& measured, pid_t pid, Run&& run) {
   const double before = bench::cpu_seconds(pid);
-  const std::optional<double> seconds = epoch();
-  if (!seconds) return;
-  measured.rates.push_back(double(pictures) / *seconds);
-  measured.cpu.push_back(1e6 * (bench::cpu_seconds(pid) - before) / double(pictures));
+  const std::optional<Epochs> epochs = run();
+  if (!epochs) return;
+  measured.rates.push_back(double(epochs->pictures) / epochs->seconds);
+  measured.cpu.push_back(1e6 * (bench::cpu_seconds(pid) - before) / double(epochs->pictures));
+}
+
+Epochs run_epochs(BetonLoader<>& loader) {
+  Epochs epochs{0, 0};
+  while (epochs.seconds < kRoundSeconds)
+    epochs.seconds += bench::seconds([&] {
+      for (auto& batch : loader) epochs.pictures += batch.at("image").size(0);
+    });
+  return epochs;
 }
 
 struct Peers {
@@ -109,6 +125,14 @@ struct Peers {
 std::optional<double> seconds_in(const nlohmann::json& answer) {
   if (!answer.is_object() || !answer.contains("seconds")) return std::nullopt;
   return answer["seconds"].get<double>();
+}
+
+std::optional<Epochs> ask_epochs(bench::Peer& peer, nlohmann::json asked) {
+  asked["least_seconds"] = kRoundSeconds;
+  const nlohmann::json answer = peer.ask(asked);
+  const std::optional<double> seconds = seconds_in(answer);
+  if (!seconds) return std::nullopt;
+  return Epochs{*seconds, answer["pictures"].get<std::int64_t>()};
 }
 
 void compare(bench::Report& report, const Settings& settings, const BetonFileCase& which, const fs::path& folder,
@@ -128,15 +152,9 @@ void compare(bench::Report& report, const Settings& settings, const BetonFileCas
   const bool with_torch = peers.torch && which.is_jpeg;
   if (with_torch) peers.torch->ask(asked);
   for (int round = 0; round < settings.rounds; ++round) {
-    measure(ours, ::getpid(), which.count, [&]() -> std::optional<double> {
-      return bench::seconds([&] {
-        for (auto& batch : loader) (void)batch;
-      });
-    });
-    if (theirs.is_object())
-      measure(ffcv, peers.ffcv->pid(), which.count, [&] { return seconds_in(peers.ffcv->ask(asked)); });
-    if (with_torch)
-      measure(torch, peers.torch->pid(), which.count, [&] { return seconds_in(peers.torch->ask(asked)); });
+    measure(ours, ::getpid(), [&]() -> std::optional<Epochs> { return run_epochs(loader); });
+    if (theirs.is_object()) measure(ffcv, peers.ffcv->pid(), [&] { return ask_epochs(*peers.ffcv, asked); });
+    if (with_torch) measure(torch, peers.torch->pid(), [&] { return ask_epochs(*peers.torch, asked); });
   }
   ours.add(report, "shoal", name);
   ffcv.add(report, kFfcv, name);
@@ -264,7 +282,7 @@ int main(int argc, char** argv) {
   std::string served;
   app.add_flag("--peers,!--no-peers", settings.peers, "run the peers too");
   app.add_flag("--folder,!--no-folder", settings.folder, "torch.utils.data over a folder, too");
-  app.add_option("--rounds", settings.rounds, "epochs of each, in turns");
+  app.add_option("--rounds", settings.rounds, "of each, in turns: whole epochs, for a second or more");
   app.add_option("--only", settings.only, "the cases whose names begin so");
   app.add_option("--size", settings.size, "of all files, by this factor");
   app.add_option("--serve", served, "of the program's own: reads the large file of this folder");
