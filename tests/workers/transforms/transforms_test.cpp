@@ -484,6 +484,10 @@ TEST_CASE(
       loops->merge(colors.data(), colors.data() + n, colors.data() + 2 * n, merged.data(), n);
       CHECK(std::equal(in, in + 3 * n, merged.begin()));
       CHECK(merged.back() == 7);
+      std::vector<std::uint8_t> mirrored(3 * n + 2, 7), mirror = mirrored;
+      for (std::size_t i = 0; i < 3 * n; ++i) mirror[1 + i] = in[3 * (n - 1 - i / 3) + i % 3];
+      loops->mirror(in, mirrored.data() + 1, n);
+      CHECK(mirrored == mirror);
       loops->mix(in, colors.data(), mixed.data(), 3 * n, 0.3F);
       for (std::size_t i = 0; i < 3 * n; ++i)
         mixes[i] = std::uint8_t(float(in[i]) * 0.3F + float(colors[i]) * (1 - 0.3F));

@@ -21,6 +21,9 @@ namespace {
 // Pictures whose record says more pixels are looked at before memory is made for them: their JPEG may say otherwise.
 constexpr std::int64_t kManyPixels = std::int64_t(1) << 24U;
 
+// Pictures between the one that is decoded and the one that the CPU is asked to fetch.
+constexpr std::size_t kPrefetched = 2;
+
 /// A flip that happens while the numbers are written.
 struct Flip {
   double p;
@@ -44,10 +47,12 @@ class PicturePlan final : public FieldPlan {
   }
 
   void make(const PlannedSamples& samples, const std::string& name, BetonBatch& batch) const override {
-    const ImageShape shape = shape_of(samples.places[0], true);
+    const std::vector<PictureSource> sources = sources_of(samples);
+    const ImageShape shape = shape_of(sources[0], true);
+    check_shapes(sources, shape);
     BatchValue value = batch_of(std::int64_t(samples.size()), shape, at::kCPU);
     auto* out = static_cast<std::byte*>(value.tensor.mutable_data_ptr());
-    fill(samples, shape, out);
+    fill(sources, samples.keys, shape, out);
     for (const BetonOperation& operation : on_batch_) apply_to_batch(operation, value);
     batch.insert_or_assign(name, std::move(value.tensor));
   }
@@ -178,8 +183,15 @@ class PicturePlan final : public FieldPlan {
 
   // ---------------------------------------------------------------- from samples to numbers
 
-  ImageShape shape_of(const BetonPlace& place, bool is_first) const {
-    const PictureSource source(place, field_);
+  /// All of a batch at once: records lie anywhere in the file, and so the CPU waits for several together.
+  std::vector<PictureSource> sources_of(const PlannedSamples& samples) const {
+    std::vector<PictureSource> sources;
+    sources.reserve(samples.size());
+    for (const BetonPlace& place : samples.places) sources.emplace_back(place, field_);
+    return sources;
+  }
+
+  ImageShape shape_of(const PictureSource& source, bool is_first) const {
     const ImageSize size = source.size();
     if (is_first || size.height * size.width > kManyPixels) source.check();
     return shape_behind({3, size.height, size.width});
@@ -207,14 +219,17 @@ class PicturePlan final : public FieldPlan {
         step.operation);
   }
 
-  void check_shape(const BetonPlace& place, const BetonPlace& first, const ImageShape& shape) const {
-    const ImageShape own = shape_of(place, false);
-    if (own != shape)
+  void check_shapes(std::span<const PictureSource> sources, const ImageShape& shape) const {
+    for (const PictureSource& source : sources.subspan(1)) {
+      const ImageShape own = shape_of(source, false);
+      if (own == shape) continue;
+      const BetonPlace &place = source.place(), &first = sources[0].place();
       throw std::invalid_argument(fmt::format(
           "{}: sample {}, field {:?} becomes {} x {}, sample {} of the same batch {} x {}: make them equal by "
           "RandomResizedCropRGBImageDecoder or CenterCropRGBImageDecoder",
           place.file->path(), place.row, place.file->fields()[field_].name, own.height, own.width, first.row,
           shape.height, shape.width));
+    }
   }
 
   std::optional<PictureCrop> crop_of(const ImageSize& size, const SampleKey& key) const {
@@ -231,9 +246,8 @@ class PicturePlan final : public FieldPlan {
   }
 
   /// The picture's bytes behind decoder and steps, [3, h, w].
-  void bytes_of(const BetonPlace& place, const SampleKey& key, std::uint8_t* out, TransformScratch& scratch) const {
+  void bytes_of(const PictureSource& source, const SampleKey& key, std::uint8_t* out, TransformScratch& scratch) const {
     const TransformScratch::Frame frame(scratch);
-    const PictureSource source(place, field_);
     const std::optional<PictureCrop> crop = crop_of(source.size(), key);
     ImageShape shape{3, crop ? crop->size.height : source.size().height, crop ? crop->size.width : source.size().width};
     std::uint8_t* bytes = steps_.empty() ? out : scratch.take<std::uint8_t>(shape.bytes());
@@ -254,7 +268,8 @@ class PicturePlan final : public FieldPlan {
     }
   }
 
-  void fill(const PlannedSamples& samples, const ImageShape& shape, std::byte* out) const {
+  void fill(std::span<const PictureSource> sources, std::span<const SampleKey> keys, const ImageShape& shape,
+            std::byte* out) const {
     TransformScratch& scratch = TransformScratch::of_thread();
     const TransformScratch::Frame batch_frame(scratch);
     const std::size_t stride = shape.bytes() * form_.bytes_per_number();
@@ -262,28 +277,27 @@ class PicturePlan final : public FieldPlan {
     if (mixing_) {
       neighbours = {scratch.take<std::uint8_t>(shape.bytes()), scratch.take<std::uint8_t>(shape.bytes()),
                     scratch.take<std::uint8_t>(shape.bytes())};
-      check_shape(samples.places.back(), samples.places[0], shape);
-      bytes_of(samples.places.back(), samples.keys.back(), neighbours.before, scratch);
+      bytes_of(sources.back(), keys.back(), neighbours.before, scratch);
     }
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      const BetonPlace& place = samples.places[i];
-      const SampleKey& key = samples.keys[i];
-      if (i > 0) check_shape(place, samples.places[0], shape);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      if (i + kPrefetched < sources.size()) sources[i + kPrefetched].prefetch();
+      const PictureSource& source = sources[i];
+      const SampleKey& key = keys[i];
       const TransformScratch::Frame frame(scratch);
       PictureTarget target(form_, out + i * stride, {shape.height, shape.width}, mirrored_ && mirrored_->of(key),
                            upside_down_ && upside_down_->of(key), scratch);
       if (mixing_) {
-        bytes_of(place, key, neighbours.own, scratch);
-        mix(shape, key, samples.keys.back(), neighbours);
+        bytes_of(source, key, neighbours.own, scratch);
+        mix(shape, key, keys.back(), neighbours);
         target.put_planes(neighbours.mixed);
         std::swap(neighbours.before, neighbours.own);
       } else if (steps_.empty() && !crop_ && !center_) {
-        PictureSource(place, field_).decode_into(target);
+        source.decode_into(target);
       } else if (form_.in_planes && form_.dtype == at::kByte && !mirrored_ && !upside_down_) {
-        bytes_of(place, key, reinterpret_cast<std::uint8_t*>(out + i * stride), scratch);
+        bytes_of(source, key, reinterpret_cast<std::uint8_t*>(out + i * stride), scratch);
       } else {
         auto* bytes = scratch.take<std::uint8_t>(shape.bytes());
-        bytes_of(place, key, bytes, scratch);
+        bytes_of(source, key, bytes, scratch);
         target.put_planes(bytes);
       }
     }

@@ -5,6 +5,7 @@
 #include <shoal/internal/workers/images/formats/planes.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -55,10 +56,16 @@ void PictureSource::named(Work&& work) const {
   }
 }
 
+void PictureSource::prefetch() const {
+  // A page: behind it the CPU has seen by itself where this goes.
+  constexpr std::size_t kLine = 64, kMost = 4096;
+  const std::size_t end = std::min(image_.bytes.size(), kMost);
+  for (std::size_t at = 0; at < end; at += kLine) __builtin_prefetch(image_.bytes.data() + at);
+}
+
 void PictureSource::decode_into(PictureTarget& target) const {
   if (image_.mode == BetonImageMode::raw) {
-    const std::size_t stride = std::size_t(image_.width) * 3;
-    for (std::size_t y = 0; y < std::size_t(image_.height); ++y) target.put_pixels(y, image_.bytes.data() + y * stride);
+    target.put_picture(image_.bytes.data());
     return;
   }
   const JpegRowSink sink{&target, [](void* context, std::size_t y, const std::uint8_t* pixels) {

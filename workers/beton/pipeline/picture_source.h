@@ -26,7 +26,12 @@ class PictureSource {
   /// Throws DatasetError unless a JPEG's own header has the record's size: before memory is made for its pixels.
   void check() const;
 
-  /// The whole picture, row by row, straight into the batch.
+  /// Asks the CPU for the first bytes, so that decoding them does not wait for memory. A hint.
+  void prefetch() const;
+  /// Whose picture it is.
+  const BetonPlace& place() const { return place_; }
+
+  /// The whole picture, straight into the batch.
   void decode_into(PictureTarget& target) const;
   /// The whole picture, [3, height, width].
   void decode(std::uint8_t* planes) const;

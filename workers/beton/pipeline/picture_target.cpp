@@ -1,5 +1,6 @@
 #include <shoal/internal/workers/beton/pipeline/picture_target.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace shoal::detail {
@@ -12,7 +13,9 @@ PictureTarget::PictureTarget(const PictureForm& form, void* out, const ImageSize
       width_(std::size_t(size.width)),
       mirrored_(mirrored),
       upside_down_(upside_down) {
-  auto* rows = scratch.take<std::uint8_t>(9 * width_);
+  constexpr std::size_t kTogether = 4096;  // bytes that stay in the nearest cache beside what is made of them
+  rows_together_ = std::max<std::size_t>(kTogether / (3 * std::max<std::size_t>(width_, 1)), 1);
+  auto* rows = scratch.take<std::uint8_t>((6 + 3 * rows_together_) * width_);
   for (std::size_t i = 0; i < 3; ++i) rows_[i] = rows + i * width_, mirror_[i] = rows + (3 + i) * width_;
   pixels_ = rows + 6 * width_;
 }
@@ -25,40 +28,58 @@ Number* PictureTarget::at(std::size_t plane, std::size_t y) const {
 }
 
 void PictureTarget::put_pixels(std::size_t y, const std::uint8_t* pixels) {
+  if (!mirrored_) return put_unmirrored(y, pixels, width_);
   const PixelLoops& loops = PixelLoops::best();
-  if (form_.in_planes && form_.dtype != at::kByte) {
-    if (form_.dtype == at::kFloat) {
-      float* const planes[] = {at<float>(0, y), at<float>(1, y), at<float>(2, y)};
-      return loops.float_planes(pixels, planes, width_, form_.lines, mirrored_);
-    }
-    std::uint16_t* const planes[] = {at<std::uint16_t>(0, y), at<std::uint16_t>(1, y), at<std::uint16_t>(2, y)};
-    return (form_.dtype == at::kHalf ? loops.half_planes : loops.bfloat16_planes)(pixels, planes, width_, form_.lines,
-                                                                                  mirrored_);
-  }
-  if (form_.in_planes) {
-    if (!mirrored_)
-      return loops.split(pixels, at<std::uint8_t>(0, y), at<std::uint8_t>(1, y), at<std::uint8_t>(2, y), width_);
+  if (form_.in_planes && form_.dtype == at::kByte) {
     loops.split(pixels, rows_[0], rows_[1], rows_[2], width_);
     for (std::size_t plane = 0; plane < 3; ++plane) loops.reverse(rows_[plane], at<std::uint8_t>(plane, y), width_);
-    return;
+  } else if (form_.in_planes) {
+    put_planes_of(y, pixels, width_);
+  } else if (form_.dtype == at::kByte) {
+    loops.mirror(pixels, at<std::uint8_t>(0, y), width_);
+  } else {
+    loops.mirror(pixels, pixels_, width_);
+    put_pixels_in_order(y, pixels_, width_);
   }
-  if (mirrored_) {
-    loops.split(pixels, rows_[0], rows_[1], rows_[2], width_);
-    for (std::size_t plane = 0; plane < 3; ++plane) loops.reverse(rows_[plane], mirror_[plane], width_);
-    loops.merge(mirror_[0], mirror_[1], mirror_[2], pixels_, width_);
-    pixels = pixels_;
-  }
-  put_pixels_in_order(y, pixels);
 }
 
-void PictureTarget::put_pixels_in_order(std::size_t y, const std::uint8_t* pixels) {
+void PictureTarget::put_picture(const std::uint8_t* pixels) {
+  if (!mirrored_ && !upside_down_) return put_unmirrored(0, pixels, height_ * width_);
+  const bool in_rows = form_.in_planes || form_.dtype == at::kByte || upside_down_;
+  for (std::size_t y = 0; in_rows && y < height_; ++y) put_pixels(y, pixels + y * width_ * 3);
+  for (std::size_t y = 0; !in_rows && y < height_; y += rows_together_) {
+    const std::size_t rows = std::min(rows_together_, height_ - y);
+    for (std::size_t row = 0; row < rows; ++row)
+      PixelLoops::best().mirror(pixels + (y + row) * width_ * 3, pixels_ + row * width_ * 3, width_);
+    put_pixels_in_order(y, pixels_, rows * width_);
+  }
+}
+
+/// Numbers in planes, mirrored or not; `count`: of pixels from row y on.
+void PictureTarget::put_planes_of(std::size_t y, const std::uint8_t* pixels, std::size_t count) {
+  const PixelLoops& loops = PixelLoops::best();
+  if (form_.dtype == at::kFloat) {
+    float* const planes[] = {at<float>(0, y), at<float>(1, y), at<float>(2, y)};
+    return loops.float_planes(pixels, planes, count, form_.lines, mirrored_);
+  }
+  std::uint16_t* const planes[] = {at<std::uint16_t>(0, y), at<std::uint16_t>(1, y), at<std::uint16_t>(2, y)};
+  (form_.dtype == at::kHalf ? loops.half_planes : loops.bfloat16_planes)(pixels, planes, count, form_.lines, mirrored_);
+}
+
+void PictureTarget::put_unmirrored(std::size_t y, const std::uint8_t* pixels, std::size_t count) {
+  if (!form_.in_planes) return put_pixels_in_order(y, pixels, count);
+  if (form_.dtype != at::kByte) return put_planes_of(y, pixels, count);
+  PixelLoops::best().split(pixels, at<std::uint8_t>(0, y), at<std::uint8_t>(1, y), at<std::uint8_t>(2, y), count);
+}
+
+void PictureTarget::put_pixels_in_order(std::size_t y, const std::uint8_t* pixels, std::size_t count) {
   const PixelLoops& loops = PixelLoops::best();
   if (form_.dtype == at::kByte) {
-    std::memcpy(at<std::uint8_t>(0, y), pixels, width_ * 3);
+    std::memcpy(at<std::uint8_t>(0, y), pixels, count * 3);
   } else if (form_.dtype == at::kFloat) {
-    loops.float_pixels(pixels, at<float>(0, y), width_, form_.lines);
+    loops.float_pixels(pixels, at<float>(0, y), count, form_.lines);
   } else {
-    (form_.dtype == at::kHalf ? loops.half_pixels : loops.bfloat16_pixels)(pixels, at<std::uint16_t>(0, y), width_,
+    (form_.dtype == at::kHalf ? loops.half_pixels : loops.bfloat16_pixels)(pixels, at<std::uint16_t>(0, y), count,
                                                                            form_.lines);
   }
 }
@@ -104,7 +125,7 @@ void PictureTarget::put_planes(const std::uint8_t* planes) {
       loops.merge(colors[0], colors[1], colors[2], at<std::uint8_t>(0, y), width_);
     } else {
       loops.merge(colors[0], colors[1], colors[2], pixels_, width_);
-      put_pixels_in_order(y, pixels_);
+      put_pixels_in_order(y, pixels_, width_);
     }
   }
 }

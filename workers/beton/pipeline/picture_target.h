@@ -27,13 +27,18 @@ class PictureTarget {
 
   /// Row y of the picture before it is mirrored, pixels side by side.
   void put_pixels(std::size_t y, const std::uint8_t* pixels);
+  /// The whole picture before it is mirrored, [h, w, 3]. Many rows at a time: those of small pictures are so short that a
+  /// call for each costs more than their bytes.
+  void put_picture(const std::uint8_t* pixels);
   /// The whole picture, [3, h, w].
   void put_planes(const std::uint8_t* planes);
 
  private:
   template <class Number>
   Number* at(std::size_t plane, std::size_t y) const;
-  void put_pixels_in_order(std::size_t y, const std::uint8_t* pixels);
+  void put_planes_of(std::size_t y, const std::uint8_t* pixels, std::size_t count);
+  void put_unmirrored(std::size_t y, const std::uint8_t* pixels, std::size_t count);
+  void put_pixels_in_order(std::size_t y, const std::uint8_t* pixels, std::size_t count);
   void put_plane_row(std::size_t plane, std::size_t y, const std::uint8_t* bytes);
 
   const PictureForm& form_;
@@ -42,7 +47,8 @@ class PictureTarget {
   bool mirrored_, upside_down_;
   std::uint8_t* rows_[3];    // of one colour each
   std::uint8_t* mirror_[3];  // the same, mirrored
-  std::uint8_t* pixels_;     // one row, pixels side by side
+  std::uint8_t* pixels_;     // rows_together_ rows, pixels side by side
+  std::size_t rows_together_;
 };
 
 }  // namespace shoal::detail

@@ -147,6 +147,21 @@ SHOAL_LOOP_BODY void merge_body(const std::uint8_t* __restrict red, const std::u
   }
 }
 
+// Five pixels in one vector of bytes, which are a byte less than it has. So a store spoils the byte in front of its pixels,
+// and the next one, which goes there, writes it again: the last pixels are stored one by one.
+SHOAL_LOOP_BODY void mirror_body(const std::uint8_t* __restrict pixels, std::uint8_t* __restrict out, std::size_t n) {
+  using Bytes [[gnu::vector_size(16)]] = std::uint8_t;
+  std::size_t i = 0;
+  for (; i + 6 <= n; i += 5) {
+    Bytes five;
+    std::memcpy(&five, pixels + 3 * i, sizeof five);
+    five = __builtin_shufflevector(five, five, 15, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2);
+    std::memcpy(out + 3 * (n - 5 - i) - 1, &five, sizeof five);
+  }
+  for (; i < n; ++i)
+    for (std::size_t color = 0; color < 3; ++color) out[3 * (n - 1 - i) + color] = pixels[3 * i + color];
+}
+
 struct ToFloat32 {
   using Type = float;
   SHOAL_LOOP_BODY static Type of(float value) { return value; }
@@ -207,87 +222,112 @@ SHOAL_LOOP_BODY void pixels_body(const std::uint8_t* __restrict pixels, typename
   for (; i < 3 * n; ++i) out[i] = To::of(float(pixels[i]) * scale[i % kBlock] + shift[i % kBlock]);
 }
 
+// The same for floats, with the factors in registers and not in memory.
+SHOAL_LOOP_BODY void float_pixels_body(const std::uint8_t* __restrict pixels, float* __restrict out, std::size_t n,
+                                       const ColorLines& lines) {
+  using Floats [[gnu::vector_size(32)]] = float;
+  using Words [[gnu::vector_size(32)]] = std::int32_t;
+  using Bytes [[gnu::vector_size(8)]] = std::uint8_t;
+  const auto r = lines.scale[0], g = lines.scale[1], b = lines.scale[2];
+  const auto u = lines.shift[0], v = lines.shift[1], w = lines.shift[2];
+  const Floats scale[] = {{r, g, b, r, g, b, r, g}, {b, r, g, b, r, g, b, r}, {g, b, r, g, b, r, g, b}};
+  const Floats shift[] = {{u, v, w, u, v, w, u, v}, {w, u, v, w, u, v, w, u}, {v, w, u, v, w, u, v, w}};
+  std::size_t i = 0;
+  for (; i + 24 <= 3 * n; i += 24)
+    for (std::size_t k = 0; k < 3; ++k) {
+      Bytes bytes;
+      std::memcpy(&bytes, pixels + i + 8 * k, sizeof bytes);
+      const Floats numbers = __builtin_convertvector(__builtin_convertvector(bytes, Words), Floats);
+      const Floats line = numbers * scale[k] + shift[k];
+      std::memcpy(out + i + 8 * k, &line, sizeof line);
+    }
+  for (; i < 3 * n; ++i) out[i] = float(pixels[i]) * lines.scale[i % 3] + lines.shift[i % 3];
+}
+
 SHOAL_LOOP_BODY void mix_body(const std::uint8_t* __restrict a, const std::uint8_t* __restrict b,
                               std::uint8_t* __restrict out, std::size_t n, float ratio) {
   const float other = 1 - ratio;
   for (std::size_t i = 0; i < n; ++i) out[i] = std::uint8_t(std::int32_t(float(a[i]) * ratio + float(b[i]) * other));
 }
 
-#define SHOAL_LOOPS(NAME, ATTRIBUTE)                                                                                 \
-  struct NAME {                                                                                                      \
-    ATTRIBUTE static void reverse(const std::uint8_t* in, std::uint8_t* out, std::size_t n) {                        \
-      reverse_body(in, out, n);                                                                                      \
-    }                                                                                                                \
-    ATTRIBUTE static void to_float(const std::uint8_t* in, float* out, std::size_t n, float scale, float shift) {    \
-      to_float_body(in, out, n, scale, shift);                                                                       \
-    }                                                                                                                \
-    ATTRIBUTE static void to_half(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale,            \
-                                  float shift) {                                                                     \
-      to_half_body(in, out, n, scale, shift);                                                                        \
-    }                                                                                                                \
-    ATTRIBUTE static void to_bfloat16(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale,        \
-                                      float shift) {                                                                 \
-      to_bfloat16_body(in, out, n, scale, shift);                                                                    \
-    }                                                                                                                \
-    ATTRIBUTE static void rows(const std::uint8_t* const* rows, const float* weights, std::size_t count, float* out, \
-                               std::size_t n) {                                                                      \
-      weighted_rows_body(rows, weights, count, out, n);                                                              \
-    }                                                                                                                \
-    ATTRIBUTE static void columns(const float* in, std::size_t rows, std::size_t stride, const std::int32_t* starts, \
-                                  const float* weights, std::size_t count, std::uint8_t* out, std::size_t n,         \
-                                  float* room) {                                                                     \
-      weighted_columns_body(in, rows, stride, starts, weights, count, out, n, room);                                 \
-    }                                                                                                                \
-    ATTRIBUTE static void blend(std::uint8_t* pixels, std::size_t n, float ratio, float other) {                     \
-      blend_body(pixels, n, ratio, other);                                                                           \
-    }                                                                                                                \
-    ATTRIBUTE static void blend_with(std::uint8_t* pixels, const float* others, std::size_t n, float ratio) {        \
-      blend_with_body(pixels, others, n, ratio);                                                                     \
-    }                                                                                                                \
-    ATTRIBUTE static void grey(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue,         \
-                               float* out, std::size_t n) {                                                          \
-      grey_body(red, green, blue, out, n);                                                                           \
-    }                                                                                                                \
-    ATTRIBUTE static void split(const std::uint8_t* pixels, std::uint8_t* red, std::uint8_t* green,                  \
-                                std::uint8_t* blue, std::size_t n) {                                                 \
-      split_body(pixels, red, green, blue, n);                                                                       \
-    }                                                                                                                \
-    ATTRIBUTE static void merge(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue,        \
-                                std::uint8_t* pixels, std::size_t n) {                                               \
-      merge_body(red, green, blue, pixels, n);                                                                       \
-    }                                                                                                                \
-    ATTRIBUTE static void float_planes(const std::uint8_t* pixels, float* const* planes, std::size_t n,              \
-                                       const ColorLines& lines, bool mirrored) {                                     \
-      any_planes_body<ToFloat32>(pixels, planes, n, lines, mirrored);                                                \
-    }                                                                                                                \
-    ATTRIBUTE static void half_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,       \
-                                      const ColorLines& lines, bool mirrored) {                                      \
-      any_planes_body<ToFloat16>(pixels, planes, n, lines, mirrored);                                                \
-    }                                                                                                                \
-    ATTRIBUTE static void bfloat16_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,   \
-                                          const ColorLines& lines, bool mirrored) {                                  \
-      any_planes_body<ToBfloat16>(pixels, planes, n, lines, mirrored);                                               \
-    }                                                                                                                \
-    ATTRIBUTE static void float_pixels(const std::uint8_t* pixels, float* out, std::size_t n,                        \
-                                       const ColorLines& lines) {                                                    \
-      pixels_body<ToFloat32>(pixels, out, n, lines);                                                                 \
-    }                                                                                                                \
-    ATTRIBUTE static void half_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,                 \
-                                      const ColorLines& lines) {                                                     \
-      pixels_body<ToFloat16>(pixels, out, n, lines);                                                                 \
-    }                                                                                                                \
-    ATTRIBUTE static void bfloat16_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,             \
-                                          const ColorLines& lines) {                                                 \
-      pixels_body<ToBfloat16>(pixels, out, n, lines);                                                                \
-    }                                                                                                                \
-    ATTRIBUTE static void mix(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* out, std::size_t n,        \
-                              float ratio) {                                                                         \
-      mix_body(a, b, out, n, ratio);                                                                                 \
-    }                                                                                                                \
-    static constexpr PixelLoops kLoops{                                                                              \
-        &reverse,      &to_float,    &to_half,         &to_bfloat16, &rows,         &columns,     &blend,            \
-        &blend_with,   &grey,        &split,           &merge,       &float_planes, &half_planes, &bfloat16_planes,  \
-        &float_pixels, &half_pixels, &bfloat16_pixels, &mix};                                                        \
+#define SHOAL_LOOPS(NAME, ATTRIBUTE)                                                                                  \
+  struct NAME {                                                                                                       \
+    ATTRIBUTE static void reverse(const std::uint8_t* in, std::uint8_t* out, std::size_t n) {                         \
+      reverse_body(in, out, n);                                                                                       \
+    }                                                                                                                 \
+    ATTRIBUTE static void to_float(const std::uint8_t* in, float* out, std::size_t n, float scale, float shift) {     \
+      to_float_body(in, out, n, scale, shift);                                                                        \
+    }                                                                                                                 \
+    ATTRIBUTE static void to_half(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale,             \
+                                  float shift) {                                                                      \
+      to_half_body(in, out, n, scale, shift);                                                                         \
+    }                                                                                                                 \
+    ATTRIBUTE static void to_bfloat16(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale,         \
+                                      float shift) {                                                                  \
+      to_bfloat16_body(in, out, n, scale, shift);                                                                     \
+    }                                                                                                                 \
+    ATTRIBUTE static void rows(const std::uint8_t* const* rows, const float* weights, std::size_t count, float* out,  \
+                               std::size_t n) {                                                                       \
+      weighted_rows_body(rows, weights, count, out, n);                                                               \
+    }                                                                                                                 \
+    ATTRIBUTE static void columns(const float* in, std::size_t rows, std::size_t stride, const std::int32_t* starts,  \
+                                  const float* weights, std::size_t count, std::uint8_t* out, std::size_t n,          \
+                                  float* room) {                                                                      \
+      weighted_columns_body(in, rows, stride, starts, weights, count, out, n, room);                                  \
+    }                                                                                                                 \
+    ATTRIBUTE static void blend(std::uint8_t* pixels, std::size_t n, float ratio, float other) {                      \
+      blend_body(pixels, n, ratio, other);                                                                            \
+    }                                                                                                                 \
+    ATTRIBUTE static void blend_with(std::uint8_t* pixels, const float* others, std::size_t n, float ratio) {         \
+      blend_with_body(pixels, others, n, ratio);                                                                      \
+    }                                                                                                                 \
+    ATTRIBUTE static void grey(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue,          \
+                               float* out, std::size_t n) {                                                           \
+      grey_body(red, green, blue, out, n);                                                                            \
+    }                                                                                                                 \
+    ATTRIBUTE static void split(const std::uint8_t* pixels, std::uint8_t* red, std::uint8_t* green,                   \
+                                std::uint8_t* blue, std::size_t n) {                                                  \
+      split_body(pixels, red, green, blue, n);                                                                        \
+    }                                                                                                                 \
+    ATTRIBUTE static void merge(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue,         \
+                                std::uint8_t* pixels, std::size_t n) {                                                \
+      merge_body(red, green, blue, pixels, n);                                                                        \
+    }                                                                                                                 \
+    ATTRIBUTE static void mirror(const std::uint8_t* pixels, std::uint8_t* out, std::size_t n) {                      \
+      mirror_body(pixels, out, n);                                                                                    \
+    }                                                                                                                 \
+    ATTRIBUTE static void float_planes(const std::uint8_t* pixels, float* const* planes, std::size_t n,               \
+                                       const ColorLines& lines, bool mirrored) {                                      \
+      any_planes_body<ToFloat32>(pixels, planes, n, lines, mirrored);                                                 \
+    }                                                                                                                 \
+    ATTRIBUTE static void half_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,        \
+                                      const ColorLines& lines, bool mirrored) {                                       \
+      any_planes_body<ToFloat16>(pixels, planes, n, lines, mirrored);                                                 \
+    }                                                                                                                 \
+    ATTRIBUTE static void bfloat16_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,    \
+                                          const ColorLines& lines, bool mirrored) {                                   \
+      any_planes_body<ToBfloat16>(pixels, planes, n, lines, mirrored);                                                \
+    }                                                                                                                 \
+    ATTRIBUTE static void float_pixels(const std::uint8_t* pixels, float* out, std::size_t n,                         \
+                                       const ColorLines& lines) {                                                     \
+      float_pixels_body(pixels, out, n, lines);                                                                       \
+    }                                                                                                                 \
+    ATTRIBUTE static void half_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,                  \
+                                      const ColorLines& lines) {                                                      \
+      pixels_body<ToFloat16>(pixels, out, n, lines);                                                                  \
+    }                                                                                                                 \
+    ATTRIBUTE static void bfloat16_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,              \
+                                          const ColorLines& lines) {                                                  \
+      pixels_body<ToBfloat16>(pixels, out, n, lines);                                                                 \
+    }                                                                                                                 \
+    ATTRIBUTE static void mix(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* out, std::size_t n,         \
+                              float ratio) {                                                                          \
+      mix_body(a, b, out, n, ratio);                                                                                  \
+    }                                                                                                                 \
+    static constexpr PixelLoops kLoops{&reverse,      &to_float,    &to_half,         &to_bfloat16, &rows,            \
+                                       &columns,      &blend,       &blend_with,      &grey,        &split,           \
+                                       &merge,        &mirror,      &float_planes,    &half_planes, &bfloat16_planes, \
+                                       &float_pixels, &half_pixels, &bfloat16_pixels, &mix};                          \
   };
 
 SHOAL_LOOPS(Plain, )

@@ -44,6 +44,8 @@ struct PixelLoops {
   /// The other way: planes become pixels side by side
   void (*merge)(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue, std::uint8_t* pixels,
                 std::size_t n);
+  /// Pixel i of `out` = pixel n - 1 - i, pixels side by side
+  void (*mirror)(const std::uint8_t* pixels, std::uint8_t* out, std::size_t n);
   /// planes[c][i] = pixels[3 * i + c] * scale[c] + shift[c]; if mirrored, of pixel n - 1 - i. In one pass, as floats or as
   /// the bits of float16 or bfloat16
   void (*float_planes)(const std::uint8_t* pixels, float* const* planes, std::size_t n, const ColorLines& lines,
