@@ -1,6 +1,8 @@
 #include "bench/beton/peer.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,14 @@ Peer::Peer(const std::vector<std::string>& command) {
     ::close(in[1]);
     return;
   }
+  ::signal(SIGPIPE, SIG_IGN);  // a peer that ended is no reason to: ask() says so
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  sigset_t pipe;
+  ::sigemptyset(&pipe);
+  ::sigaddset(&pipe, SIGPIPE);
+  ::posix_spawnattr_setsigdefault(&attributes, &pipe);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
@@ -24,8 +34,9 @@ Peer::Peer(const std::vector<std::string>& command) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  if (::posix_spawnp(&pid_, words[0], &actions, nullptr, words.data(), environ) != 0) pid_ = -1;
+  if (::posix_spawnp(&pid_, words[0], &actions, &attributes, words.data(), environ) != 0) pid_ = -1;
   ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
   ::close(in[0]);
   ::close(out[1]);
   to_ = ::fdopen(in[1], "w");
@@ -40,7 +51,10 @@ Peer::~Peer() {
 
 nlohmann::json Peer::ask(const nlohmann::json& question) {
   if (pid_ <= 0 || to_ == nullptr || from_ == nullptr) return nullptr;
-  if (std::fputs((question.dump() + "\n").c_str(), to_) < 0 || std::fflush(to_) != 0) return nullptr;
+  if (std::fputs((question.dump() + "\n").c_str(), to_) < 0 || std::fflush(to_) != 0) {
+    fmt::print("# peer {} has ended\n", pid_);
+    return nullptr;
+  }
   char* line = nullptr;
   std::size_t size = 0;
   nlohmann::json answer;
