@@ -117,6 +117,7 @@
 #include <shoal/workers/train/comm_hooks.h>
 #include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/data_parallel.h>
+#include <shoal/workers/train/data_parallel_devices.h>
 #include <shoal/workers/train/diloco.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/float_masters.h>
