@@ -133,6 +133,8 @@ TEST_CASE("run sweep: SIGTERM reaches the ranks, and the same command goes on la
   const ProgramResult result = sweep.finish();
   CAPTURE(result.output, result.error);
   CHECK(result.code == -SIGTERM);
+  CHECK(rows_of(result.output)[2].back() == "...");  // neither done nor failed
+  CHECK_FALSE(fs::exists(fs::path(folder.file("runs")) / "a=2" / "result.toml"));
   CHECK(lines_of(folder.file("told")) == std::vector<std::string>{"told"});
   std::ofstream(folder.file("go")) << "x";
   CHECK(run_program(sweep_command(folder, {}, {"a=1,2,3"}, script)).code == 0);

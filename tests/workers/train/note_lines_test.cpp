@@ -199,6 +199,15 @@ TEST_CASE("note lines: what was sent is there after its sender has gone") {
   CHECK(why_it_failed(lines[0], 1) == GlooFailure::ended);
 }
 
+TEST_CASE("note lines: what is on its way when its sender is lost comes") {
+  Lines lines(2);
+  lines[0].lose(1);  // Gloo's connection may end before this one has brought all
+  auto got = std::async(std::launch::async, [&] { return take(lines[0], 1); });
+  std::this_thread::sleep_for(20ms);
+  post(lines[1], 0, content(1, 0, 1, 100));
+  CHECK(got.get() == content(1, 0, 1, 100));
+}
+
 TEST_CASE("note lines: posting to one that has gone neither waits nor fails") {
   Lines lines(3);
   lines.all[1].reset();
