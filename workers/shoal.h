@@ -148,6 +148,7 @@
 #include <shoal/workers/transforms/crop.h>
 #include <shoal/workers/transforms/erase.h>
 #include <shoal/workers/transforms/flip.h>
+#include <shoal/workers/transforms/mix_batch.h>
 #include <shoal/workers/transforms/poison.h>
 #include <shoal/workers/transforms/random_choice.h>
 #include <shoal/workers/transforms/resize.h>

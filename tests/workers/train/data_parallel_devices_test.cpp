@@ -149,6 +149,8 @@ TEST_CASE("data_parallel over devices: what is frozen gets no gradient, and with
   data_parallel(net, input, kThree).sum().backward();
   CHECK_FALSE(net->first->weight.grad().defined());
   CHECK(net->first->bias.grad().defined());
+  for (at::Tensor& parameter : net->parameters()) parameter.requires_grad_(false);
+  CHECK_FALSE(data_parallel(net, input, kThree).requires_grad());
   const torch::NoGradGuard no_grad;
   CHECK_FALSE(data_parallel(net, input, kThree).requires_grad());
 }
