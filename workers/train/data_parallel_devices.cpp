@@ -120,8 +120,8 @@ void add_memory(DeviceShare& share) {
   if (share.device.is_cpu()) return;
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(share.device.type()));
   if (allocator == nullptr || !allocator->initialized()) return;
-  const auto& all = allocator->getDeviceStats(share.device.index())
-                        .allocated_bytes[std::size_t(c10::CachingAllocator::StatType::AGGREGATE)];
+  const c10::CachingDeviceAllocator::DeviceStats stats = allocator->getDeviceStats(share.device.index());
+  const auto& all = stats.allocated_bytes[std::size_t(c10::CachingAllocator::StatType::AGGREGATE)];
   share.allocated_bytes = all.current;
   share.peak_allocated_bytes = all.peak;
 }

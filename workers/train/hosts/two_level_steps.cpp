@@ -187,7 +187,7 @@ void TwoLevelGroup::State::send_notes() {
 void TwoLevelGroup::State::send(int to, const void* data, std::size_t bytes, int phase) {
   if (bytes == 0) return;
   if (!notes_sent && bytes <= kWithNoteBytes)
-    with_note[std::size_t(to)].push_back({static_cast<const std::byte*>(data), bytes});
+    with_note[std::size_t(to)].emplace_back(static_cast<const std::byte*>(data), bytes);
   else
     posted.push_back({column->gloo.send(to, data, bytes, tag_of(number, own_note.call, phase, piece)), to});
 }
