@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <numeric>
 
 #include "tests/hosts/host_ranks.h"
 #include "tests/support/catch.h"
@@ -210,16 +211,18 @@ TEST_CASE("init_process_group: a rank that dies while all connect is named on al
     const char* where;
     const char* delays = "";
   };
-  // The first and the only rank of a host, also before rank 0 looks after it; one beside the first; rank 0, which keeps
-  // the store; one that is in no column.
+  // The first and the only rank of a host, also before rank 0 looks after it; one beside the first, also where those that
+  // have seen it listen no more when others come; rank 0, which keeps the store; one that is in no column.
   const auto [shape, dies, where, delays] =
       GENERATE(Case{{1, 1}, 1, "hosts.connect"}, Case{{2, 2}, 1, "hosts.connect"}, Case{{2, 2}, 2, "hosts.connect"},
                Case{{1, 2}, 2, "hosts.connect"}, Case{{1, 1}, 1, "hosts.connect", "hosts.connect:60000:1"},
                Case{{2, 1}, 0, "hosts.connect"}, Case{{2, 2}, 3, "hosts.connected"}, Case{{2, 2}, 2, "hosts.lines"},
-               Case{{1, 1}, 1, "hosts.lines"}, Case{{2, 1}, 0, "hosts.lines"});
+               Case{{1, 1}, 1, "hosts.lines"}, Case{{2, 1}, 0, "hosts.lines"},
+               Case{{2, 2}, 1, "hosts.connect", "hosts.lines.connect:300000:1"});
   HostRanks ranks(hosts, shape, "sum", {{"MEET_MS", "3600000"}, {"LINK_MS", "600000"}});
   ranks.set(dies, "SHOAL_KILL_AT", where);
-  ranks.set(0, "SHOAL_DELAY_AT", delays);
+  for (int rank = 0; rank < std::accumulate(shape.begin(), shape.end(), 0); ++rank)
+    if (rank != dies) ranks.set(rank, "SHOAL_DELAY_AT", delays);
   ranks.start();
   const auto results = ranks.finish();
   CHECK(results[std::size_t(dies)].code == -SIGKILL);

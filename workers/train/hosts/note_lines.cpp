@@ -1,5 +1,6 @@
 #include <shoal/internal/workers/train/hosts/note_lines.h>
 
+#include <c10/util/Exception.h>
 #include <errno.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -27,7 +28,7 @@ namespace {
 using std::chrono::milliseconds;
 
 /// How long a connection that has ended is waited for to be explained.
-constexpr std::chrono::seconds kUnexplained{5};
+constexpr milliseconds kUnexplained{5000};
 /// What is read at once at least.
 constexpr std::size_t kReadBytes = 32 << 10;
 
@@ -78,6 +79,14 @@ OwnSocket connect_to(int peer, const NumericAddress& address, const std::string&
   if (::send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) != ssize_t(sizeof hello))
     fail_to_connect(peer, text, errno);
   return socket;
+}
+
+/// One that gives up listens no more, and tells all why a moment later: the store's wait throws that.
+void wait_for_reason(c10d::Store& store) {
+  try {
+    store.wait({"line/never"}, kUnexplained);
+  } catch (const c10::DistStoreError&) {  // nobody has told anything
+  }
 }
 
 }  // namespace
@@ -144,8 +153,14 @@ void NoteLines::meet(c10d::Store& store, int index, const std::vector<std::strin
     if (error != std::errc() || end == last || std::from_chars(end + 1, last, hello.token).ec != std::errc())
       throw Error(fmt::format("the store has '{}' where a port and a number have to be", text));
     const std::string& address = addresses[std::size_t(peer)];
-    lines_[std::size_t(peer)].socket =
-        connect_to(peer, {address, port}, fmt::format("{}:{}", address, port), hello, deadline);
+    SHOAL_KILL_POINT("hosts.lines.connect");
+    try {
+      lines_[std::size_t(peer)].socket =
+          connect_to(peer, {address, port}, fmt::format("{}:{}", address, port), hello, deadline);
+    } catch (const GlooFailure&) {
+      wait_for_reason(store);
+      throw;
+    }
   }
   store.set(connected_key(index), "1");
   SHOAL_KILL_POINT("hosts.lines");
