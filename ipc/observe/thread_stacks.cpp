@@ -118,13 +118,24 @@ class Questions {
     ThreadStack* thread = nullptr;  // null: the place is free
     std::uint32_t number = 0;
     Deadline again = Deadline::now(), end = Deadline::now();
+    Deadline blocked_end = Deadline::now();  // until then a thread that sleeps with the signal blocked may unblock it
   };
-  static constexpr milliseconds kAskAgain{50}, kGiveUp{2000};
+  static constexpr milliseconds kAskAgain{50}, kGiveUp{2000}, kLookAgain{1};
 
   void ask(ThreadStack& thread, Question& question, std::uint32_t place) {
     number_ = (number_ + 1) & StackRequest::kNumberMask;
-    question = {&thread, number_, Deadline::after(kAskAgain), Deadline::after(kGiveUp)};
-    if (!send(thread, number_, place)) question.thread = nullptr;
+    question = {&thread, number_, Deadline::after(kAskAgain), Deadline::after(kGiveUp), Deadline::after(kAskAgain)};
+    if (!send(thread, number_, place) && !may_unblock(question)) question.thread = nullptr;
+  }
+
+  /// The C library blocks all signals for a moment in pthread_create, fork and abort, and a thread that runs is asked
+  /// until it is given up. One that sleeps so does it for long.
+  static bool may_unblock(Question& question) {
+    const ThreadStack& thread = *question.thread;
+    if (thread.answer != Answer::kBlocked || question.end.passed()) return false;
+    if (thread.state != 'R' && question.blocked_end.passed()) return false;
+    question.again = Deadline::after(kLookAgain);
+    return true;
   }
 
   /// False if it is known that no answer will come; the thread then says why.
@@ -146,7 +157,10 @@ class Questions {
     info.si_uid = ::getuid();
     info.si_value = StackRequest{place, number}.value();
     // Should the pid be another's by now: whoever is not of the session ignores this signal (kStackSignal).
-    if (::syscall(SYS_rt_tgsigqueueinfo, process_.pid, thread.thread, kStackSignal, &info) == 0) return true;
+    if (::syscall(SYS_rt_tgsigqueueinfo, process_.pid, thread.thread, kStackSignal, &info) == 0) {
+      thread.answer = Answer::kSilent;  // so far
+      return true;
+    }
     return refuse(errno == ESRCH ? Answer::kEnded : errno == EPERM ? Answer::kRefused : Answer::kSilent);
   }
 
@@ -156,7 +170,7 @@ class Questions {
     if (!question.again.passed()) return false;
     // Answers may be written over by those to another reader; and of a process that ended or was stopped none comes.
     question.again = Deadline::after(kAskAgain);
-    return !send(*question.thread, question.number, place);
+    return !send(*question.thread, question.number, place) && !may_unblock(question);
   }
 
   bool read_answer(const Question& question, std::uint32_t place) {

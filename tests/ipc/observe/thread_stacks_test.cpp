@@ -129,6 +129,29 @@ TEST_CASE("thread stacks: of more threads than can answer at once all do, and th
   CHECK(of(::getpid()).at(0).frames.size() > 1);
 }
 
+TEST_CASE("thread stacks: a thread that blocks the signal for a moment answers after it") {
+  const SessionFile file = own_session();
+  SimpleQueue<int> ready;
+  Forked child([&] {
+    sigset_t all;
+    sigfillset(&all);
+    ready.put(1);
+    auto spin = [](std::chrono::milliseconds time) {
+      const auto end = std::chrono::steady_clock::now() + time;
+      while (std::chrono::steady_clock::now() < end);
+    };
+    while (true) {
+      ::sigprocmask(SIG_BLOCK, &all, nullptr);
+      spin(std::chrono::milliseconds(10));
+      ::sigprocmask(SIG_UNBLOCK, &all, nullptr);
+      spin(std::chrono::milliseconds(1));
+    }
+  });
+  ready.get();
+  for (int i = 0; i < 10 * test_scale(); ++i)
+    CHECK(stacks_of(file, child.pid()).threads.at(0).answer == Answer::kGiven);
+}
+
 TEST_CASE("thread stacks: threads that allocate, throw and wait in queues are asked again and again, and go on") {
   const SessionFile file = own_session();
   Queue<int> there(4), back(4);
