@@ -91,6 +91,7 @@ void make_call(Channel& channel, StartHeader& header, const Prepare& prepare, Cr
     } catch (...) {
       code = 1;
       record.phase = ChildPhase::kReturned;
+      SHOAL_KILL_POINT("child.caught");
       FailureReport report{record.time, describe_current_exception()};
       // First of all into the record: there it arrives whatever comes, also if the heap is full.
       note_exception(report.raised.front().type, report.raised.front().message);

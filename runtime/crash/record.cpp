@@ -51,8 +51,10 @@ CrashReport CrashRecordBlock::read() const {
 
 bool CrashRecordBlock::has_thrown() const {
   const auto& record = *reinterpret_cast<const CrashRecord*>(hold_.data());
-  return record.phase.load() == ChildPhase::kInFunction && record.kind.load() == CrashKind::kNone &&
-         record.frame_count.load() != 0;
+  const ChildPhase phase = record.phase.load();
+  const CrashKind kind = record.kind.load();
+  if (phase != ChildPhase::kInFunction && phase != ChildPhase::kReturned) return false;
+  return kind == CrashKind::kException || (kind == CrashKind::kNone && record.frame_count.load() != 0);
 }
 
 CrashReport read_crash_record(const CrashRecord& record) {

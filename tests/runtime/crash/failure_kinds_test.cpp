@@ -430,8 +430,10 @@ TEST_CASE("crash: who threw first is the root cause, though what its destructors
 
 TEST_CASE("crash: who threw first may report, though another one has ended before and the rest are told to end") {
   FOR_EACH_METHOD(method);
+  const std::string late_at = GENERATE("", "child.caught", "child.noted", "child.reported");
+  CAPTURE(late_at);
   Queue<pid_t> numbers(1), leaves(1);
-  auto work = [](int rank, Queue<pid_t> number, Queue<pid_t> left) {
+  auto work = [](int rank, Queue<pid_t> number, Queue<pid_t> left, std::string late_at) {
     struct Leaves {
       const pid_t other;
       Queue<pid_t>& left;
@@ -445,11 +447,13 @@ TEST_CASE("crash: who threw first may report, though another one has ended befor
       left.get();
       throw std::runtime_error("rank 1 has left");
     }
+    delay_at(late_at.c_str(), {.mean = 60000, .one_in = 1});  // 20 ms: the other one's end has been seen by then
     const Leaves leaving{number.get(), left};
     throw std::logic_error("the root cause");
   };
   try {
-    spawn({.nprocs = 2, .start_method = method, .grace_period = std::chrono::seconds(30)}, work, numbers, leaves);
+    spawn({.nprocs = 2, .start_method = method, .grace_period = std::chrono::seconds(30)}, work, numbers, leaves,
+          late_at);
     FAIL("nothing was thrown");
   } catch (const ProcessRaised& failure) {
     CHECK(failure.exception_message() == "the root cause");
