@@ -152,6 +152,12 @@ void write_file(const std::filesystem::path& file, std::string_view text) {
     }
     text.remove_prefix(std::size_t(written));
   }
+  // Else a machine that goes down may leave the new name and not the text.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != EROFS) {
+    const int error = errno;
+    ::unlink(beside.c_str());
+    throw SystemError(fmt::format("cannot write {}", file.string()), error);
+  }
   if (::rename(beside.c_str(), file.c_str()) != 0) {
     const int error = errno;
     ::unlink(beside.c_str());

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <set>
+#include <map>
 
 namespace shoal::detail {
 namespace {
@@ -46,13 +46,17 @@ bool is_option(const std::string& argument, const std::string& option) {
   return argument == option || argument.starts_with(option + "=");
 }
 
-std::string name_of(const SweepRequest& request, const std::vector<std::string>& values, std::set<std::string>& taken) {
+/// Of each name how many runs want it: equal ones are numbered.
+using TakenNames = std::map<std::string, int>;
+
+std::string name_of(const SweepRequest& request, const std::vector<std::string>& values, TakenNames& taken) {
   std::string name;
   for (std::size_t i = 0; i < values.size(); ++i)
     name += fmt::format("{}{}={}", i ? "," : "", file_name(request.axes[i].option), file_name(values[i]));
   if (name.size() > kLongestName) name.resize(kLongestName);
   std::string unique = name;
-  for (int number = 2; !taken.insert(unique).second; ++number) unique = fmt::format("{}+{}", name, number);
+  for (int& number = taken[name]; ++number > 1;)
+    if (unique = fmt::format("{}+{}", name, number); taken.try_emplace(unique, 1).second) break;
   return unique;
 }
 
@@ -107,7 +111,7 @@ std::vector<SweepRun> plan_sweep(const SweepRequest& request,
     if (count > kMostRuns) throw ConfigError(fmt::format("--sweep: that is more than {} runs", kMostRuns));
   }
   std::vector<SweepRun> runs;
-  std::set<std::string> taken;
+  TakenNames taken;
   for (std::size_t number = 0; number < count; ++number) {
     SweepRun run;
     std::size_t rest = number;

@@ -78,6 +78,13 @@ bool is_kept(const fs::path& folder, const SweepRun& run, SweepOutcome& outcome)
   }
 }
 
+SweepOutcome failed_by(const std::exception& error) {
+  SweepOutcome outcome{SweepOutcome::State::failed};
+  outcome.error = describe(error);
+  std::ranges::replace(outcome.error, '\n', ' ');
+  return outcome;
+}
+
 void prepare_run_folder(const fs::path& folder, const SweepRun& run) {
   make_folder(folder);
   for (const char* name : {"result.toml", "error.txt"}) {

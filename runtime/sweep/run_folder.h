@@ -6,6 +6,7 @@
 #include <shoal/ipc/fd.h>
 
 #include <cstddef>
+#include <exception>
 #include <filesystem>
 #include <string>
 
@@ -26,6 +27,9 @@ SweepOutcome outcome_of(const std::string& text, const std::string& file, SweepO
 
 /// Whether the run is done, with these settings. A result that cannot be read is none.
 bool is_kept(const std::filesystem::path& folder, const SweepRun& run, SweepOutcome& outcome);
+
+/// The outcome of a run that could not be started, or whose result could not be written.
+SweepOutcome failed_by(const std::exception& error);
 
 /// Makes the folder, without what an earlier run left: from now on the run is not done. Throws SystemError.
 void prepare_run_folder(const std::filesystem::path& folder, const SweepRun& run);

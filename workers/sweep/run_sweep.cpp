@@ -17,6 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Says it in the run's folder, where that can be written; the table says it in any case.
+void note_failure(const fs::path& folder, const std::string& why) {
+  try {
+    config::write_file(folder / "error.txt", why + "\n");
+  } catch (const SystemError&) {
+  }
+}
+
 /// Takes a result that is there. The result's file comes last: it says that the run is done. Waiting: the pool stopped
 /// before it.
 SweepOutcome finish(const fs::path& folder, AsyncResult<std::string>& result, double seconds) {
@@ -30,11 +38,10 @@ SweepOutcome finish(const fs::path& folder, AsyncResult<std::string>& result, do
     outcome.state = SweepOutcome::State::waiting;
     outcome.error = describe(error);
   } catch (const std::exception& error) {
-    outcome.error = describe(error);
-    config::write_file(folder / "error.txt", outcome.error + "\n");
+    note_failure(folder, describe(error));
+    outcome = failed_by(error);
   }
   outcome.seconds = seconds;
-  std::ranges::replace(outcome.error, '\n', ' ');
   return outcome;
 }
 
@@ -74,7 +81,7 @@ std::vector<std::size_t> run_in_pool(const std::vector<std::size_t>& to_run, con
   for (const std::size_t run : left) {  // no worker can start
     SweepOutcome outcome{SweepOutcome::State::failed};
     outcome.error = why;
-    config::write_file(folder / runs[run].name / "error.txt", why + "\n");
+    note_failure(folder / runs[run].name, why);
     board.set(run, std::move(outcome));
   }
   return {};
@@ -93,7 +100,15 @@ std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& 
     else
       to_run.push_back(i);
   }
-  for (const std::size_t run : to_run) prepare_run_folder(folder / runs[run].name, runs[run]);
+  std::erase_if(to_run, [&](std::size_t run) {
+    try {
+      prepare_run_folder(folder / runs[run].name, runs[run]);
+      return false;
+    } catch (const SystemError& error) {
+      board.set(run, failed_by(error));
+      return true;
+    }
+  });
   while (!to_run.empty()) to_run = run_in_pool(to_run, runs, folder, options, task, board);
   board.print();
   return board.failures();

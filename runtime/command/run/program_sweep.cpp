@@ -104,10 +104,10 @@ class Launchers {
     board.draw();
     while (!under_way_.empty() || (!waiting.empty() && ended_by_ == 0)) {
       while (ended_by_ == 0 && !waiting.empty() && under_way_.size() < at_once) {
-        start(waiting.front());
+        start(waiting.front(), board);
         waiting.pop_front();
       }
-      wait();
+      if (!under_way_.empty()) wait();
       while (const auto signal = signals_.next()) handle_signal(*signal);
       const std::size_t before = under_way_.size();
       std::erase_if(under_way_, [&](const RunUnderWay& one) { return collect(one, board); });
@@ -118,7 +118,16 @@ class Launchers {
   int ended_by() const { return ended_by_; }
 
  private:
-  void start(std::size_t run) {
+  /// One that cannot be started has failed; others run.
+  void start(std::size_t run, detail::SweepBoard& board) {
+    try {
+      launch(run);
+    } catch (const std::exception& error) {
+      board.set(run, detail::failed_by(error));
+    }
+  }
+
+  void launch(std::size_t run) {
     const fs::path folder = folder_ / runs_[run].name;
     detail::prepare_run_folder(folder, runs_[run]);
     fs::remove(folder / "failure.toml");
@@ -164,7 +173,12 @@ class Launchers {
     const ExitStatus status = reap(one.launcher.process);
     const fs::path folder = folder_ / runs_[one.run].name;
     if (!status.succeeded() && ended_by_ != 0) return true;  // it was told to: neither done nor failed
-    SweepOutcome outcome = status.succeeded() ? done_run(folder, seconds) : failed_run(folder, status);
+    SweepOutcome outcome;
+    try {
+      outcome = status.succeeded() ? done_run(folder, seconds) : failed_run(folder, status);
+    } catch (const std::exception& error) {
+      outcome = detail::failed_by(error);
+    }
     outcome.seconds = seconds;
     board.set(one.run, std::move(outcome));
     return true;

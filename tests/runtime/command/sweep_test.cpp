@@ -112,6 +112,24 @@ TEST_CASE("run sweep: a signal's end is told, too, and each run has the ranks th
   CHECK_THAT(result.error, ContainsSubstring("SIGKILL"));
 }
 
+TEST_CASE("run sweep: a run that cannot be started, or whose result cannot be written, has failed, and others run") {
+  TemporaryFolder folder;
+  fs::create_directory(folder.file("runs"));
+  std::ofstream(folder.file("runs/a=1")) << "no folder";
+  fs::create_directories(folder.file("runs/a=2/log.txt"));
+  const std::string script = "echo $1 >>" + folder.file("calls") +
+                             "; test $1 != a=3 || { rm -r $SHOAL_SWEEP_FOLDER; touch $SHOAL_SWEEP_FOLDER; }";
+  const ProgramResult result = run_program(sweep_command(folder, {"--at-once", "2"}, {"a=1,2,3,4,5"}, script));
+  CAPTURE(result.output, result.error);
+  CHECK(result.code == 1);
+  const Rows rows = rows_of(result.output);
+  REQUIRE(rows.size() == 6);
+  for (std::size_t a = 1; a <= 5; ++a) CHECK(rows[a].back() == (a < 4 ? "failed" : "done"));
+  CHECK(lines_of(folder.file("calls")).size() == 3);
+  for (const char* why : {"a=1: Not a directory", "a=2/log.txt: Is a directory", "a=3/result.toml: Not a directory"})
+    CHECK_THAT(result.error, ContainsSubstring(why));
+}
+
 TEST_CASE("run sweep: --at-once runs so many at the same time") {
   TemporaryFolder folder;
   // Each waits for the other one.

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-enum class Trouble { none, raise, kill };
+enum class Trouble { none, raise, kill, no_folder };
 
 struct Settings {
   double lr = 1;
@@ -36,6 +36,10 @@ Result work(const Settings& settings, const fs::path& folder) {
   std::ofstream(folder / "mine.txt") << "here";
   if (settings.trouble == Trouble::raise) throw std::runtime_error("no such luck");
   if (settings.trouble == Trouble::kill) ::kill(::getpid(), SIGKILL);
+  if (settings.trouble == Trouble::no_folder) {
+    fs::remove_all(folder);
+    std::ofstream(folder) << "in its place";
+  }
   return {settings.lr * settings.sizes[0], settings.sizes.size()};
 }
 double value_alone(const Settings& settings) { return settings.lr; }
@@ -108,6 +112,17 @@ TEST_CASE("sweep: runs whose processes die one after the other do not keep other
                ContainsSubstring("SIGKILL"));
     CHECK(fs::exists(folder.file(std::string("runs/trouble=none,lr=") + lr + "/result.toml")));
   }
+}
+
+TEST_CASE("sweep: a run whose folder cannot be written has failed, and others run") {
+  const test::TemporaryFolder folder;
+  fs::create_directory(folder.file("runs"));
+  std::ofstream(folder.file("runs/trouble=none,lr=1")) << "no folder";
+  CHECK(run<work>({"--sweep", "trouble=none,no_folder", "lr=1,2"}, folder) == 1);
+  CHECK(count_runs(folder) == 3);
+  CHECK(fs::exists(folder.file("runs/trouble=none,lr=2/result.toml")));
+  CHECK(run<work>({"--sweep", "trouble=none", "lr=2"}, folder) == 0);
+  CHECK(count_runs(folder) == 3);
 }
 
 TEST_CASE("sweep: without --sweep there is one run, here") {
