@@ -40,8 +40,11 @@ MappedFile::~MappedFile() { ::munmap(at_, bytes_); }
 
 void MappedFile::advise(std::uint64_t first, std::uint64_t bytes, int advice) const {
   if (first >= bytes_) return;
-  const std::uint64_t begin = first / 4096 * 4096;  // madvise refuses any other address
-  ::madvise(at_ + begin, std::min<std::uint64_t>(bytes + (first - begin), bytes_ - begin), advice);
+  std::uint64_t begin = first / 4096 * 4096;  // madvise refuses any other address
+  const std::uint64_t end = begin + std::min<std::uint64_t>(bytes + (first - begin), bytes_ - begin);
+  // Of one request Linux reads no more than the device's read-ahead or its largest transfer, and drops the rest.
+  const std::uint64_t part = advice == MADV_WILLNEED ? 128U << 10U : end - begin;
+  for (; begin < end; begin += part) ::madvise(at_ + begin, std::min(part, end - begin), advice);
 }
 
 }  // namespace shoal::detail
