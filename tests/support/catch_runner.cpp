@@ -60,11 +60,11 @@ int write_ctest(const std::string& file, const std::string& label) {
       if (std::string_view(",[]\"\\").find(letter) != std::string_view::npos) pattern += '\\';
       pattern += letter;
     }
-    // The watchdog ends a hanging test case after 60 s and says where everybody was; ctest's limit is for when that
-    // fails.
+    // The watchdog ends a hanging test case after 60 s, a slow one after 240, and says where everybody was; ctest's limit
+    // is for when that fails.
     out << fmt::format(
         "add_test([==[{0}/{1}]==] [==[{2}]==] [==[{3}]==] --warn {4})\n"
-        "set_tests_properties([==[{0}/{1}]==] PROPERTIES TIMEOUT 180 LABELS {0})\n",
+        "set_tests_properties([==[{0}/{1}]==] PROPERTIES TIMEOUT 300 LABELS {0})\n",
         label, name, program, pattern, kNoTests);
   }
   return out.flush() ? 0 : 1;

@@ -29,7 +29,7 @@ Forked::Forked(const std::function<void()>& body) {
   }
   int code = 0;
   try {
-    ::alarm(60);  // the watchdog is the parent's
+    ::alarm(240);  // the watchdog is the parent's
     session.self();
     session.adopt_inherited_holds();
     ::close(ready[0]);

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
 #include "tests/support/snapshot.h"
@@ -59,6 +61,16 @@ TEST_CASE("a leaked child", "[.fault]") {
 
 TEST_CASE("a hang", "[.fault]") {
   while (true) pause();
+}
+
+TEST_CASE("a hang that computes", "[.fault]") {
+  while (true) asm volatile("");
+}
+
+TEST_CASE("a slow test passes") {
+  // Two and a half time-outs of those that ctest sets for it.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2500);
+  while (std::chrono::steady_clock::now() < end) continue;
 }
 
 TEST_CASE("a hang of a child", "[.fault]") {
