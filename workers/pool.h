@@ -50,7 +50,7 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
   explicit Pool(const PoolOptions& options = {})
       : PoolCalls(
             std::make_shared<detail::PoolCore>(options, [](const ProcessOptions& how, const detail::WorkerEnds& ends) {
-              return Process<void>(how, serve, detail::share(ends));
+              return Process<detail::ServedAll>(how, serve, detail::share(ends));
             })) {}
   /// Starts `processes` workers with the default options.
   explicit Pool(int processes) : Pool(PoolOptions{.processes = processes}) {}
@@ -70,9 +70,9 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
   std::vector<int> pids() const { return core()->pids(); }
 
  private:
-  static void serve(detail::WorkerEnds ends) {
+  static detail::ServedAll serve(detail::WorkerEnds ends) {
     const detail::WorkerLife life(ends);
-    detail::serve_pool(ends);
+    return detail::serve_pool(ends);
   }
 
   template <class Initializer, class... Args>
@@ -92,9 +92,9 @@ std::shared_ptr<detail::PoolCore> Pool::start(const PoolOptions& options, Initia
       const detail::WorkerLife life(its_ends);
       auto function = detail::function_of<Initializer>(its_name.build_id.empty() ? nullptr : find_function(its_name));
       C::invoke(function, 0, its_values);
-      detail::serve_pool(its_ends);
+      return detail::serve_pool(its_ends);
     };
-    return Process<void>(how, work, detail::share(ends), name, values);
+    return Process<detail::ServedAll>(how, work, detail::share(ends), name, values);
   });
 }
 

@@ -32,14 +32,14 @@ void call_init(const WorkerSettings& settings);
 
 /// A worker's life.
 template <class Dataset, class Collate>
-void run_worker(detail::WorkerEnds ends, const WorkerSettings& settings, Dataset dataset) {
+ServedAll run_worker(detail::WorkerEnds ends, const WorkerSettings& settings, Dataset dataset) {
   const detail::WorkerLife life(ends);
   set_worker_info(settings.info);
   Collate collate{};
   MakerOf<SharedMemoryScope, Dataset, Collate> maker(dataset, collate, settings.policy);
   worker_maker<Dataset, Collate> = &maker;
   call_init(settings);
-  detail::serve_pool(ends);
+  return detail::serve_pool(ends);
 }
 
 /// What travels with a message: the bytes of the blocks that its tensors lie in.

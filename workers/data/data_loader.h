@@ -349,14 +349,15 @@ class DataLoader {
               .info = {.id = ends.index, .num_workers = options_.num_workers, .seed = options_.seed},
               .init = init};
           if constexpr (Encodable<Dataset>) {
-            return Process<void>(how, &detail::run_worker<Dataset, Collate>, detail::share(ends), settings, dataset_);
+            return Process<detail::ServedAll>(how, &detail::run_worker<Dataset, Collate>, detail::share(ends), settings,
+                                              dataset_);
           } else {
             // Such a data set can only be inherited.
             auto run = [ends = std::make_shared<detail::WorkerEnds>(detail::share(ends)), settings,
                         dataset = dataset_] {
-              detail::run_worker<Dataset, Collate>(std::move(*ends), settings, dataset);
+              return detail::run_worker<Dataset, Collate>(std::move(*ends), settings, dataset);
             };
-            return Process<void>(BasicProcessOptions<ForkOnly>(how), std::move(run));
+            return Process<detail::ServedAll>(BasicProcessOptions<ForkOnly>(how), std::move(run));
           }
         });
     return *stream_;

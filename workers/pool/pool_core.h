@@ -33,7 +33,7 @@ namespace shoal::detail {
 /// Belongs to the process that made it. Threads: any, at once. Workers die with this process.
 class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore> {
  public:
-  using StartWorker = std::function<Process<void>(const ProcessOptions& options, const WorkerEnds& ends)>;
+  using StartWorker = std::function<Process<ServedAll>(const ProcessOptions& options, const WorkerEnds& ends)>;
 
   PoolCore(const PoolOptions& options, StartWorker start);
   ~PoolCore() override { terminate(); }
@@ -69,10 +69,10 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
     std::size_t task;
   };
   struct Worker {
-    Worker(WorkerEnds its, Process<void> its_process)
+    Worker(WorkerEnds its, Process<ServedAll> its_process)
         : ends(std::move(its)), process(std::move(its_process)), index(ends.index) {}
     WorkerEnds ends;
-    Process<void> process;
+    Process<ServedAll> process;
     const int index;          // its predecessor's, if it replaced one
     std::deque<Given> given;  // not answered yet, in the order of its ring
     std::int64_t given_ever = 0;

@@ -38,6 +38,9 @@ struct ProgressLayout {
   std::atomic<std::uint64_t> end;      // 1: the pool does not want the worker any more, whatever it does
 };
 
+/// What a worker returns that has come to its end. One that a task ends by exit(0) returns nothing, and has failed.
+using ServedAll = bool;
+
 /// A worker's ends: its own ring of tasks, the pool's ring of results. Each worker has a ring of its own, so that the
 /// pool knows whose each task is, whatever happens to the worker.
 struct WorkerEnds {

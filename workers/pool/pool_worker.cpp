@@ -62,12 +62,13 @@ class Worker {
 
 }  // namespace
 
-void serve_pool(WorkerEnds& ends) {
+ServedAll serve_pool(WorkerEnds& ends) {
   ends.progress->ready.store(1);
   // The pool sends SIGTERM to those that it sees ready; to the others it leaves word. Each writes before it reads.
   if (ends.progress->stop.load() != 0) ::raise(SIGTERM);
   Worker worker(ends);
   while (worker.serve_one()) continue;
+  return true;
 }
 
 }  // namespace shoal::detail

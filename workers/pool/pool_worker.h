@@ -21,7 +21,7 @@ class WorkerLife {
 };
 
 /// Runs tasks, each of which is answered by its result or what it threw, until the pool closes the worker's ring or
-/// is dead.
-void serve_pool(WorkerEnds& ends);
+/// is dead. Returns true.
+ServedAll serve_pool(WorkerEnds& ends);
 
 }  // namespace shoal::detail

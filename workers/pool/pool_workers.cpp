@@ -36,7 +36,7 @@ void PoolCore::start_worker() {
   const std::string name = fmt::format("{} {}", options_.name, ++started_);
   WorkerEnds ends{Ring::create(std::uint32_t(options_.tasks_ahead), kTaskSchema, 0, name + " tasks"), results_.share(),
                   SharedPart<ProgressLayout>::create(BlockType::kBytes), started_, free_index()};
-  Process<void> process = start_({.name = name,
+  Process<ServedAll> process = start_({.name = name,
                                   .start_method = options_.start_method,
                                   .grace_period = kGracePeriod,
                                   .num_threads = options_.num_threads,

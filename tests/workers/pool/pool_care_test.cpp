@@ -42,13 +42,13 @@ void outlive_abort() {
   ::sigwait(&abort, &signal);
 }
 
-void serve(detail::WorkerEnds ends) {
+detail::ServedAll serve(detail::WorkerEnds ends) {
   const detail::WorkerLife life(ends);
-  detail::serve_pool(ends);
+  return detail::serve_pool(ends);
 }
 std::shared_ptr<PoolCore> make_core(const PoolOptions& options) {
   return std::make_shared<PoolCore>(options, [](const ProcessOptions& how, const detail::WorkerEnds& ends) {
-    return Process<void>(how, serve, detail::share(ends));
+    return Process<detail::ServedAll>(how, serve, detail::share(ends));
   });
 }
 

@@ -285,6 +285,24 @@ TEST_CASE("pool: with retry a task whose worker died is run again, and one that 
   CHECK(attempts.load() == 3);
 }
 
+TEST_CASE("pool: a task that ends its worker without a failure is lost as well, and never run again and again") {
+  Pool pool({.processes = 1});
+  Value<int> runs(0);
+  auto leave = [](Value<int> count, int how) {
+    count.fetch_add(1);
+    if (how == 0) std::exit(0);
+    if (how == 1) std::quick_exit(0);
+    ::_exit(0);
+  };
+  for (const int how : {0, 1, 2}) {
+    CAPTURE(how);
+    CHECK_THROWS_WITH(pool.apply(leave, runs, how),
+                      ContainsSubstring("exited with code 0 before its function had returned"));
+    CHECK(runs.load() == how + 1);
+  }
+  CHECK(pool.apply(square, 3) == 9);
+}
+
 TEST_CASE("pool: killed at any point of a task, a worker loses at most the one that it had begun") {
   const std::string label =
       GENERATE("pool.worker.took", "pool.worker.began", "pool.worker.called", "pool.worker.answered");
