@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <random>
 
 namespace shoal::command {
@@ -54,13 +55,18 @@ std::string read_environment_of(const char* folder) {
 
 RunMark::RunMark() {
   std::random_device random;
-  for (int i = 0; i < 4; ++i) value_ += fmt::format("{:08x}", random());
+  for (int i = 0; i < 4; ++i) own_ += fmt::format("{:08x}", random());
+  value_ = own_;
+  if (const char* around = std::getenv(kVariable)) value_ += std::string(":") + around;
 }
 
 bool RunMark::is_in(const char* process_folder) const noexcept {
-  // The zero bytes: a variable of exactly this name and value.
   const std::string environment = '\0' + read_environment_of(process_folder);
-  return environment.find(fmt::format("{}{}={}", '\0', kVariable, value_) + '\0') != std::string::npos;
+  const std::string name = fmt::format("{}{}=", '\0', kVariable);  // the zero byte: of exactly this name
+  const std::size_t at = environment.find(name);
+  if (at == std::string::npos) return false;
+  const std::string marks = ":" + std::string(environment.c_str() + at + name.size()) + ":";
+  return marks.find(":" + own_ + ":") != std::string::npos;
 }
 
 int RunMark::kill_all() const noexcept {

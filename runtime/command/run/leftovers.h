@@ -8,7 +8,8 @@
 namespace shoal::command {
 
 /// A run's own mark in the environment of its ranks, which all that they start has too, whatever it does to its process
-/// group, session or parent: SHOAL_RUN=<random>. Plain value.
+/// group, session or parent: SHOAL_RUN=<random>, and in a run within a run the marks of those around it behind it, each after
+/// a colon: whichever ends takes with it what is inside. Plain value.
 class RunMark {
  public:
   static constexpr const char* kVariable = "SHOAL_RUN";
@@ -22,7 +23,7 @@ class RunMark {
 
  private:
   bool is_in(const char* process_folder) const noexcept;
-  std::string value_;
+  std::string own_, value_;
 };
 
 /// A process beside the launcher that does this when the launcher dies without having done it itself, as by SIGKILL.
