@@ -8,6 +8,7 @@
 #include <shoal/workers/pool_options.h>
 
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <type_traits>
@@ -70,6 +71,7 @@ template <auto kFunction>
 std::string run_configured(std::string config, std::string folder) {
   using Function = SweepFunction<decltype(kFunction)>;
   const auto started = std::chrono::steady_clock::now();
+  const RunOutput output(folder);
   const auto settings = parse_config<typename Function::Config>(config, folder + "/config.toml");
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
@@ -88,7 +90,7 @@ std::string run_configured(std::string config, std::string folder) {
 
 /// A program's main(), behind shoal::init(): configure()s the parameter of kFunction and calls it; with `--sweep
 /// lr=0.1,0.01 batch_size=32,64` in worker processes for each combination of these values. A run's folder has its
-/// settings (config.toml) and what the function returned (result.toml: a number, a text, or a struct of these, whose
+/// settings (config.toml), what it wrote to its standard output and error (log.txt), and what the function returned (result.toml: a number, a text, or a struct of these, whose
 /// members are columns of the table), or what it threw (error.txt). A sweep that is started again in the same folder
 /// leaves out the runs that are done.
 ///
@@ -133,7 +135,7 @@ int run_or_sweep(int argc, char** argv, const ConfigureOptions& options = {}, co
   try {
     return detail::run_sweep(asked, runs, asked.folder.value_or(sweep.folder), pool,
                              &detail::run_configured<kFunction>) > 0;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     return detail::say_fault(request.options.name, error.what());
   }
 }

@@ -19,7 +19,7 @@ constexpr std::size_t kLongestName = 120;
 std::string file_name(const std::string& text) {
   std::string name = text;
   for (char& c : name)
-    if (!std::isalnum(std::uint8_t(c)) && std::string_view("=,.-_+").find(c) == std::string_view::npos) c = '_';
+    if (!std::isalnum(std::uint8_t(c)) && std::string_view("=,.-_[]").find(c) == std::string_view::npos) c = '_';
   return name;
 }
 
@@ -46,21 +46,46 @@ bool is_option(const std::string& argument, const std::string& option) {
   return argument == option || argument.starts_with(option + "=");
 }
 
-/// Of each name how many runs want it: equal ones are numbered.
+/// Of each name how many runs want it: those with equal values are numbered.
 using TakenNames = std::map<std::string, int>;
 
+/// The values, readable. Where they were cut or changed for that, with a sum of them as they are: the name of a run is the
+/// same whatever other runs there are, so that a sweep which has grown finds it.
 std::string name_of(const SweepRequest& request, const std::vector<std::string>& values, TakenNames& taken) {
-  std::string name;
+  std::string exact;
   for (std::size_t i = 0; i < values.size(); ++i)
-    name += fmt::format("{}{}={}", i ? "," : "", file_name(request.axes[i].option), file_name(values[i]));
-  if (name.size() > kLongestName) name.resize(kLongestName);
-  std::string unique = name;
-  for (int& number = taken[name]; ++number > 1;)
-    if (unique = fmt::format("{}+{}", name, number); taken.try_emplace(unique, 1).second) break;
-  return unique;
+    exact += fmt::format("{}{}={}", i ? "," : "", request.axes[i].option, values[i]);
+  std::string name = file_name(exact).substr(0, kLongestName);
+  if (name != exact) name += fmt::format("+{:08x}", std::uint32_t(sum_of(exact)));
+  if (const int number = ++taken[name]; number > 1) name += fmt::format("+{}", number);
+  return name;
+}
+
+void check_axes(const SweepRequest& request) {
+  if (request.is_sweep && request.axes.empty())
+    throw ConfigError("--sweep: needs options and their values, as lr=0.1,0.01");
+  for (std::size_t i = 0; i < request.axes.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (request.axes[i].option == request.axes[j].option)
+        throw ConfigError(fmt::format("--sweep: {} is there twice", request.axes[i].option));
 }
 
 }  // namespace
+
+// FNV-1a (Fowler, Noll, Vo).
+std::uint64_t sum_of(std::string_view text) {
+  std::uint64_t sum = 0xcbf29ce484222325;
+  for (const char c : text) sum = (sum ^ std::uint8_t(c)) * 0x100000001b3;
+  return sum;
+}
+
+SweepRequest sweep_over(const std::vector<std::string>& axes) {
+  SweepRequest request;
+  request.is_sweep = true;
+  for (const std::string& axis : axes) request.axes.push_back(axis_of(axis));
+  check_axes(request);
+  return request;
+}
 
 SweepRequest take_sweep(const std::vector<std::string>& arguments) {
   SweepRequest request;
@@ -82,12 +107,7 @@ SweepRequest take_sweep(const std::vector<std::string>& arguments) {
       request.arguments.push_back(arguments[i]);
     }
   }
-  if (request.is_sweep && request.axes.empty())
-    throw ConfigError("--sweep: needs options and their values, as lr=0.1,0.01");
-  for (std::size_t i = 0; i < request.axes.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j)
-      if (request.axes[i].option == request.axes[j].option)
-        throw ConfigError(fmt::format("--sweep: {} is there twice", request.axes[i].option));
+  check_axes(request);
   return request;
 }
 

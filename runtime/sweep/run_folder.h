@@ -16,16 +16,17 @@ namespace shoal::detail {
 /// is at work there.
 Fd take_sweep_folder(const std::filesystem::path& folder);
 
-/// A file's bytes; none if it cannot be read.
-std::string text_in(const std::filesystem::path& file);
-/// The lines that the last bytes of a file hold whole.
-std::string last_lines_in(const std::filesystem::path& file, std::size_t most_bytes);
+/// The lines that the last bytes of a file hold whole. Throws SystemError.
+std::string last_lines_in(const Fd& file, std::size_t most_bytes);
 
-/// The members of a result's file. Throws ConfigError, also if it has not both of what such a file has: an empty file is
-/// what a machine leaves that went down.
+/// `seconds` and `[result]` of a text. Throws ConfigError if it has not both.
 SweepOutcome outcome_of(const std::string& text, const std::string& file, SweepOutcome::State state);
 
-/// Whether the run is done, with these settings. A result that cannot be read is none.
+/// Says that the run is done, and that with these settings: the program may write what it likes into config.toml. `text` is
+/// one that outcome_of() takes. Throws SystemError.
+void write_result(const std::filesystem::path& folder, const SweepRun& run, const std::string& text);
+/// Whether the run is done, with these settings. A result that cannot be read is none: an empty file is what a machine
+/// leaves that went down.
 bool is_kept(const std::filesystem::path& folder, const SweepRun& run, SweepOutcome& outcome);
 
 /// The outcome of a run that could not be started, or whose result could not be written.

@@ -1,5 +1,7 @@
 #include <shoal/internal/workers/sweep/run_sweep.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/internal/runtime/configure/toml_text.h>
 #include <shoal/internal/runtime/sweep/board.h>
@@ -11,11 +13,19 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <iostream>
 
 namespace shoal::detail {
 namespace {
 
 namespace fs = std::filesystem;
+
+void flush_output() {
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+}
 
 /// Says it in the run's folder, where that can be written; the table says it in any case.
 void note_failure(const fs::path& folder, const std::string& why) {
@@ -27,12 +37,12 @@ void note_failure(const fs::path& folder, const std::string& why) {
 
 /// Takes a result that is there. The result's file comes last: it says that the run is done. Waiting: the pool stopped
 /// before it.
-SweepOutcome finish(const fs::path& folder, AsyncResult<std::string>& result, double seconds) {
+SweepOutcome finish(const fs::path& folder, const SweepRun& run, AsyncResult<std::string>& result) {
   SweepOutcome outcome{SweepOutcome::State::failed};
   try {
     const std::string text = result.get();
     outcome = outcome_of(text, "result.toml", SweepOutcome::State::done);
-    config::write_file(folder / "result.toml", text);
+    write_result(folder, run, text);
     return outcome;
   } catch (const PoolStopped& error) {
     outcome.state = SweepOutcome::State::waiting;
@@ -41,7 +51,6 @@ SweepOutcome finish(const fs::path& folder, AsyncResult<std::string>& result, do
     note_failure(folder, describe(error));
     outcome = failed_by(error);
   }
-  outcome.seconds = seconds;
   return outcome;
 }
 
@@ -50,7 +59,6 @@ SweepOutcome finish(const fs::path& folder, AsyncResult<std::string>& result, do
 std::vector<std::size_t> run_in_pool(const std::vector<std::size_t>& to_run, const std::vector<SweepRun>& runs,
                                      const fs::path& folder, const PoolOptions& options, SweepTask task,
                                      SweepBoard& board) {
-  const auto started = std::chrono::steady_clock::now();
   std::vector<std::size_t> left;
   std::string why;
   Pool pool(options);
@@ -62,11 +70,10 @@ std::vector<std::size_t> run_in_pool(const std::vector<std::size_t>& to_run, con
   board.draw();
   while (!under_way.empty()) {
     under_way.front().second.wait(std::chrono::milliseconds(100));
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     const std::size_t before = under_way.size();
     std::erase_if(under_way, [&](auto& one) {
       if (!one.second.ready()) return false;
-      SweepOutcome outcome = finish(folder / runs[one.first].name, one.second, seconds);
+      SweepOutcome outcome = finish(folder / runs[one.first].name, runs[one.first], one.second);
       if (outcome.state == SweepOutcome::State::waiting) {
         left.push_back(one.first);
         why = outcome.error;
@@ -88,6 +95,27 @@ std::vector<std::size_t> run_in_pool(const std::vector<std::size_t>& to_run, con
 }
 
 }  // namespace
+
+RunOutput::RunOutput(const fs::path& folder) {
+  const fs::path file = folder / "log.txt";
+  const Fd log = lift(Fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644)));
+  if (!log) throw SystemError(fmt::format("opening {}", file.native()), errno);
+  flush_output();
+  for (int i = 0; i < 2; ++i) {
+    before_[std::size_t(i)] = lift(Fd(::fcntl(STDOUT_FILENO + i, F_DUPFD_CLOEXEC, 0)));
+    ::dup2(log.get(), STDOUT_FILENO + i);
+  }
+}
+
+RunOutput::~RunOutput() {
+  flush_output();
+  for (int i = 0; i < 2; ++i) {
+    if (const Fd& before = before_[std::size_t(i)])
+      ::dup2(before.get(), STDOUT_FILENO + i);
+    else
+      ::close(STDOUT_FILENO + i);  // it had none
+  }
+}
 
 std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& runs, const fs::path& folder,
                       const PoolOptions& options, SweepTask task) {

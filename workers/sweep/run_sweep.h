@@ -2,8 +2,10 @@
 #pragma once
 
 #include <shoal/internal/runtime/sweep/plan.h>
+#include <shoal/ipc/fd.h>
 #include <shoal/workers/pool_options.h>
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -19,5 +21,18 @@ using SweepTask = std::string (*)(std::string config, std::string folder);
 /// goes on. Throws SystemError; Error if another sweep is at work in the folder.
 std::size_t run_sweep(const SweepRequest& request, const std::vector<SweepRun>& runs,
                       const std::filesystem::path& folder, const PoolOptions& options, SweepTask task);
+
+/// While it lives, what this process writes to its standard output and error goes to `log.txt` in a run's folder: on a
+/// terminal it would stand in the table's way. One at a time in a process. Throws SystemError.
+class RunOutput {
+ public:
+  explicit RunOutput(const std::filesystem::path& folder);
+  RunOutput(const RunOutput&) = delete;
+  RunOutput& operator=(const RunOutput&) = delete;
+  ~RunOutput();
+
+ private:
+  std::array<Fd, 2> before_;
+};
 
 }  // namespace shoal::detail

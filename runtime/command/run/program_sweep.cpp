@@ -15,11 +15,13 @@
 #include <shoal/runtime/config_error.h>
 #include <shoal/runtime/exit_status.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <thread>
 #include <utility>
 
 namespace shoal::command {
@@ -34,6 +36,7 @@ constexpr std::size_t kMostLogRead = 64 << 20;
 /// A launcher that runs.
 struct RunUnderWay {
   std::size_t run;
+  Fd log;  // the program may put another file in its place
   StartedProcess launcher;
   std::chrono::steady_clock::time_point started;
 };
@@ -70,7 +73,7 @@ SweepOutcome failed_run(const fs::path& folder, const ExitStatus& status) {
 }
 
 /// The result's file comes last: it says that the run is done.
-SweepOutcome done_run(const fs::path& folder, double seconds) {
+SweepOutcome done_run(const fs::path& folder, const detail::SweepRun& run, const Fd& log, double seconds) {
   const auto text_of = [&](config::Node result) {
     result.entries.insert(result.entries.begin(), {"exit", {}, exit_node(0)});
     config::Node file, time;
@@ -83,11 +86,11 @@ SweepOutcome done_run(const fs::path& folder, double seconds) {
   };
   std::string text;
   try {
-    text = text_of(result_in(detail::last_lines_in(folder / "log.txt", kMostLogRead)));
-  } catch (const ConfigError&) {  // a program may print any bytes
+    text = text_of(result_in(detail::last_lines_in(log, kMostLogRead)));
+  } catch (const ConfigError&) {
     text = text_of(result_in(""));
   }
-  config::write_file(folder / "result.toml", text);
+  detail::write_result(folder, run, text);
   return detail::outcome_of(text, "result.toml", SweepOutcome::State::done);
 }
 
@@ -103,10 +106,8 @@ class Launchers {
   void run(std::deque<std::size_t> waiting, std::size_t at_once, detail::SweepBoard& board) {
     board.draw();
     while (!under_way_.empty() || (!waiting.empty() && ended_by_ == 0)) {
-      while (ended_by_ == 0 && !waiting.empty() && under_way_.size() < at_once) {
-        start(waiting.front(), board);
+      while (ended_by_ == 0 && !waiting.empty() && under_way_.size() < at_once && start(waiting.front(), board))
         waiting.pop_front();
-      }
       if (!under_way_.empty()) wait();
       while (const auto signal = signals_.next()) handle_signal(*signal);
       const std::size_t before = under_way_.size();
@@ -118,32 +119,37 @@ class Launchers {
   int ended_by() const { return ended_by_; }
 
  private:
-  /// One that cannot be started has failed; others run.
-  void start(std::size_t run, detail::SweepBoard& board) {
+  /// One that cannot be started has failed; others run. False if there is no room for one more beside those that run.
+  bool start(std::size_t run, detail::SweepBoard& board) {
     try {
       launch(run);
     } catch (const std::exception& error) {
+      const auto* of_system = dynamic_cast<const SystemError*>(&error);
+      if (of_system && !under_way_.empty())
+        for (const int lack : {EMFILE, ENFILE, EAGAIN, ENOMEM})
+          if (of_system->error_number() == lack) return false;
       board.set(run, detail::failed_by(error));
     }
+    return true;
   }
 
   void launch(std::size_t run) {
     const fs::path folder = folder_ / runs_[run].name;
     detail::prepare_run_folder(folder, runs_[run]);
     fs::remove(folder / "failure.toml");
-    const Fd log = open_file(folder / "log.txt", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
+    Fd log = open_file(folder / "log.txt", O_RDWR | O_CREAT | O_TRUNC | O_APPEND);
     std::vector<std::string> environment =
         environment_with({{kFailureVariable, (folder / "failure.toml").native()}, {kFolderVariable, folder.native()}});
     // The file says already what variables said, and what the command line said over them.
     std::erase_if(environment, [](const std::string& each) { return each.starts_with("SHOAL_RUN_"); });
-    under_way_.push_back({run,
-                          exec_program({.path = "/proc/self/exe",
-                                        .arguments = {"shoal", "run", "--config", (folder / "config.toml").native()},
-                                        .environment = std::move(environment),
-                                        .standard = {nothing_.get(), log.get(), log.get()},
-                                        .own_group = true},
-                                       "shoal run", "is its file still there?"),
-                          std::chrono::steady_clock::now()});
+    StartedProcess launcher =
+        exec_program({.path = "/proc/self/exe",
+                      .arguments = {"shoal", "run", "--config", (folder / "config.toml").native()},
+                      .environment = std::move(environment),
+                      .standard = {nothing_.get(), log.get(), log.get()},
+                      .own_group = true},
+                     "shoal run", "is its file still there?");
+    under_way_.push_back({run, std::move(log), std::move(launcher), std::chrono::steady_clock::now()});
   }
 
   void wait() const {
@@ -157,14 +163,35 @@ class Launchers {
   }
 
   void handle_signal(int signal) {
+    if (signal == SIGTSTP) return stop_all();
     tell_all(signal);
-    if (signal != SIGTSTP) {
-      if (ended_by_ == 0) ended_by_ = signal;
-      return;
+    tell_all(SIGCONT);  // one that somebody has stopped
+    if (ended_by_ == 0) ended_by_ = signal;
+  }
+
+  /// They are in groups of their own, so the terminal has not stopped them. Each stops in its time, when its ranks have: one
+  /// that did so only after the SIGCONT below would stay so.
+  void stop_all() const {
+    sigset_t continues, before, came;
+    sigemptyset(&continues);
+    sigaddset(&continues, SIGCONT);
+    ::sigprocmask(SIG_BLOCK, &continues, &before);  // it continues this process as ever, and is seen
+    tell_all(SIGTSTP);
+    for (const Deadline patience = Deadline::after(std::chrono::seconds(10)); !patience.passed();) {
+      if (std::ranges::all_of(under_way_, [](const RunUnderWay& one) { return has_stopped(one.launcher.process); }))
+        break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    // They are in groups of their own, so the terminal has not stopped them.
-    ::raise(SIGSTOP);
+    if (::sigpending(&came) != 0 || sigismember(&came, SIGCONT) == 0) ::raise(SIGSTOP);
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
     tell_all(SIGCONT);
+  }
+
+  /// Or ended.
+  static bool has_stopped(const Fd& process) {
+    siginfo_t seen{};
+    return ::waitid(P_PIDFD, id_t(process.get()), &seen, WSTOPPED | WEXITED | WNOWAIT | WNOHANG) != 0 ||
+           seen.si_pid != 0;
   }
 
   bool collect(const RunUnderWay& one, detail::SweepBoard& board) const {
@@ -175,7 +202,7 @@ class Launchers {
     if (!status.succeeded() && ended_by_ != 0) return true;  // it was told to: neither done nor failed
     SweepOutcome outcome;
     try {
-      outcome = status.succeeded() ? done_run(folder, seconds) : failed_run(folder, status);
+      outcome = status.succeeded() ? done_run(folder, runs_[one.run], one.log, seconds) : failed_run(folder, status);
     } catch (const std::exception& error) {
       outcome = detail::failed_by(error);
     }
@@ -199,9 +226,7 @@ int sweep_program(const RunSettings& settings, const ProgramSweep& sweep) {
   if (!options.is_one_host())
     throw std::invalid_argument(fmt::format("--sweep is for one host, and --nnodes {} for more", settings.nnodes.text));
   if (sweep.at_once < 1) throw std::invalid_argument(fmt::format("--at-once {}: must be from 1 on", sweep.at_once));
-  std::vector<std::string> words{"--sweep"};
-  words.insert(words.end(), sweep.axes.begin(), sweep.axes.end());
-  const detail::SweepRequest request = detail::take_sweep(words);
+  const detail::SweepRequest request = detail::sweep_over(sweep.axes);
   const std::vector<detail::SweepRun> runs = detail::plan_sweep(request, [&](const std::vector<std::string>& values) {
     RunSettings one = settings;
     one.program.insert(one.program.end(), values.begin(), values.end());

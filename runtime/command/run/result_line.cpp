@@ -1,6 +1,7 @@
 // What is read of a run when it is over.
 #include <shoal/internal/runtime/command/run/program_sweep.h>
 #include <shoal/internal/runtime/configure/toml_text.h>
+#include <shoal/runtime/config_error.h>
 
 #include <algorithm>
 #include <cctype>
@@ -51,6 +52,9 @@ config::Node result_in(std::string_view log) {
     const std::size_t end = log.rfind('\n');
     std::string_view line = end == std::string_view::npos ? log : log.substr(end + 1);
     log = log.substr(0, end == std::string_view::npos ? 0 : end + 1);
+    // A progress bar writes over what it wrote: what it leaves of a line begins behind its last return.
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (const std::size_t start = line.rfind('\r'); start != std::string_view::npos) line.remove_prefix(start + 1);
     if (const std::size_t mark = line.find("]: "); line.starts_with("[rank") && mark != std::string_view::npos)
       line.remove_prefix(mark + 3);
     if (!line.starts_with(kResult)) continue;
@@ -62,6 +66,11 @@ config::Node result_in(std::string_view log) {
           std::ranges::find(table.entries, name, &config::Entry::key) != table.entries.end())
         continue;
       table.entries.push_back({name, {}, value_of(word.substr(equals + 1))});
+      try {
+        (void)config::toml_text(table);
+      } catch (const ConfigError&) {  // it is not UTF-8, which a file has to be
+        table.entries.pop_back();
+      }
     }
     break;
   }

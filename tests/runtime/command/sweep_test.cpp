@@ -2,6 +2,9 @@
 #include <shoal/internal/runtime/command/run/program_sweep.h>
 #include <shoal/internal/runtime/configure/toml_text.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,6 +13,7 @@
 
 #include "tests/runtime/command/shoal_program.h"
 #include "tests/support/catch.h"
+#include "tests/support/guard.h"
 
 namespace shoal::test {
 namespace {
@@ -19,6 +23,12 @@ namespace fs = std::filesystem;
 std::string text_in(const fs::path& file) {
   std::ifstream stream(file);
   return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// Of a child that nobody has waited for.
+bool has_ended(pid_t pid) {
+  siginfo_t seen{};
+  return ::waitid(P_PID, id_t(pid), &seen, WEXITED | WNOWAIT | WNOHANG) != 0 || seen.si_pid != 0;
 }
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -61,8 +71,8 @@ TEST_CASE("run sweep: the program runs once for each combination, and what it sa
   CHECK(rows[3][3] == "0.25");
   CHECK(rows[3][4] == "lr=0.01");
   CHECK(rows[3][6] == "done");
-  CHECK_THAT(result.error, ContainsSubstring("[4/4] lr=0.01,shape=_5_: done"));
-  const fs::path first = fs::path(folder.file("runs")) / "lr=0.1,shape=_3,4_";
+  CHECK_THAT(result.error, ContainsSubstring("[4/4] lr=0.01,shape=[5]: done"));
+  const fs::path first = fs::path(folder.file("runs")) / "lr=0.1,shape=[3,4]";
   CHECK(text_in(first / "log.txt") == "noise\nresult: loss=0.25 best=lr=0.1\n");
   CHECK_THAT(text_in(first / "config.toml"), ContainsSubstring("shape=[3,4]"));
   // The folder's settings are those of a run that does the same.
@@ -159,6 +169,86 @@ TEST_CASE("run sweep: SIGTERM reaches the ranks, and the same command goes on la
   CHECK(lines_of(folder.file("calls")) == std::vector<std::string>{"a=1", "a=2", "a=2", "a=3"});
 }
 
+TEST_CASE("run sweep: stopped and continued at any moment, it goes on, and its runs do") {
+  TemporaryFolder folder;
+  const std::string script = "echo $1 >>" + folder.file("calls") + "; while ! test -e " + folder.file("go") +
+                             "; do sleep 0.01; done; echo result: x=1";
+  RunningProgram sweep(sweep_command(folder, {"--at-once", "2"}, {"a=1,2"}, script));
+  wait_for_lines(folder.file("calls"), 2);
+  for (int i = 0; i < 30 * test_scale(); ++i) {
+    sweep.signal(SIGTSTP);
+    if (i % 3 != 0) ::usleep(useconds_t(500 * (i % 7)));
+    sweep.signal(SIGCONT);
+    if (i % 2 != 0) ::usleep(useconds_t(700 * (i % 5)));
+  }
+  std::ofstream(folder.file("go")) << "x";
+  // Continued before it had stopped, it stops after that, as any program does that stops itself.
+  while (!has_ended(sweep.pid())) {
+    sweep.signal(SIGCONT);
+    ::usleep(10'000);
+  }
+  const ProgramResult result = sweep.finish();
+  CAPTURE(result.output, result.error);
+  CHECK(result.code == 0);
+  CHECK(rows_of(result.output)[2].back() == "done");
+}
+
+TEST_CASE("run sweep: SIGKILL of it ends all that its runs have started, in runs of their own as well") {
+  TemporaryFolder folder;
+  const std::string writers = "setsid /bin/sh -c 'while :; do echo a >>" + folder.file("calls") +
+                              "; sleep 0.01; done' & while :; do echo b >>" + folder.file("calls") +
+                              "; sleep 0.01; done";
+  RunningProgram sweep({kShoal, "run", "--sweep-folder", folder.file("runs"), "--sweep", "a=1", "--", kShoal, "run",
+                        "--", "/bin/sh", "-c", writers, "sh"});
+  wait_for_lines(folder.file("calls"), 10);
+  sweep.signal(SIGKILL);
+  CHECK(sweep.finish().code == -SIGKILL);
+  // Until they are gone: their guards look again and again.
+  for (std::size_t before = 0, same = 0; same < 10;) {
+    const std::size_t now = lines_of(folder.file("calls")).size();
+    same = now == before ? same + 1 : 0;
+    before = now;
+    ::usleep(30'000);
+  }
+}
+
+TEST_CASE("run sweep: what its program writes into its folder is the program's affair") {
+  TemporaryFolder folder;
+  const std::string script =
+      "echo $1 >>" + folder.file("calls") +
+      "; echo result: x=7; cd $SHOAL_SWEEP_FOLDER; echo mine >config.toml; rm log.txt; mkfifo log.txt";
+  const ProgramResult first = run_program(sweep_command(folder, {}, {"a=1,2"}, script));
+  CAPTURE(first.output, first.error);
+  CHECK(first.code == 0);
+  CHECK(rows_of(first.output)[1][2] == "7");
+  CHECK(run_program(sweep_command(folder, {}, {"a=1,2,3"}, script)).code == 0);
+  CHECK(lines_of(folder.file("calls")).size() == 3);
+}
+
+TEST_CASE("run sweep: nobody need read the table") {
+  TemporaryFolder folder;
+  const auto without_output = [] { ::close(STDOUT_FILENO); };
+  const ProgramResult result = run_program(sweep_command(folder, {}, {"a=1,2"}, "true"), without_output);
+  CAPTURE(result.error);
+  CHECK(result.code == 0);
+  CHECK_THAT(result.error, ContainsSubstring("a=2: done") && ContainsSubstring("the table cannot be written"));
+}
+
+TEST_CASE("run sweep: runs that find no room wait for one") {
+  TemporaryFolder folder;
+  const auto few_descriptors = [] {
+    const rlimit few{30, 30};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  };
+  std::string values = "a=0";
+  for (int i = 1; i < 30; ++i) values += "," + std::to_string(i);
+  const ProgramResult result =
+      run_program(sweep_command(folder, {"--at-once", "30"}, {values}, "sleep 0.05"), few_descriptors);
+  CAPTURE(result.output, result.error);
+  CHECK(result.code == 0);
+  for (const auto& row : rows_of(result.output)) CHECK((row.back() == "done" || row.back() == "state"));
+}
+
 TEST_CASE("run sweep: another sweep in the same folder is refused, and leaves the first one's runs alone") {
   TemporaryFolder folder;
   const std::string script = "echo $1 >>" + folder.file("calls") + "; while ! test -e " + folder.file("go") +
@@ -199,6 +289,8 @@ TEST_CASE("run sweep: the last result line of a log counts, of any rank, with nu
   const config::Node table =
       command::result_in("result: x=1\n[rank3]: result: x=2 y=0.5 z=no =3 exit=9 x=7 w\nresults: x=3\nafter");
   CHECK(config::toml_text(table) == "x = 2\ny = 0.5\nz = \"no\"\n");
+  CHECK(config::toml_text(command::result_in("12 %\r99 %\rresult: x=1\r\n")) == "x = 1\n");
+  CHECK(config::toml_text(command::result_in("result: x=1 name=\xff y=2\n")) == "x = 1\ny = 2\n");
   CHECK(command::result_in("nothing\n").entries.empty());
   CHECK(command::result_in("").entries.empty());
 }

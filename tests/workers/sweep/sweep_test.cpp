@@ -5,8 +5,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 
 #include "tests/support/catch.h"
@@ -17,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-enum class Trouble { none, raise, kill, no_folder };
+enum class Trouble { none, raise, kill, no_folder, leave };
 
 struct Settings {
   double lr = 1;
@@ -34,8 +37,12 @@ struct Result {
 Result work(const Settings& settings, const fs::path& folder) {
   std::ofstream(settings.counter, std::ios::app) << "x";
   std::ofstream(folder / "mine.txt") << "here";
+  std::cout << "lr is ";
+  std::printf("%g\n", settings.lr);
+  std::fprintf(stderr, "to stderr\n");
   if (settings.trouble == Trouble::raise) throw std::runtime_error("no such luck");
   if (settings.trouble == Trouble::kill) ::kill(::getpid(), SIGKILL);
+  if (settings.trouble == Trouble::leave) std::exit(0);
   if (settings.trouble == Trouble::no_folder) {
     fs::remove_all(folder);
     std::ofstream(folder) << "in its place";
@@ -68,8 +75,10 @@ TEST_CASE("sweep: all combinations run, and each has a folder with its settings 
   CHECK(run<work>({"--sweep", "lr=2,3", "sizes=[5,6],[7]", "--no-such-thing-is-here=1"}, folder) == 2);
   CHECK(run<work>({"--sweep", "lr=2,3", "sizes=[5,6],[7]"}, folder) == 0);
   CHECK(count_runs(folder) == 4);
-  const fs::path one = folder.file("runs/lr=3,sizes=_5,6_");
+  const fs::path one = folder.file("runs/lr=3,sizes=[5,6]");
   CHECK(text_in(one / "mine.txt") == "here");
+  CHECK_THAT(text_in(one / "log.txt"),
+             ContainsSubstring("lr is ") && ContainsSubstring("3\n") && ContainsSubstring("to stderr\n"));
   const auto settings = parse_config<Settings>(text_in(one / "config.toml"));
   CHECK(settings.lr == 3);
   CHECK(settings.sizes == std::vector<int>{5, 6});
@@ -85,6 +94,7 @@ TEST_CASE("sweep: started again, it runs what has no result for these settings, 
   CHECK(run<work>({"--sweep", "lr=1,2,3,4"}, folder) == 0);
   CHECK(count_runs(folder) == 4);
   fs::remove(folder.file("runs/lr=2/result.toml"));
+  fs::remove(folder.file("runs/lr=3/config.toml"));                     // that alone is the run's own affair
   std::ofstream(folder.file("runs/lr=3/result.toml")) << "result = [";  // cut short
   CHECK(run<work>({"--sweep", "lr=1,2,3,4"}, folder) == 0);
   CHECK(count_runs(folder) == 6);
@@ -102,6 +112,13 @@ TEST_CASE("sweep: a run that throws or is killed has failed by itself, and is ru
   CHECK(count_runs(folder) == 6);
   CHECK(run<work>({"--sweep", "trouble=none,raise,kill", "lr=1,2"}, folder) == 1);
   CHECK(count_runs(folder) == 10);
+}
+
+TEST_CASE("sweep: a run that calls exit(0) has failed, and is not run again and again") {
+  const test::TemporaryFolder folder;
+  CHECK(run<work>({"--sweep", "trouble=leave,none", "lr=1,2"}, folder) == 1);
+  CHECK(count_runs(folder) == 4);
+  CHECK_THAT(text_in(folder.file("runs/trouble=leave,lr=2/error.txt")), ContainsSubstring("code 0"));
 }
 
 TEST_CASE("sweep: runs whose processes die one after the other do not keep others from running") {
