@@ -37,11 +37,11 @@ void PoolCore::start_worker() {
   WorkerEnds ends{Ring::create(std::uint32_t(options_.tasks_ahead), kTaskSchema, 0, name + " tasks"), results_.share(),
                   SharedPart<ProgressLayout>::create(BlockType::kBytes), started_, free_index()};
   Process<ServedAll> process = start_({.name = name,
-                                  .start_method = options_.start_method,
-                                  .grace_period = kGracePeriod,
-                                  .num_threads = options_.num_threads,
-                                  .fork_despite_threads = options_.fork_despite_threads},
-                                 ends);
+                                       .start_method = options_.start_method,
+                                       .grace_period = kGracePeriod,
+                                       .num_threads = options_.num_threads,
+                                       .fork_despite_threads = options_.fork_despite_threads},
+                                      ends);
   process.start();
   workers_.push_back(std::make_unique<Worker>(std::move(ends), std::move(process)));
 }

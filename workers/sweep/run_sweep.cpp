@@ -102,7 +102,7 @@ RunOutput::RunOutput(const fs::path& folder) {
   if (!log) throw SystemError(fmt::format("opening {}", file.native()), errno);
   flush_output();
   for (int i = 0; i < 2; ++i) {
-    before_[std::size_t(i)] = lift(Fd(::fcntl(STDOUT_FILENO + i, F_DUPFD_CLOEXEC, 0)));
+    before_[std::size_t(i)] = Fd(::fcntl(STDOUT_FILENO + i, F_DUPFD_CLOEXEC, 3));
     ::dup2(log.get(), STDOUT_FILENO + i);
   }
 }
