@@ -2,11 +2,14 @@
 #include <shoal/internal/workers/train/hosts/note_lines.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <shoal/internal/workers/train/gloo/gloo_group.h>
 #include <shoal/ipc/fd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -92,6 +95,25 @@ Fd connect_to(const std::string& side) {
 }
 
 }  // namespace
+
+TEST_CASE("note lines: where there is no descriptor for a connection, that is said at once") {
+  auto store = c10::make_intrusive<c10d::HashStore>();
+  auto made = std::async(std::launch::async, [&] {
+    return std::make_unique<NoteLines>(*store, 0, std::vector<std::string>(2, "127.0.0.1"), Deadline::after(1h), 30s);
+  });
+  store->wait({"line/0"});
+  const Fd caller = connect_to(store->get_to_str("line/0"));
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  std::vector<Fd> all;
+  const rlimit few{std::min<rlim_t>(before.rlim_cur, 256), before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  while (Fd one{::open("/dev/null", O_RDONLY | O_CLOEXEC)}) all.push_back(std::move(one));
+  store->set("line/1/connected", std::vector<std::uint8_t>{1});
+  CHECK_THROWS_WITH(made.get(), ContainsSubstring("accepting a connection for notes") && ContainsSubstring("EMFILE"));
+  all.clear();
+  ::setrlimit(RLIMIT_NOFILE, &before);
+}
 
 TEST_CASE("note lines: each gets what was posted to it, in order, of any size, also if all send at once") {
   Lines lines(3);

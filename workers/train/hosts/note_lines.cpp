@@ -194,7 +194,12 @@ void NoteLines::accept_from(const OwnSocket& listener, std::uint64_t token, int 
       Caller caller;
       caller.socket = OwnSocket(
           [&] { return lift(Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK))); });
-      if (!caller.socket) break;
+      if (!caller.socket) {
+        // No descriptor, or no memory: the caller stays in the queue, and asking again and again would only burn time.
+        if (const int error = errno; error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM)
+          throw SystemError("accepting a connection for notes", error);
+        break;
+      }
       callers.push_back(std::move(caller));
     }
     for (Caller& caller : callers) {
