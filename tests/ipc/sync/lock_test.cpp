@@ -212,7 +212,7 @@ TEST_CASE("lock: a reservation whose owner is dead or gives up holds nobody up")
   REQUIRE(lock->lock_until(Deadline::never()) == false);
   Forked waiter([&] {
     // It gives up while it is hungry: nothing is reserved for it then.
-    if (lock->lock_until(dies ? Deadline::never() : Deadline::after(250ms)).has_value()) throw Error("taken");
+    if (lock->lock_until(dies ? Deadline::never() : Deadline::after(1500ms)).has_value()) throw Error("taken");
   });
   until([&] { return lock->hungry != 0; });
   if (dies) {

@@ -140,7 +140,7 @@ TEST_CASE("DataLoader: after more deaths than max_replacements the loader gives 
 
 TEST_CASE(
     "DataLoader: a worker that is stuck for longer than the timeout is ended and replaced, and its stack is told") {
-  DataLoader loader({.batch_size = 2, .num_workers = 1, .timeout = std::chrono::milliseconds(50), .max_retries = 0},
+  DataLoader loader({.batch_size = 2, .num_workers = 1, .timeout = std::chrono::seconds(1), .max_retries = 0},
                     Faulty{6, 2, "stuck"});
   auto it = loader.begin();
   try {

@@ -249,7 +249,7 @@ TEST_CASE("DataLoader: a worker that is stuck in a stream is ended after the tim
 }
 
 TEST_CASE("DataLoader: a sample that every worker is stuck at is LoaderWorkerDied at its batch; what skips goes on") {
-  DataLoader loader({.batch_size = 2, .num_workers = 1, .timeout = std::chrono::milliseconds(200), .max_retries = 0},
+  DataLoader loader({.batch_size = 2, .num_workers = 1, .timeout = std::chrono::seconds(1), .max_retries = 0},
                     skipping(6, {2, false}));
   auto it = loader.begin();
   CHECK(first_column(*it) == std::vector<std::int64_t>{0, 1});

@@ -460,7 +460,7 @@ __attribute__((noinline)) void never_return() {
 }
 
 TEST_CASE("pool: a task that takes longer than task_timeout has its worker ended, which tells where it was stuck") {
-  Pool pool({.processes = 2, .task_timeout = milliseconds(50)});
+  Pool pool({.processes = 2, .task_timeout = milliseconds(1000)});
   try {
     pool.apply([] { never_return(); });
     FAIL("no exception");
