@@ -55,9 +55,10 @@ class Training {
         checkpoints_.save_and_stop(last);
         return metrics({}, last);
       }
+      const std::int64_t samples = all_samples();  // here nobody trains; once evaluated, hogwild's other ranks may go on
       progress_.last_loss = sum_of(group_, progress_.epoch_loss) / sum_of(group_, double(progress_.epoch_samples));
       evaluation = evaluate(learner_, job_.data, group_);
-      report_.evaluation(progress_, (progress_.epoch + 1) * steps_of_epoch_, all_samples(), *evaluation);
+      report_.evaluation(progress_, (progress_.epoch + 1) * steps_of_epoch_, samples, *evaluation);
       progress_.begin_epoch(progress_.epoch + 1);
       checkpoints_.after_epoch(step());
     }
