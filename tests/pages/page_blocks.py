@@ -23,6 +23,7 @@ first_words = re.compile(r"(?:struct|class|enum|union|template|namespace|using|t
 control = re.compile(r"(?:if|for|while|switch|do|else|return|throw|delete|co_\w+)\b")
 heads_a_function = re.compile(r"[\w:<>,&*\s]*[\w>&*]\s[&*]*[\w:]+\s*$")
 inside_shoal = re.compile(r"\bnamespace\s+shoal\b|\btemplate\s*<\s*>\s*\w+\s+shoal::")
+namespaces = {"config", "hogwild"}   # public ones
 layers = {"ipc", "runtime", "tensors", "workers", "detail"}   # CMake's targets, and what users are not shown
 
 
@@ -193,7 +194,8 @@ def make(root, out, base):
         for line, name in names_in_text(root, page):
             if name not in named:
                 named.add(name)
-                together += f"namespace names {{\n{place(base, root, page, line)}using shoal::{name};\n}}\n"
+                declaration = f"namespace {name} = shoal::{name};" if name in namespaces else f"using shoal::{name};"
+                together += f"namespace names {{\n{place(base, root, page, line)}{declaration}\n}}\n"
     sources["together.cpp"] = together
     listed = "".join(f'list(APPEND page_sources "${{CMAKE_CURRENT_LIST_DIR}}/{name}")\n' for name in sorted(sources)
                      if name not in {file for file, _, _ in refused})

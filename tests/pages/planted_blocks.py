@@ -12,6 +12,7 @@ header = """#include <string>
 #include <type_traits>
 namespace shoal {
 struct Lock { void lock(); void unlock(); };
+namespace hogwild { struct SGD; }
 template <class T> struct Codec;
 template <class T> void send(const T&) { static_assert(!std::is_pointer_v<T>, "a pointer cannot cross"); }
 }
@@ -36,7 +37,7 @@ right = {
     "inside shoal": page("struct Mine {};\ntemplate <>\nstruct shoal::Codec<Mine> {\n  static int size();\n};"),
     "a program's piece": page(("from docs/examples/x.cpp", "nothing that compiles")),
     "refused": page(("refused: a pointer cannot cross", 'shoal::send((int*)nullptr);')),
-    "text": "```text\nshoal {\n```\n\n    a --put()--> b\n\n* One thing\n    and more of it;\n\n`shoal::Lock`, `shoal::workers`\n",
+    "text": "```text\nshoal {\n```\n\n    a --put()--> b\n\n* One thing\n    and more of it;\n\n`shoal::Lock`, `shoal::workers`, `shoal::hogwild`\n",
 }
 faults = [
     (page("shoal::Lock lock;\nlock.lokc();"), "page.md:5:6: error: ‘struct shoal::Lock’ has no member named ‘lokc’"),
