@@ -204,7 +204,7 @@ TEST_CASE("init_process_group: ranks that do not come are named, by all that hav
 // The time for connections is ten minutes here: whoever waits for a rank that is dead fails by that.
 TEST_CASE("init_process_group: a rank that dies while all connect is named on all others at once", "[failures]") {
   REQUIRE_NETWORK_HOSTS();
-  const NetworkHosts hosts(2);
+  const NetworkHosts hosts(3);
   struct Case {
     std::vector<int> shape;
     int dies;
@@ -212,13 +212,16 @@ TEST_CASE("init_process_group: a rank that dies while all connect is named on al
     const char* delays = "";
   };
   // The first and the only rank of a host, also before rank 0 looks after it; one beside the first, also where those that
-  // have seen it listen no more when others come; rank 0, which keeps the store; one that is in no column.
+  // have seen it listen no more when others come; rank 0, which keeps the store; one that is in no column. "hosts.written":
+  // the others know where Gloo reaches the rank, and open connections.
   const auto [shape, dies, where, delays] =
       GENERATE(Case{{1, 1}, 1, "hosts.connect"}, Case{{2, 2}, 1, "hosts.connect"}, Case{{2, 2}, 2, "hosts.connect"},
                Case{{1, 2}, 2, "hosts.connect"}, Case{{1, 1}, 1, "hosts.connect", "hosts.connect:60000:1"},
                Case{{2, 1}, 0, "hosts.connect"}, Case{{2, 2}, 3, "hosts.connected"}, Case{{2, 2}, 2, "hosts.lines"},
                Case{{1, 1}, 1, "hosts.lines"}, Case{{2, 1}, 0, "hosts.lines"},
-               Case{{2, 2}, 1, "hosts.connect", "hosts.lines.connect:300000:1"});
+               Case{{2, 2}, 1, "hosts.connect", "hosts.lines.connect:300000:1"}, Case{{1, 1}, 1, "hosts.written"},
+               Case{{1, 1}, 0, "hosts.written"}, Case{{2, 2}, 1, "hosts.written"}, Case{{2, 2}, 2, "hosts.written"},
+               Case{{1, 1, 1}, 1, "hosts.written"});
   HostRanks ranks(hosts, shape, "sum", {{"MEET_MS", "3600000"}, {"LINK_MS", "600000"}});
   ranks.set(dies, "SHOAL_KILL_AT", where);
   for (int rank = 0; rank < std::accumulate(shape.begin(), shape.end(), 0); ++rank)

@@ -1,10 +1,14 @@
 #include <shoal/internal/workers/train/gloo/gloo_group.h>
 
 #include <ATen/ops/from_blob.h>
+#include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/workers/train/gloo/gloo_backend.h>
 #include <shoal/ipc/error.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <exception>
 #include <set>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -49,6 +53,57 @@ c10::intrusive_ptr<c10d::ProcessGroupGloo> connect(const c10::intrusive_ptr<c10d
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, index, size, options);
 }
 
+/// A call of connect() that another thread makes. Whoever waits for it may leave it alone.
+class Connecting {
+ public:
+  using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+
+  /// Throws what connect() throws.
+  static Group wait(std::function<Group()> connect, const GlooGroup::Look& look) {
+    const auto under_way = std::make_shared<Connecting>();
+    sigset_t signals;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &signals);
+    make_service_thread("gloo connects", [under_way, connect = std::move(connect), signals] {
+      ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);  // what Gloo's own threads inherit
+      under_way->finish(connect);
+    }).detach();
+    std::unique_lock lock(under_way->mutex_);
+    for (std::chrono::milliseconds pause = kFirstLook; !under_way->changed_.wait_for(lock, pause, [&] {
+           return under_way->finished_;
+         });) {
+      lock.unlock();
+      pause = look();
+      lock.lock();
+    }
+    if (under_way->error_) std::rethrow_exception(under_way->error_);
+    return std::move(under_way->group_);
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kFirstLook{20};  // mostly it is done by then
+
+  void finish(const std::function<Group()>& connect) {
+    Group group;
+    std::exception_ptr error;
+    try {
+      group = connect();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    std::lock_guard lock(mutex_);
+    group_ = std::move(group);
+    error_ = error;
+    finished_ = true;
+    changed_.notify_one();
+  }
+
+  std::mutex mutex_;  // of these:
+  std::condition_variable changed_;
+  bool finished_ = false;
+  Group group_;
+  std::exception_ptr error_;
+};
+
 }  // namespace
 
 struct GlooGroup::Engine {
@@ -85,11 +140,14 @@ class GlooGroup::Waiting {
 };
 
 GlooGroup::GlooGroup(c10d::Store& store, int store_port, int index, const std::vector<std::string>& addresses,
-                     Deadline deadline, std::chrono::milliseconds link_timeout)
+                     Deadline deadline, std::chrono::milliseconds link_timeout, const Look& look)
     : size_(int(addresses.size())), lost_(addresses.size(), false), engine_(std::make_unique<Engine>()) {
+  const auto make = [store = c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store), index, size = size_,
+                     address = addresses[std::size_t(index)], timeout = left_of(deadline)] {
+    return connect(store, index, size, address, timeout);
+  };
   try {
-    engine_->group = connect(c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store), index, size_,
-                             addresses[std::size_t(index)], left_of(deadline));
+    engine_->group = look ? Connecting::wait(make, look) : make();
   } catch (const std::exception& error) {
     throw failure_of(-1, error);
   }

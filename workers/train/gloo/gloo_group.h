@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -60,11 +61,17 @@ class GlooGroup {
     int peer = -1;
   };
 
-  /// Connects with all others; they meet in the store. `address`: of this host, as the others reach it. `addresses`: of
-  /// all, by number. A connection ends where the other side has not answered for `link_timeout`. Throws GlooFailure.
-  /// `store_port`: of the store, whose connections are not this group's.
+  /// Looks for a reason not to connect, which it throws; returns when it wants to be asked again.
+  using Look = std::function<std::chrono::milliseconds()>;
+
+  /// Connects with all others; they meet in the store. `addresses`: of all, by number, as the others reach them. A
+  /// connection ends where the other side has not answered for `link_timeout`. Throws GlooFailure, std::system_error, and
+  /// what `look` throws. `store_port`: of the store, whose connections are not this group's.
+  ///
+  /// Gloo opens all connections in one call, which waits for a rank that has died until the deadline and cannot be ended.
+  /// So a thread makes it, and when `look` throws that is left alone with it: it uses the store until then.
   GlooGroup(c10d::Store& store, int store_port, int index, const std::vector<std::string>& addresses, Deadline deadline,
-            std::chrono::milliseconds link_timeout);
+            std::chrono::milliseconds link_timeout, const Look& look = {});
   GlooGroup(const GlooGroup&) = delete;
   ~GlooGroup();
 

@@ -11,8 +11,8 @@ namespace shoal {
 struct Column {
   /// As GlooGroup.
   Column(c10d::Store& store, int store_port, int index, const std::vector<std::string>& addresses, Deadline deadline,
-         std::chrono::milliseconds link_timeout)
-      : gloo(store, store_port, index, addresses, deadline, link_timeout),
+         std::chrono::milliseconds link_timeout, const GlooGroup::Look& look)
+      : gloo(store, store_port, index, addresses, deadline, link_timeout, look),
         lines(store, index, addresses, deadline, link_timeout) {}
 
   /// Ends all connections, and all waits, now or later.

@@ -2,10 +2,12 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/workers/train/hosts/failure_notes.h>
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -24,38 +26,49 @@ constexpr milliseconds kFirstPause{1};
 
 }  // namespace
 
-/// Hands every call on. `watch` is null when nobody connects any more.
+/// Hands every call on, until it is given up.
 class ConnectWatch::Store : public c10d::Store {
  public:
   Store(c10d::Store& store, ConnectWatch& watch)
       : c10d::Store(store.getTimeout()),
         store_(c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store)),
-        longest_(longest_pause(watch.map_.world_size())),
-        watch_(&watch) {}
-  void end_watch() { watch_ = nullptr; }
+        watch_(&watch),
+        longest_(longest_pause(watch.map_.world_size())) {}
+  /// From now on nobody connects any more.
+  void end_watch() {
+    const std::lock_guard lock(mutex_);
+    watch_ = nullptr;
+  }
+  /// A thread that was left alone keeps this one, and the rank's connection to its store is to end.
+  void give_up() {
+    const std::lock_guard lock(mutex_);
+    store_.reset();
+  }
 
-  c10::intrusive_ptr<c10d::Store> clone() override { return store_->clone(); }
+  c10::intrusive_ptr<c10d::Store> clone() override { return store()->clone(); }
   using c10d::Store::set;
-  void set(const std::string& key, const std::vector<std::uint8_t>& value) override { store_->set(key, value); }
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    store()->set(key, value);
+    SHOAL_KILL_POINT("hosts.written");
+  }
   using c10d::Store::compareSet;
   std::vector<std::uint8_t> compareSet(const std::string& key, const std::vector<std::uint8_t>& expected,
                                        const std::vector<std::uint8_t>& desired) override {
-    return store_->compareSet(key, expected, desired);
+    return store()->compareSet(key, expected, desired);
   }
   std::vector<std::uint8_t> get(const std::string& key) override {
     wait({key});
-    return store_->get(key);
+    return store()->get(key);
   }
-  std::int64_t add(const std::string& key, std::int64_t value) override { return store_->add(key, value); }
-  bool deleteKey(const std::string& key) override { return store_->deleteKey(key); }
-  bool check(const std::vector<std::string>& keys) override { return store_->check(keys); }
-  std::int64_t getNumKeys() override { return store_->getNumKeys(); }
+  std::int64_t add(const std::string& key, std::int64_t value) override { return store()->add(key, value); }
+  bool deleteKey(const std::string& key) override { return store()->deleteKey(key); }
+  bool check(const std::vector<std::string>& keys) override { return store()->check(keys); }
+  std::int64_t getNumKeys() override { return store()->getNumKeys(); }
   void wait(const std::vector<std::string>& keys) override { wait(keys, getTimeout()); }
   void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
     const Deadline deadline = Deadline::after(timeout);
-    for (milliseconds pause = kFirstPause; !store_->check(keys); pause = std::min(2 * pause, longest_)) {
-      if (watch_)
-        if (const auto failure = watch_->look()) throw std::runtime_error(failure->text);
+    for (milliseconds pause = kFirstPause; !store()->check(keys); pause = std::min(2 * pause, longest_)) {
+      look();
       if (deadline.passed())
         C10_THROW_ERROR(DistStoreError, "wait timeout after " + std::to_string(timeout.count()) + "ms");
       std::this_thread::sleep_for(pause);
@@ -63,22 +76,34 @@ class ConnectWatch::Store : public c10d::Store {
   }
   void setTimeout(const milliseconds& timeout) override {
     c10d::Store::setTimeout(timeout);
-    store_->setTimeout(timeout);
+    store()->setTimeout(timeout);
   }
-  void append(const std::string& key, const std::vector<std::uint8_t>& value) override { store_->append(key, value); }
+  void append(const std::string& key, const std::vector<std::uint8_t>& value) override { store()->append(key, value); }
   std::vector<std::vector<std::uint8_t>> multiGet(const std::vector<std::string>& keys) override {
     wait(keys);
-    return store_->multiGet(keys);
+    return store()->multiGet(keys);
   }
   void multiSet(const std::vector<std::string>& keys, const std::vector<std::vector<std::uint8_t>>& values) override {
-    store_->multiSet(keys, values);
+    store()->multiSet(keys, values);
+    SHOAL_KILL_POINT("hosts.written");
   }
-  bool hasExtendedApi() const override { return store_->hasExtendedApi(); }
+  bool hasExtendedApi() const override { return store()->hasExtendedApi(); }
 
  private:
+  c10::intrusive_ptr<c10d::Store> store() const {
+    const std::lock_guard lock(mutex_);
+    if (!store_) throw std::runtime_error("this rank connects no more");
+    return store_;
+  }
+  void look() {
+    const std::lock_guard lock(mutex_);
+    if (watch_) watch_->look_again();
+  }
+
+  mutable std::mutex mutex_;  // of these:
   c10::intrusive_ptr<c10d::Store> store_;
-  milliseconds longest_;
   ConnectWatch* watch_;
+  const milliseconds longest_;
 };
 
 struct ConnectWatch::Parts {
@@ -102,7 +127,17 @@ c10d::Store& ConnectWatch::part(const std::string& prefix) {
   return *parts_->stores.back();
 }
 
+std::chrono::milliseconds ConnectWatch::look_again() {
+  if (const auto failure = look()) throw std::runtime_error(failure->text);
+  return longest_pause(map_.world_size());
+}
+
 std::optional<Failure> ConnectWatch::look() {
+  const std::lock_guard lock(looking_);
+  return look_at_all();
+}
+
+std::optional<Failure> ConnectWatch::look_at_all() {
   if (auto known = board_.read()) return known;
   if (elsewhere_)
     if (auto known = elsewhere_()) return known;
@@ -130,6 +165,7 @@ std::optional<Failure> ConnectWatch::look_at_first_ranks() {
 }
 
 Failure ConnectWatch::fail(const Failure& seen) {
+  for (const auto& store : parts_->stores) store->give_up();
   Failure why = look().value_or(seen);
   const Failure first = board_.write_first([&] {
     try {

@@ -21,8 +21,7 @@ namespace {
 /// The other ranks of a host wait for the first one, which waits for the other hosts until the deadline.
 constexpr std::chrono::seconds kGrace{10};
 
-/// Within this the ranks that have all met connect, also on machines that are busy. Where Gloo cannot be made to give up
-/// (see ConnectWatch), they wait no longer than that, or than for a link.
+/// Within this the ranks that have all met connect, also on machines that are busy, or within the time for a link.
 constexpr std::chrono::milliseconds kConnecting{30'000};
 
 std::string host_name() {
@@ -139,7 +138,8 @@ TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadlin
       const Deadline connected = Deadline::after(std::min<std::chrono::nanoseconds>(
           std::max(link_timeout, kConnecting), deadline.left(std::chrono::hours(24))));
       parts.column = std::make_unique<Column>(watch.part(fmt::format("column/{}", column)), parts.store->port(),
-                                              parts.map.my_host(), addresses, connected, link_timeout);
+                                              parts.map.my_host(), addresses, connected, link_timeout,
+                                              [&watch] { return watch.look_again(); });
       SHOAL_KILL_POINT("hosts.connected");
     }
     host.barrier();  // all of this host are connected, or one has said why it is not
