@@ -67,10 +67,10 @@ class Connecting {
       ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);  // what Gloo's own threads inherit
       under_way->finish(connect);
     }).detach();
+    const auto finished = [&] { return under_way->finished_; };
+    std::chrono::milliseconds pause = kFirstLook;
     std::unique_lock lock(under_way->mutex_);
-    for (std::chrono::milliseconds pause = kFirstLook; !under_way->changed_.wait_for(lock, pause, [&] {
-           return under_way->finished_;
-         });) {
+    while (!under_way->changed_.wait_for(lock, pause, finished)) {
       lock.unlock();
       pause = look();
       lock.lock();
@@ -143,9 +143,8 @@ GlooGroup::GlooGroup(c10d::Store& store, int store_port, int index, const std::v
                      Deadline deadline, std::chrono::milliseconds link_timeout, const Look& look)
     : size_(int(addresses.size())), lost_(addresses.size(), false), engine_(std::make_unique<Engine>()) {
   const auto make = [store = c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store), index, size = size_,
-                     address = addresses[std::size_t(index)], timeout = left_of(deadline)] {
-    return connect(store, index, size, address, timeout);
-  };
+                     address = addresses[std::size_t(index)],
+                     timeout = left_of(deadline)] { return connect(store, index, size, address, timeout); };
   try {
     engine_->group = look ? Connecting::wait(make, look) : make();
   } catch (const std::exception& error) {
