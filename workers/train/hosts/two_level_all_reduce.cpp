@@ -72,10 +72,11 @@ void TwoLevelGroup::State::begin_passage(Passage& passage, const Region& range, 
       continue;
     }
     if (passage.rooms.size() < std::size_t(hosts())) passage.rooms.resize(std::size_t(hosts()));
-    std::byte*& theirs = passage.rooms[std::size_t(other)];
-    if (!theirs) theirs = scratch(bytes);  // the first piece of each passage is the largest
-    passage.sources.push_back(theirs);
-    receive(other, theirs, bytes, 1);
+    std::span<std::byte>& theirs = passage.rooms[std::size_t(other)];
+    // The first piece is the largest, but a host's part of a smaller one may be larger: shares are whole cache lines.
+    if (theirs.size() < bytes) theirs = {scratch(bytes), bytes};
+    passage.sources.push_back(theirs.data());
+    receive(other, theirs.data(), bytes, 1);
     send(other, mine + passage.part_of(other, hosts()).begin, passage.part_of(other, hosts()).size, 1);
   }
   if (number_of_piece == 0) send_notes();

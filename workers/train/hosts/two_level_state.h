@@ -112,7 +112,7 @@ struct TwoLevelGroup::State {
     Share share{0, 1, 0};  // this column's
     bool direct = true;    // all hosts get the whole share of each
     std::vector<const std::byte*> sources;
-    std::vector<std::byte*> rooms;  // for the other hosts' shares, by host
+    std::vector<std::span<std::byte>> rooms;  // for the other hosts' shares, by host
     /// What of the share a host reduces.
     Share part_of(int host, int hosts) const {
       return direct ? Share(share.size, 1, 0) : Share(share.size, hosts, host);

@@ -306,6 +306,17 @@ void collectives(const Ranks& r) {
   r.group->barrier()->wait();
 }
 
+/// Sums that go piece by piece (of 4 MiB): whole pieces, a last one that is cut otherwise, and one of a single element.
+void pieces(const Ranks& r) {
+  constexpr std::int64_t kPiece = 4 << 20, kCache = 64;
+  for (const std::int64_t bytes : {2 * kPiece, 2 * kPiece + 4, 3 * kPiece - kCache, 3 * kPiece + 5000}) {
+    const Tensors all = r.given_by_all(bytes / 4, at::kInt, int(bytes % 11));
+    Tensors data{all[std::size_t(r.me)].clone()};
+    r.group->allreduce(data)->wait();
+    require(at::equal(data[0], reduced(all, c10d::ReduceOp::SUM)), fmt::format("the sum of {} bytes", bytes));
+  }
+}
+
 void say_ready() {
   // One line a rank, written in one piece.
   if (std::FILE* file = std::fopen(text_or("READY_FILE", "/dev/null").c_str(), "a")) {
@@ -378,6 +389,7 @@ int work(const std::string& what) {
     return 0;
   }
   if (what == "collectives") collectives(r);
+  if (what == "pieces") pieces(r);
   if (what == "sum") {
     Tensors data{at::ones({5})};
     group->allreduce(data)->wait();
