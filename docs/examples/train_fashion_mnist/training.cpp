@@ -55,7 +55,7 @@ class Training {
         checkpoints_.save_and_stop(last);
         return metrics({}, last);
       }
-      const std::int64_t samples = all_samples();  // here nobody trains; once evaluated, hogwild's other ranks may go on
+      const std::int64_t samples = all_samples();  // before the evaluation: hogwild's other ranks may train on after it
       progress_.last_loss = sum_of(group_, progress_.epoch_loss) / sum_of(group_, double(progress_.epoch_samples));
       evaluation = evaluate(learner_, job_.data, group_);
       report_.evaluation(progress_, (progress_.epoch + 1) * steps_of_epoch_, samples, *evaluation);
