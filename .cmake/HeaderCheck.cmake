@@ -1,5 +1,9 @@
-# headers_alone: compiles every header of the libraries by itself, and all of them together: they share the namespace
+# headers_alone: compiles headers of the libraries by themselves, and all of them together: they share the namespace
 # shoal::detail, where two of one name would meet only in some program. Run by `./dev check`.
+#
+# Not those that stand first in a source of the libraries: clang-tidy looks at that source without precompiled headers, and so
+# says what such a header lacks. They are three of four. headers_alone/first has each, and its source: tests/checks/tidy.py holds
+# that the source is among those it looks at.
 #
 # Half of the time went into libtorch's headers, again and again. They are precompiled for the headers that include them in any
 # case, directly or by way of others, and for these alone: one that forgets them does not compile. A header that gains or loses
@@ -41,7 +45,23 @@ set(folders ipc runtime)
 if(SHOAL_TENSORS)
   list(APPEND folders tensors workers)
 endif()
+# Which source begins with a header.
+foreach(folder ${folders})
+  foreach(target shoal_${folder} shoal_${folder}_heavy)
+    if(TARGET ${target})
+      get_target_property(sources ${target} SOURCES)
+      list(FILTER sources INCLUDE REGEX "\\.cpp$")
+      foreach(source ${sources})
+        file(STRINGS ${source} include REGEX "^ *# *include" LIMIT_COUNT 1)
+        if(include MATCHES "<(shoal/.*)>")
+          set_property(GLOBAL PROPERTY SHOAL_FIRST_IN_${CMAKE_MATCH_1} ${source})
+        endif()
+      endforeach()
+    endif()
+  endforeach()
+endforeach()
 set(all_headers)
+set(first_in "")
 set(together "")
 foreach(folder ${folders})
   get_property(headers GLOBAL PROPERTY SHOAL_HEADERS_${folder})
@@ -49,12 +69,18 @@ foreach(folder ${folders})
     cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE name)
     shoal_include_name(${name} shoal_header_name)
     set_property(GLOBAL PROPERTY SHOAL_HEADER_PATH_${shoal_header_name} ${header})
-    list(APPEND all_headers ${name})
+    get_property(source GLOBAL PROPERTY SHOAL_FIRST_IN_${shoal_header_name})
+    if(source)
+      string(APPEND first_in "${name} ${source}\n")
+    else()
+      list(APPEND all_headers ${name})
+    endif()
     string(APPEND together "#include <${shoal_header_name}>\n")
   endforeach()
 endforeach()
 set(sources_none ${PROJECT_BINARY_DIR}/headers_alone/together.cpp)
 file(CONFIGURE OUTPUT ${sources_none} CONTENT "@together@" @ONLY)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/headers_alone/first CONTENT "@first_in@" @ONLY)
 foreach(name ${all_headers})
   shoal_include_name(${name} shoal_header_name)
   set(source ${PROJECT_BINARY_DIR}/headers_alone/${name}.cpp)

@@ -1,4 +1,5 @@
-"""tensors -> ipc <- runtime, workers -> all three: nothing includes upwards, and libtorch is in tensors and workers alone."""
+"""tensors -> ipc <- runtime, workers -> all three: nothing includes upwards, and libtorch is in tensors and workers alone.
+Every header may be included twice."""
 
 import re
 
@@ -20,7 +21,10 @@ for name in tracked(*(f"{layer}/**" for layer in may_include)):
     if not name.endswith((".h", ".cpp", ".inl", ".cu")):
         continue
     layer = name.split("/")[0]
-    for match in include.finditer((root / name).read_text()):
+    text = (root / name).read_text()
+    if name.endswith(".h") and "\n#pragma once\n" not in "\n" + text:
+        faults.append(f"{name}: has no #pragma once")
+    for match in include.finditer(text):
         includes += 1
         system, quoted = match.groups()
         if quoted is not None:

@@ -45,6 +45,7 @@ faults = [
     ("layering", "runtime/spawn.h", "#include <ATen/ATen.h>\n", "runtime may not know libtorch"),
     ("layering", "ipc/queue.h", '#include "ring.h"\n', 'write <shoal/FOLDER/name.h>'),
     ("layering", "workers/pool.h", "#include <shoal/shoal.h>\n", "<shoal/shoal.h> is for users"),
+    ("layering", "ipc/pipe.h", "// A pipe.\nint pipe();\n", "ipc/pipe.h: has no #pragma once"),
     ("rooms", "ipc/heap/block.h", "#include <shoal/internal/ipc/ring/ring.h>\n",
      "a circle of ipc/heap/, ipc/ring/: ipc/heap/block.h includes ipc/ring/ring.h; ipc/ring/ring.h includes ipc/heap/block.h"),
     ("rooms", "ipc/heap/block.h", "#include <shoal/ipc/queue.h>\n", "ipc/heap/block.h includes ipc/queue.h"),   # the ring's door

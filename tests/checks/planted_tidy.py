@@ -10,7 +10,7 @@ import tempfile
 here = pathlib.Path(__file__).resolve().parent
 clean = {
     "ipc/count.h": "#pragma once\n\ninline int count_of(int all) { return all; }\n",
-    "ipc/count.cpp": "#include <shoal/ipc/count.h>\n\nint twice(int all) { return 2 * count_of(all); }\n",
+    "ipc/count.cpp": "#include <shoal/ipc/count.h>\n\n#include <cstddef>\n\nint twice(int all) { return 2 * count_of(all); }\n",
     "ipc/other.cpp": "int other(int all) { return all; }\n",
 }
 # file planted, its content, what has to be said
@@ -23,6 +23,7 @@ faults = [
     ("ipc/count.cpp", "int twice(int all) {\n", "expected '}'"),
     ("ipc/count.cpp", "int Twice() { return 2; }  // NOLINT\n", "ipc/count.cpp:1:31: write NOLINT(the check): the reason"),
     ("ipc/count.cpp", "int Twice() { return 2; }  // NOLINT(readability-identifier-naming)\n", "write NOLINT(the check): the reason"),
+    ("ipc/count.h", "#pragma once\n\ninline int count_of(std::size_t all) { return int(all); }\n", "ipc/count.h:3:21: use of undeclared"),
     ("ipc/count.cpp", "#include <shoal/ipc/gone.h>\n", "'shoal/ipc/gone.h' file not found"),
 ]
 allowed = "int Twice() { return 2; }  // NOLINT(readability-identifier-naming): as the standard has it\n"
@@ -86,6 +87,13 @@ with tempfile.TemporaryDirectory() as folder:
     expect(repository.check("ipc/other.cpp", "README.md"), 0, "1 sources, 0 of them looked at", "a page among the sources")
     expect(repository.check("README.md"), 1, "a check of nothing is a fault", "a page alone")
     expect(repository.check("ipc/gone.cpp"), 1, "no source of build/release", "a source that is not there")
+    expect(repository.check("ipc/count.h"), 1, "no source of build/release", "a header that no source begins with")
+    first = "build/release/headers_alone/first"
+    repository.write(first, f"ipc/count.h {repository.root}/ipc/count.cpp\n")
+    expect(repository.check("ipc/count.h"), 0, "1 sources, 0 of them looked at", "a header by the source that begins with it")
+    repository.write(first, f"ipc/count.h {repository.root}/ipc/gone.cpp\n")
+    expect(repository.check(), 1, "ipc/gone.cpp, which begins with it, is not looked at", "a header by a source that is none")
+    repository.write(first, "")
     repository.write(".clang-tidy", (repository.root / ".clang-tidy").read_text() + "# another rule\n")
     expect(repository.check("ipc/other.cpp"), 0, "1 of them looked at, 0 faults", "another rule")
 print("\n".join(wrong))

@@ -37,10 +37,17 @@ class Tidy:
         self.common = repr([version, self.rules.read_text(), warnings])
         self.texts = {}   # a file of the project -> its digest, and the files of the project that it includes
         self.flags = {}   # a source -> its flags
+        self.first = self.headers_in_front()
         for entry in json.loads((build / "compile_commands.json").read_text()):
             words = entry.get("arguments") or shlex.split(entry["command"])
             source = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
             self.flags.setdefault(source, self.flags_that_matter(words))
+
+    def headers_in_front(self):
+        """A header of the project -> the source that begins with it, and is looked at in place of the header alone."""
+        path = self.build / "headers_alone/first"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return dict(line.split(" ", 1) for line in lines)
 
     @staticmethod
     def flags_that_matter(words):
@@ -91,7 +98,9 @@ class Tidy:
         return found
 
     def source_for(self, name):
-        """A header is looked at by the source that includes it alone."""
+        """A header is looked at by the source that begins with it, or includes it alone."""
+        if name in self.first:
+            return self.first[name]
         if not name.endswith(".cpp"):
             return str(self.build / "headers_alone" / f"{name}.cpp")
         return str(self.root / name)
@@ -131,6 +140,10 @@ def main():
         faults.update(found)
 
     tell({(name, 0, 0, "no source of build/release") for name, source in zip(names, sources) if source not in tidy.flags})
+    if not arguments:
+        looked_at = set(sources)
+        tell({(name, 0, 0, f"{source}, which begins with it, is not looked at")
+              for name, source in tidy.first.items() if source not in looked_at})
     changed = []
     for source in sources:
         if source in tidy.flags:
