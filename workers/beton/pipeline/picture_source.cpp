@@ -57,10 +57,13 @@ void PictureSource::named(Work&& work) const {
 }
 
 void PictureSource::prefetch() const {
-  // A page: behind it the CPU has seen by itself where this goes.
-  constexpr std::size_t kLine = 64, kMost = 4096;
+  // Eight lines: behind them the CPU has seen by itself where this goes. With more it waits here for a place among the
+  // lines that are on their way: a whole page took a quarter of a batch's time. Not into the nearest cache, which the
+  // picture before has: 32 x 32 as floats 1.31 us a picture, by eight lines 1.09, without 1.42 (Xeon, 2 MiB of L2).
+  constexpr std::size_t kLine = 64, kMost = 8 * kLine;
+  constexpr int kToRead = 0, kSecondCache = 2;
   const std::size_t end = std::min(image_.bytes.size(), kMost);
-  for (std::size_t at = 0; at < end; at += kLine) __builtin_prefetch(image_.bytes.data() + at);
+  for (std::size_t at = 0; at < end; at += kLine) __builtin_prefetch(image_.bytes.data() + at, kToRead, kSecondCache);
 }
 
 void PictureSource::decode_into(PictureTarget& target) const {
