@@ -28,7 +28,7 @@ struct PixelLoops {
   /// out[i] = sum of rows[k][i] * weights[k]
   void (*weighted_rows)(const std::uint8_t* const* rows, const float* weights, std::size_t count, float* out,
                         std::size_t n);
-  /// Of `rows` rows, up to kTogether, r at in + r * stride: out[r * n + i] = sum of in[r * stride + starts[i] + k] *
+  /// Of `rows` rows, 1 to kTogether, r at in + r * stride: out[r * n + i] = sum of in[r * stride + starts[i] + k] *
   /// weights[i * count + k], rounded to the nearest (even), 0 to 255. `room` has kTogether * stride places.
   void (*weighted_columns)(const float* in, std::size_t rows, std::size_t stride, const std::int32_t* starts,
                            const float* weights, std::size_t count, std::uint8_t* out, std::size_t n, float* room);
