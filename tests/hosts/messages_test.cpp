@@ -20,6 +20,19 @@ TEST_CASE("hosts: messages between all ranks, within a host and between hosts") 
   }
 }
 
+TEST_CASE("hosts: what is under way goes on while its rank waits for another host") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const std::string progress = GENERATE("in_call", "thread");
+  HostRanks ranks(hosts, {2, 2}, "messages_while_others_wait", {{"PROGRESS", progress}});
+  ranks.start();
+  for (const ProgramResult& result : ranks.finish()) {
+    INFO(result.output << result.error);
+    CHECK(result.code == 0);
+    CHECK_THAT(result.output, ContainsSubstring("DONE"));
+  }
+}
+
 TEST_CASE("hosts: what a rank sent before it left arrives, and who waits for more is told") {
   REQUIRE_NETWORK_HOSTS();
   const NetworkHosts hosts(2);

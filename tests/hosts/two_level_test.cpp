@@ -57,6 +57,19 @@ TEST_CASE("hosts: sums of many pieces are right, and written nowhere else") {
   check_all(ranks, "pieces");
 }
 
+TEST_CASE("hosts: random calls give what a plain loop gives, and write nothing beside it") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(3);
+  const std::vector<int> shape = GENERATE(std::vector<int>{2, 2}, std::vector<int>{1, 3, 2}, std::vector<int>{1, 1, 1});
+  for (int round = 0; round < test_scale(); ++round) {
+    const std::string seed = std::to_string(10 * round + int(shape.size()) + shape[0]);
+    HostRanks ranks(hosts, shape, "random_calls",
+                    {{"PROGRESS", round % 2 == 0 ? "in_call" : "thread"}, {"SEED", seed}});
+    ranks.start();
+    check_all(ranks, seed.c_str());
+  }
+}
+
 TEST_CASE("hosts: tensors of every kind and type go through every call, on one host, two and three") {
   REQUIRE_NETWORK_HOSTS();
   const NetworkHosts hosts(3);

@@ -427,3 +427,43 @@ TEST_CASE("point to point: c10d's send, recv and recvAnysource return work that 
   CHECK(spawn({.nprocs = 3}, by_c10d, ShmGroup(3))[0] ==
         std::vector<std::string>{"under way", "3 of rank 2", "2 of rank 1", "timed out"});
 }
+
+namespace {
+
+enum class Besides { send, receive, send_in_another_group, message_in_another_group };
+
+/// What one rank has not waited for, another waits for, and comes only then to what the first waits for: a sum, or a message
+/// of another group.
+void wait_besides(int rank, ShmGroup group, ShmGroup second, Besides besides, Progress progress) {
+  at::set_num_threads(1);
+  auto ranks = init_process_group(group, rank, {.progress = progress});
+  auto others = init_process_group(second, rank, {.progress = progress});
+  const bool elsewhere = besides == Besides::send_in_another_group || besides == Besides::message_in_another_group;
+  const auto& meeting = elsewhere ? others : ranks;
+  constexpr std::int64_t kCount = 3'000'000;  // many chunks
+  const bool waits = rank == (besides == Besides::receive ? 0 : 1);
+  std::vector<at::Tensor> message{rank == 0 ? at::arange(kCount, at::kFloat) : at::zeros({kCount})};
+  const auto transfer = rank == 0 ? ranks->send(message, 1, 7) : ranks->recv(message, 0, 7);
+  if (waits) transfer->wait(std::chrono::seconds(40));
+  std::vector<at::Tensor> sum{at::ones({5})};
+  if (besides != Besides::message_in_another_group) {
+    meeting->allreduce(sum)->wait();
+  } else if (rank == 0) {
+    meeting->recv(sum, 1, 8)->wait();
+  } else {
+    sum[0].mul_(2);
+    meeting->send(sum, 0, 8)->wait();
+  }
+  transfer->wait();
+  require(at::equal(message[0], at::arange(kCount, at::kFloat)), "the message");
+  require(at::equal(sum[0], at::full({5}, 2.0)), "the sum");
+}
+
+}  // namespace
+
+TEST_CASE("point to point: what is under way goes on while its rank waits for something else") {
+  const auto besides =
+      GENERATE(Besides::send, Besides::receive, Besides::send_in_another_group, Besides::message_in_another_group);
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
+  CHECK_NOTHROW(spawn({.nprocs = 2}, wait_besides, ShmGroup(2), ShmGroup(2), besides, progress));
+}

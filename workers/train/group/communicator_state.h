@@ -4,6 +4,7 @@
 #include <shoal/internal/workers/train/group/flight_recorder.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
 #include <shoal/internal/workers/train/group/mailbox.h>
+#include <shoal/internal/workers/train/group/mailboxes.h>
 #include <shoal/internal/workers/train/group/peer_buffers.h>
 #include <shoal/internal/workers/train/group/rank_cpus.h>
 #include <shoal/internal/workers/train/group/rounds.h>
@@ -38,6 +39,7 @@ struct Communicator::State {
         sources(std::size_t(world)),
         destinations(std::size_t(world)) {
     say_cpus(shared.rank(rank));
+    list_mailbox(mailbox);
   }
   ~State() { mailbox->leave(); }
 

@@ -7,6 +7,7 @@
 #include <shoal/internal/ipc/process/liveness_watch.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/workers/train/group/mailboxes.h>
 #include <shoal/internal/workers/train/group/time_text.h>
 #include <shoal/ipc/error.h>
 
@@ -191,6 +192,18 @@ bool Mailbox::progress() {
   return moved;
 }
 
+Mailbox::Motion Mailbox::move() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return Motion::under_way;
+  if (operations_.empty() || left_ || sleepers_ != 0)
+    return Motion::none;  // who sleeps here is woken for all that moves
+  try {
+    if (progress()) return Motion::moved;
+  } catch (const std::exception&) {  // a message that makes no sense is lost for whoever reads it
+  }
+  return operations_.empty() ? Motion::none : Motion::under_way;
+}
+
 bool Mailbox::fetch() {
   bool fetched = false;
   for (;;) {
@@ -248,6 +261,10 @@ bool Mailbox::match(Operation& receive) {
 bool Mailbox::accept(Operation& receive, Message& message) {
   const Envelope& envelope = message.envelope;
   receive.peer = int(envelope.from);
+  if (message.failure) {
+    end(receive, message.failure);
+    return true;
+  }
   if (receive.kind != Envelope::kBytes) {
     receive.value = std::move(message);
     end(receive);
@@ -326,18 +343,19 @@ bool Mailbox::push(Operation& send) {
     }
     SHOAL_KILL_POINT("mail.put");
     if (is_remote(send.peer)) {
-      if (send.remote == 0) {
-        std::exception_ptr failure;
-        try {
+      std::exception_ptr failure;
+      try {
+        if (send.remote == 0)
           remote_->send(send.peer, *send.message);
-        } catch (const std::exception&) {
-          failure = std::current_exception();  // it refers to what cannot go there
-        }
-        end(send, std::move(failure));
-      } else {
-        remote_->offer(send.peer, send.remote, *send.message, send.data, send.bytes);
-        send.message.reset();
+        else
+          remote_->offer(send.peer, send.remote, *send.message, send.data, send.bytes);
+      } catch (const std::exception&) {
+        failure = std::current_exception();  // it refers to what cannot go there, or there is no descriptor
       }
+      if (send.remote == 0 || failure)
+        end(send, std::move(failure));
+      else
+        send.message.reset();
       return true;
     }
     if (inbox(send.peer).put(*send.message, Deadline::now()) != RingStatus::kDone) {
@@ -481,6 +499,7 @@ bool Mailbox::sleep_until_done(std::unique_lock<std::mutex>& lock, Operation& op
   Spinner spinner;
   SleepNote note;
   LivenessWatch watch(kLivenessSlice);  // reclaim wakes nobody here
+  MailNaps others;
   std::chrono::milliseconds retry{1};
   bool slept = false;
   while (!operation.done) {
@@ -495,11 +514,11 @@ bool Mailbox::sleep_until_done(std::unique_lock<std::mutex>& lock, Operation& op
     if (progress(); operation.done) break;
     if (check_alive(operation); operation.done) break;
     if (deadline.passed()) break;
-    const auto nap = deadline.left(std::min<std::chrono::nanoseconds>(watch.nap(), longest_nap(retry)));
+    const auto longest = std::min<std::chrono::nanoseconds>(watch.nap(), longest_nap(retry));
     ++sleepers_;
     lock.unlock();
     note.asleep_on(&event);
-    event.sleep(prepared, nap);
+    event.sleep(prepared, deadline.left(others.next(longest, this)));
     watch.woke();
     lock.lock();
     --sleepers_;

@@ -30,8 +30,9 @@ namespace shoal {
 /// while the sender waits; larger private ones through two stages that both sides work at. So a send of up to two
 /// chunks is done when it returns, a larger one when the receiver has the data.
 ///
-/// Nothing here runs by itself: messages move in calls of this object, whosever they are. What others have to do for a
-/// wait (a message put, a chunk copied) they tell by the event of the ring, on which all waits of this rank sleep.
+/// Nothing here runs by itself: messages move in calls of this object, whosever they are, and while this process waits for
+/// something else of a group's (mailboxes.h). What others have to do for a wait (a message put, a chunk copied) they tell by
+/// the event of the ring, on which all waits of this rank sleep.
 ///
 /// Threads: any, several at once; the lock is not held in sleep. Not usable in a forked child. If the process at the
 /// other end dies or leaves, its operations end with PeerDied, but a receive gets what was sent before. A time-out ends
@@ -67,6 +68,7 @@ class Mailbox {
     std::uint64_t schema = 0;         // of a value
     std::string type_name;            // likewise
     std::vector<std::byte> copied{};  // what the decoder reads, of a message from another host
+    std::exception_ptr failure{};     // why what it refers to could not be brought here
   };
 
   /// One send or receive. Its owner keeps a share of it; this object, too, until it is done.
@@ -124,6 +126,11 @@ class Mailbox {
   void forget(const Handle& operation);
   /// The n-th monitored barrier of this rank is the n-th of all others.
   int next_monitored_barrier();
+
+  /// What is under way, from nothing to much.
+  enum class Motion { none, under_way, moved };
+  /// Moves what can be moved, unless another thread is at it: for waits that are not this object's (mailboxes.h).
+  Motion move() noexcept;
 
   // What RemoteMail tells.
   void deliver(int from, Message message);         ///< a message has come; its decoder is at the beginning

@@ -7,6 +7,7 @@
 #include <shoal/internal/ipc/process/liveness_watch.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/trace/sleep_note.h>
+#include <shoal/internal/workers/train/group/mailboxes.h>
 #include <shoal/internal/workers/train/group/patience.h>
 #include <shoal/internal/workers/train/group/rank_cpus.h>
 #include <shoal/internal/workers/train/group/ranks_late.h>
@@ -105,9 +106,11 @@ void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline
   if (!deadline) deadline = Deadline::after(timeout_);
   SleepNote note;
   LivenessWatch watch(kLivenessSlice);  // a reclaimer's wake-up may be missed: see wake_all_sleepers
+  MailNaps mail;                        // the peer that is late may be waiting for what is under way here
   for (;;) {
     std::uint32_t prepared = peer.event.prepare();
     if (has_arrived(peer)) break;
+    const std::chrono::nanoseconds nap = mail.next(watch.nap());
     // Before the sleep, not after: the state may have changed before the event word was prepared.
     check_peers(what);
     if (aborted_.load(std::memory_order_seq_cst))  // A4: seq_cst, after the event word was prepared
@@ -115,7 +118,7 @@ void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline
            RankLayout::kNoCulprit);
     if (deadline->passed()) give_up(what);
     note.asleep_on(&peer.event);
-    peer.event.sleep(prepared, deadline->left(watch.nap()));
+    peer.event.sleep(prepared, deadline->left(nap));
     watch.woke();
   }
   peer.event.leave();

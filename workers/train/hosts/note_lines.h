@@ -3,6 +3,7 @@
 
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/workers/train/gloo/opened_sockets.h>
+#include <shoal/internal/workers/train/group/mailboxes.h>
 #include <shoal/ipc/fd.h>
 
 #include <atomic>
@@ -61,7 +62,7 @@ class NoteLines {
   void accept_from(const OwnSocket& listener, std::uint64_t token, int first, Deadline deadline);
   void write(Line& line);
   void read(Line& line);
-  void sleep(Line* reading, Deadline deadline);
+  void sleep(Line* reading, Deadline deadline, MailNaps& mail);
   void check(int peer, Line& line, Deadline deadline) const;
   void wake() noexcept;
 

@@ -202,7 +202,10 @@ void TwoLevelGroup::State::receive(int from, void* data, std::size_t bytes, int 
 
 void TwoLevelGroup::State::wait_for(const GlooGroup::Pending& message) {
   board->wait_for(map.rank_at(message.peer, column_index));
-  column->gloo.wait(message, deadline);
+  {
+    const MailMoves moves;
+    column->gloo.wait(message, deadline);
+  }
   board->wait_for(-1);
 }
 

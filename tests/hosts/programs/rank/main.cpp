@@ -31,6 +31,7 @@
 #include "tests/hosts/programs/rank/parts.h"
 #include "tests/hosts/programs/rank/ranks.h"
 #include "tests/workers/train/premul_sum.h"
+#include "tests/workers/train/random_calls.h"
 
 namespace {
 
@@ -399,7 +400,10 @@ int work(const std::string& what) {
   if (what == "large_until_it_fails") until_it_fails(r, 1 << 20, timeout);
   if (what == "odd_tensors") shoal::test::odd_tensors(group);
   if (what == "odd_ranks") shoal::test::odd_ranks(group);
+  if (what == "random_calls")
+    shoal::test::random_calls(group, std::uint64_t(std::atoi(text_or("SEED", "1").c_str())), 60, 1 << 18);
   if (what == "messages") shoal::test::messages(group);
+  if (what == "messages_while_others_wait") shoal::test::messages_while_others_wait(group);
   if (what == "wait_for_the_last") shoal::test::wait_for_the_last(group, say_ready);
   if (what == "parts") shoal::test::parts_of_a_group(group);
   if (what == "under_way") {

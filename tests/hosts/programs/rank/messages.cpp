@@ -5,6 +5,7 @@
 #include <shoal/ipc/queue.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/train/process_group_objects.h>
+#include <shoal/workers/train/process_group_parts.h>
 #include <unistd.h>
 
 #include <map>
@@ -248,6 +249,38 @@ void messages(const Group& group) {
   that_nobody_takes(group);
   beside_collectives(group);
   barriers_that_name(group);
+  group->barrier(c10d::BarrierOptions())->wait();
+}
+
+void messages_while_others_wait(const Group& group) {
+  const int me = group->getRank();
+  const Group column = split(group, me % 2, 0);  // a rank of each host
+  // None: a message in place of a sum. The large sum is carried by Gloo, the small one by a line.
+  for (const std::int64_t count : {std::int64_t(0), std::int64_t(5), std::int64_t(1) << 20}) {
+    Tensors large = filled(kLarge, me == 0 ? 9 : 0), word = filled(1, me == 1 ? 3 : 0);
+    Tensors sum = filled(std::max<std::int64_t>(count, 1), me + 1);
+    c10::intrusive_ptr<c10d::Work> under_way;
+    if (me == 0) under_way = group->send(large, 1, 7);
+    if (me == 1) {
+      group->recv(large, 0, 7)->wait();
+      require(is_all(large[0], 9), "a message that its sender had not waited for");
+      group->send(word, 2, 8)->wait();
+    }
+    if (me == 2) {
+      group->recv(word, 1, 8)->wait();
+      require(is_all(word[0], 3), "a word between hosts");
+    }
+    if (count != 0) {
+      column->allreduce(sum)->wait();
+      require(is_all(sum[0], me % 2 == 0 ? 4 : 6), "a sum between hosts");
+    } else if (me == 0) {
+      column->recv(sum, 1, 9)->wait();
+      require(is_all(sum[0], 3), "a message of another group");
+    } else if (me == 2) {
+      column->send(sum, 0, 9)->wait();
+    }
+    if (under_way) under_way->wait();
+  }
   group->barrier(c10d::BarrierOptions())->wait();
 }
 
