@@ -49,8 +49,12 @@ void say_choice(const Environment& self, const LaunchedRanksOptions& options, co
 
 /// Gloo alone, on one host: through the loopback, by a port that is free.
 Group gloo_on_one_host(Communicator& ranks, const Environment& self, const std::string& group, Deadline deadline) {
-  MeetingPlace place{
-      .host = "127.0.0.1", .port = 0, .run = group, .group = group + "/", .served = false, .rank = self.rank};
+  MeetingPlace place{.host = "127.0.0.1",
+                     .port = 0,
+                     .run = fmt::format("one host/{}", ::getppid()),  // a process has one store, for all its groups
+                     .group = group + "/",
+                     .served = false,
+                     .rank = self.rank};
   std::string error;
   if (self.rank == 0) {
     try {
@@ -141,7 +145,9 @@ Group on_several_hosts(const RankPlace& place, const LaunchedRanksOptions& optio
   say_choice(self, options, "shared memory within a host, Gloo in columns between hosts", asked, hosts);
   auto ranks = std::make_unique<TwoLevelGroup>(
       connect_columns(std::move(meeting), std::move(host), deadline, options.link_timeout, {}));
+  ranks->set_timeout(deadline.left(std::chrono::hours(24)));  // of the meeting: a rank may stop now, too
   ranks->begin();
+  ranks->set_timeout(kBackendDefaultTimeout);
   return finished(c10::make_intrusive<CollectiveProcessGroup>(
       c10::make_intrusive<CollectiveBackend>(std::move(ranks), options.progress)));
 }

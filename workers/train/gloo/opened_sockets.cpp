@@ -49,11 +49,15 @@ std::set<int> all_descriptors() {
   return found;
 }
 
-/// Without those that are shoal's own, whose numbers a library may get next.
-std::set<int> open_descriptors() {
+/// By number, with device and inode: a number that was another file's may be a library's next. Without those that are shoal's
+/// own.
+std::map<int, std::pair<std::uint64_t, std::uint64_t>> open_descriptors() {
   std::lock_guard lock(mutex);
-  std::set<int> found = all_descriptors();
-  for (const int own : known().own) found.erase(own);
+  std::map<int, std::pair<std::uint64_t, std::uint64_t>> found;
+  for (const int number : all_descriptors()) {
+    struct stat file{};
+    if (!known().own.contains(number) && ::fstat(number, &file) == 0) found[number] = {file.st_dev, file.st_ino};
+  }
   return found;
 }
 
@@ -119,8 +123,9 @@ OpenedSockets::OpenedSockets() : before_(open_descriptors()) {}
 
 template <class Accept>
 void OpenedSockets::find_if(Accept accept) {
-  for (const int number : open_descriptors()) {
-    if (before_.contains(number)) continue;
+  for (const auto& [number, file] : open_descriptors()) {
+    if (const auto known_before = before_.find(number); known_before != before_.end() && known_before->second == file)
+      continue;
     SocketAddress other = other_side(number);
     if (other.address.empty() || !accept(other, own_side(number))) continue;
     // Programs that this process starts would keep it open: Gloo does not say this by itself.
@@ -146,7 +151,7 @@ void OpenedSockets::find(int port) {
 
 std::vector<SocketAddress> OpenedSockets::others_at(int port) {
   std::vector<SocketAddress> others;
-  for (const int number : open_descriptors()) {
+  for (const auto& [number, file] : open_descriptors()) {
     SocketAddress other = other_side(number);
     if (!other.address.empty() && own_side(number).port == port) others.push_back(std::move(other));
   }
@@ -168,16 +173,20 @@ void OpenedSockets::keep_alive(std::chrono::milliseconds at_most) const {
   for (const Socket& socket : sockets_) shoal::keep_alive(socket.descriptor.get(), at_most);
 }
 
-void keep_alive(int number, std::chrono::milliseconds at_most) {
+void ask_whether_alive(int number, std::chrono::milliseconds at_most) {
   const int seconds = std::max(3, int(at_most.count() / 1000));
   const int on = 1, idle = std::max(1, seconds / 3), interval = std::max(1, seconds / 6), probes = 4;
-  const unsigned unanswered = unsigned(at_most.count());
   // Where the kernel refuses one, the others still help; TCP's own time-out is what remains.
   (void)::setsockopt(number, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
   (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
   (void)::setsockopt(number, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+void keep_alive(int number, std::chrono::milliseconds at_most) {
+  ask_whether_alive(number, at_most);
   // What was sent, and what is asked, unanswered for so long: the connection ends.
+  const unsigned unanswered = unsigned(at_most.count());
   (void)::setsockopt(number, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered, sizeof unanswered);
 }
 

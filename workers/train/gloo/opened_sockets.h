@@ -4,9 +4,12 @@
 #include <shoal/ipc/fd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace shoal {
@@ -67,7 +70,7 @@ class OpenedSockets {
   template <class Accept>
   void find_if(Accept accept);
 
-  std::set<int> before_;
+  std::map<int, std::pair<std::uint64_t, std::uint64_t>> before_;  // number, device and inode
   std::vector<Socket> sockets_;
 };
 
@@ -90,8 +93,11 @@ class OwnSocket {
   Fd descriptor_;
 };
 
-/// Lets the kernel ask whether the other side of a connection still answers: it ends with an error within this time.
+/// Lets the kernel ask whether the other side of a connection still answers: it ends with an error within this time. Also if
+/// the other side lives and reads nothing of what was sent for so long.
 void keep_alive(int number, std::chrono::milliseconds at_most);
+/// The same while nothing is under way, and no more: for a connection whose other side may read late.
+void ask_whether_alive(int number, std::chrono::milliseconds at_most);
 
 SocketAddress own_side(int descriptor);
 SocketAddress other_side(int descriptor);

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <stdexcept>
 
@@ -29,6 +30,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kTurnBytes = 4 << 20;
 /// How long a rank that leaves goes on sending to one that takes nothing.
 constexpr std::chrono::seconds kStuck{2};
+/// How often it looks whether it may go.
+constexpr std::chrono::milliseconds kClosing{20};
+/// How long nobody is taken in where there was no descriptor.
+constexpr std::chrono::milliseconds kNoDescriptor{100};
 
 template <class T>
 void append(std::vector<std::byte>& bytes, const T& value) {
@@ -74,8 +79,14 @@ Mailbox::Message unpacked(std::vector<std::byte> bytes) {
   Decoder::Handles handles;
   for (const std::uint64_t each : sizes) {
     const auto from = head.read(each);
-    Hold& hold = handles.emplace_back(allocate_shared(each));
-    if (each != 0) std::memcpy(hold.data(), from.data(), each);
+    if (message.failure) continue;
+    try {
+      const Hold& hold = handles.emplace_back(allocate_shared(each));
+      if (each != 0) std::memcpy(hold.data(), from.data(), each);
+    } catch (const Error&) {  // no room in the heap: whoever asks for the message is told
+      message.failure = std::current_exception();
+      handles.clear();
+    }
   }
   message.decoder = std::make_unique<Decoder>(text, std::move(handles));
   return message;
@@ -106,6 +117,7 @@ struct HostMail::Connection {
   bool connecting = false;
   bool ended = false;
   bool shut = false;  // this side has said its last
+  bool bye = false;   // and the other side
   std::deque<Piece> out;
   std::uint64_t out_done = 0;  // of the first piece
 
@@ -132,6 +144,8 @@ struct HostMail::State {
     Gone gone = Gone::no;
     bool has_left = false;
     std::string why;  // of a death
+    /// Two ranks that begin at once have two connections. All messages go on one of them, so that none overtakes another.
+    Connection* messages = nullptr;
   };
   struct Offer {
     int to;
@@ -164,6 +178,7 @@ struct HostMail::State {
   std::vector<std::function<void(Mailbox&)>> news;       // for the mailbox, told without the lock
   bool closing = false, at_once = false;
   Clock::time_point moved = Clock::now();  // when bytes went out last
+  Clock::time_point accepts = moved;       // again: there was no descriptor
 
   Connection* connection_to(int rank);
   Connection& connected(int rank);
@@ -279,21 +294,24 @@ HostMail::Connection* HostMail::State::connection_to(int rank) {
   return nullptr;
 }
 
+/// The one that messages go on. Throws SystemError if there is no descriptor for it, which is no fault of the peer's.
 HostMail::Connection& HostMail::State::connected(int rank) {
-  if (Connection* there = connection_to(rank)) return *there;
+  Peer& peer = peers[std::size_t(rank)];
+  if (peer.messages && !peer.messages->ended && !peer.messages->shut) return *peer.messages;
+  peer.messages = connection_to(rank);
+  if (peer.messages) return *peer.messages;
+  const NumericAddress address(peer.address, peer.port);
+  OwnSocket socket([&] { return address.socket(); });
+  if (!socket) throw SystemError(fmt::format("a connection with {}", peer.who), errno);
   auto made = std::make_unique<Connection>();
   Connection& c = *made;
   connections.push_back(std::move(made));
+  peer.messages = &c;
   c.peer = rank;
   c.connecting = true;
-  const Peer& peer = peers[std::size_t(rank)];
   c.post({.kind = Frame::kHello, .rank = me, .number = key});
-  const NumericAddress address(peer.address, peer.port);
-  c.socket = OwnSocket([&] { return address.socket(); });
-  if (!c.socket) {
-    end(c, std::strerror(errno));
-  } else if (::connect(c.socket.get(), address.info().ai_addr, address.info().ai_addrlen) != 0 &&
-             errno != EINPROGRESS) {
+  c.socket = std::move(socket);
+  if (::connect(c.socket.get(), address.info().ai_addr, address.info().ai_addrlen) != 0 && errno != EINPROGRESS) {
     end(c, std::strerror(errno));
   } else {
     keep_alive(c.socket.get(), link_timeout);
@@ -306,7 +324,12 @@ void HostMail::State::accept_all() {
     auto connection = std::make_unique<Connection>();
     connection->socket =
         OwnSocket([&] { return lift(Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK))); });
-    if (!connection->socket) return;
+    if (!connection->socket) {
+      // The caller stays in the queue, and poll() would return for it at once.
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        accepts = Clock::now() + kNoDescriptor;
+      return;
+    }
     const int on = 1;
     (void)::setsockopt(connection->socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // without it it is slower
     keep_alive(connection->socket.get(), link_timeout);
@@ -445,7 +468,7 @@ void HostMail::State::end_frame(Connection& c) {
         news.emplace_back([peer, number](Mailbox& mailbox) { mailbox.withdrawn(peer, number); });
       break;
     case Frame::kBye:
-      peers[std::size_t(peer)].has_left = true;
+      c.bye = peers[std::size_t(peer)].has_left = true;
       break;
     default:
       break;
@@ -460,6 +483,8 @@ void HostMail::State::bury() {
   std::vector<int> suspects;
   for (const auto& connection : connections)
     if (connection->ended && connection->peer >= 0) suspects.push_back(connection->peer);
+  for (const int rank : suspects)
+    if (Connection*& messages = peers[std::size_t(rank)].messages; messages && messages->ended) messages = nullptr;
   std::erase_if(connections, [](const auto& connection) { return connection->ended; });
   if (suspects.empty() || closing) return;
   accept_all();  // it may have connected before its end, and said which rank it is
@@ -482,12 +507,15 @@ void HostMail::run() {
   std::vector<std::function<void(Mailbox&)>> news;
   for (;;) {
     bool closing = false;
+    int longest = -1;
     {
       std::lock_guard lock(s.mutex);
       closing = s.closing;
       s.bury();
       std::swap(news, s.news);
-      polled.assign({{s.wakes.get(), POLLIN, 0}, {s.listener.get(), POLLIN, 0}});
+      const bool accepts = !closing && Clock::now() >= s.accepts;
+      if (!accepts) longest = int((closing ? kClosing : kNoDescriptor).count());
+      polled.assign({{s.wakes.get(), POLLIN, 0}, {s.listener.get(), short(accepts ? POLLIN : 0), 0}});
       by_place.assign(2, nullptr);
       for (const auto& connection : s.connections) {
         const bool writes = connection->connecting || !connection->out.empty() || (closing && !connection->shut);
@@ -503,7 +531,7 @@ void HostMail::run() {
       }
     const bool told = !news.empty();
     news.clear();
-    ::poll(polled.data(), polled.size(), told ? 0 : closing ? 20 : -1);
+    ::poll(polled.data(), polled.size(), told ? 0 : longest);
     std::lock_guard lock(s.mutex);
     std::uint64_t drained = 0;
     [[maybe_unused]] auto woken = ::read(s.wakes.get(), &drained, sizeof drained);
@@ -518,8 +546,9 @@ void HostMail::run() {
         }
       if (!c.ended && ((polled[i].revents & (POLLOUT | POLLHUP | POLLERR)) != 0 || (s.closing && !c.connecting)))
         s.write(c);
-      // A rank that leaves needs no more, and waits for this side to close.
-      if (!c.ended && c.peer >= 0 && s.peers[std::size_t(c.peer)].has_left && c.out.empty() && !s.closing) s.end(c, "");
+      // A rank that leaves needs no more, and waits for this side to close. What it has sent on another connection may still
+      // be coming there.
+      if (!c.ended && c.bye && c.out.empty() && !s.closing) s.end(c, "");
     }
   }
 }

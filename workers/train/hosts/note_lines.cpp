@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <shoal/internal/ipc/base/event_word.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/workers/train/gloo/gloo_group.h>
@@ -169,7 +170,8 @@ void NoteLines::meet(c10d::Store& store, int index, const std::vector<std::strin
   for (const Line& line : lines_) {
     if (!line.socket) continue;
     send_at_once(line.socket.get());
-    keep_alive(line.socket.get(), link_timeout);
+    // A rank reads when it comes to the collective, and may be late. A lost link ends Gloo's connection beside this one.
+    ask_whether_alive(line.socket.get(), link_timeout);
   }
 }
 
@@ -288,9 +290,10 @@ std::span<const std::byte> NoteLines::take(int peer, Deadline deadline) {
     spinner.ended(true);
     return hand_out();
   }
+  MailNaps mail;
   while (!came()) {
     check(peer, line, deadline);
-    sleep(&line, deadline);
+    sleep(&line, deadline, mail);
   }
   spinner.ended(false);
   return hand_out();
@@ -313,15 +316,16 @@ void NoteLines::check(int peer, Line& line, Deadline deadline) const {
 }
 
 void NoteLines::flush(Deadline deadline) {
+  MailNaps mail;
   for (std::size_t peer = 0; peer < lines_.size(); ++peer)
     while (lines_[peer].wants_to_send()) {
       check(int(peer), lines_[peer], deadline);
-      sleep(nullptr, deadline);
+      sleep(nullptr, deadline, mail);
     }
 }
 
 /// Until there is something to read from this one, or another thread wants something; sends meanwhile what it can.
-void NoteLines::sleep(Line* reading, Deadline deadline) {
+void NoteLines::sleep(Line* reading, Deadline deadline, MailNaps& mail) {
   std::vector<pollfd> polled{{wakes_.get(), POLLIN, 0}};
   std::vector<Line*> polled_lines;
   for (Line& line : lines_) {
@@ -332,7 +336,9 @@ void NoteLines::sleep(Line* reading, Deadline deadline) {
   }
   auto left = left_of(deadline);
   if (reading && reading->explained) left = std::min(left, left_of(*reading->explained));
-  ::poll(polled.data(), polled.size(), int(left.count()));
+  const std::chrono::nanoseconds nap = mail.next(std::min<milliseconds>(left, kLivenessSlice));
+  const timespec longest{nap.count() / 1'000'000'000, nap.count() % 1'000'000'000};
+  ::ppoll(polled.data(), polled.size(), &longest, nullptr);
   std::uint64_t drained = 0;
   [[maybe_unused]] auto woken = ::read(wakes_.get(), &drained, sizeof drained);
   for (std::size_t i = 0; i < polled_lines.size(); ++i)
