@@ -24,6 +24,7 @@ class Optimizer;
 namespace shoal {
 
 class DiLoCo;
+class FloatMasters;
 class ZeroRedundancyOptimizer;
 
 /// How what a part is made of differs from rank to rank.
@@ -66,6 +67,12 @@ class CheckpointParts {
   void add(const std::string& name, torch::optim::Optimizer& optimizer, OnRanks on_ranks = OnRanks::equal);
   /// Each rank writes its part of the state; any number of ranks load it again, each the part that it then has.
   void add(const std::string& name, ZeroRedundancyOptimizer& optimizer, const torch::nn::Module& module);
+
+  /// The float copies of a module's parameters, by its names. Those that are no copies are saved with the module.
+  void add(const std::string& name, FloatMasters& masters, const torch::nn::Module& module);
+  /// An optimizer of these copies, under the names that `module` has for what they are copies of.
+  void add(const std::string& name, torch::optim::Optimizer& optimizer, const FloatMasters& masters,
+           const torch::nn::Module& module, OnRanks on_ranks = OnRanks::equal);
 
   /// What DiLoCo keeps, by `module`'s names: the outer optimizer as `name`, the parameters' values after the last outer step
   /// as `name.start`, the inner steps since as `name.inner_steps`. Between two outer steps the module and the inner

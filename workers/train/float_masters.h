@@ -20,15 +20,25 @@ namespace shoal {
 ///   optimizer.step();
 ///   masters.give_parameters();
 ///
-/// Not collective. One thread.
+/// A checkpoint has the copies beside the module, since they know more digits:
+///
+///   parts.add("model", net);
+///   parts.add("masters", masters, *net);
+///   parts.add("optimizer", optimizer, masters, *net);
+///
+/// Whoever changes the parameters by other means (weights from elsewhere, a Join's end) calls take_parameters(); otherwise the
+/// next give_parameters() undoes it. Not collective. One thread.
 class FloatMasters {
  public:
-  /// Parameters of other types, float for example, are taken themselves: they are no copies.
-  explicit FloatMasters(std::vector<at::Tensor> parameters);
+  /// Parameters of other types, float for example, are taken themselves: they are no copies. A tied parameter, which
+  /// Module::parameters() names several times, has one.
+  explicit FloatMasters(const std::vector<at::Tensor>& parameters);
 
-  const std::vector<at::Tensor>& parameters() const { return masters_; }  ///< for the optimizer
+  const std::vector<at::Tensor>& parameters() const { return masters_; }            ///< for the optimizer
+  const std::vector<at::Tensor>& module_parameters() const { return parameters_; }  ///< whose copies they are
   void take_gradients();  ///< the copies' gradients are the parameters', which are none afterwards; where none is, none
   void give_parameters();  ///< rounds the copies to the parameters
+  void take_parameters();  ///< the copies become what the parameters are
 
  private:
   std::vector<at::Tensor> parameters_, masters_;

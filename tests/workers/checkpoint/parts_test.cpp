@@ -6,6 +6,7 @@
 #include <shoal/workers/checkpoint/checkpoint_parts.h>
 #include <shoal/workers/checkpoint/checkpoints.h>
 #include <shoal/workers/data/data_loader.h>
+#include <shoal/workers/train/float_masters.h>
 #include <torch/torch.h>
 
 #include <functional>
@@ -378,4 +379,50 @@ TEST_CASE("checkpoint: what only a part itself finds not to fit changes nothing 
   lbfgs_step(own, own_lbfgs);
   lbfgs_step(net, lbfgs);
   CHECK(same_values(*own, *net));
+}
+
+TEST_CASE("checkpoint: float masters come back with all their digits, and their optimizer under the module's names") {
+  const auto make = [](int seed) {
+    torch::nn::Sequential net = small_net(seed);
+    net->to(at::kBFloat16);
+    return net;
+  };
+  struct Training {
+    explicit Training(torch::nn::Sequential given)
+        : net(std::move(given)), masters(net->parameters()), optimizer(masters.parameters(), 1e-4) {
+      parts.add("model", net);
+      parts.add("masters", masters, *net);
+      parts.add("optimizer", optimizer, masters, *net);
+    }
+    void step(int number) {
+      torch::manual_seed(500 + number);
+      net->zero_grad();
+      net->forward(torch::randn({8, 6}).to(at::kBFloat16)).pow(2).mean().backward();
+      masters.take_gradients();
+      optimizer.step();
+      masters.give_parameters();
+    }
+    torch::nn::Sequential net;
+    FloatMasters masters;
+    torch::optim::Adam optimizer;
+    CheckpointParts parts;
+  };
+  Training unbroken(make(1)), loaded(make(2));
+  for (int step = 0; step < 3; ++step) unbroken.step(step);
+  save_and_load(unbroken.parts, loaded.parts);
+  for (int step = 3; step < 6; ++step) {
+    unbroken.step(step);
+    loaded.step(step);
+  }
+  CHECK(same_values(*loaded.net, *unbroken.net));
+  for (std::size_t i = 0; i < loaded.masters.parameters().size(); ++i)
+    CHECK(torch::equal(loaded.masters.parameters()[i], unbroken.masters.parameters()[i]));
+  // Weights from elsewhere.
+  {
+    const torch::NoGradGuard no_grad;
+    loaded.net->parameters()[0].fill_(3);
+  }
+  loaded.masters.take_parameters();
+  loaded.masters.give_parameters();
+  CHECK(loaded.net->parameters()[0].eq(3).all().item<bool>());
 }

@@ -188,10 +188,10 @@ TEST_CASE("sharded gradients: parameters may be unused, gradients sparse") {
 namespace {
 
 /// Gradients add up over passes that reduce and passes that do not, in any order, before they are used or zeroed.
-std::string accumulated(int rank, ShmGroup group, std::int64_t bucket_bytes) {
+std::string accumulated(int rank, ShmGroup group, std::int64_t bucket_bytes, bool find_unused) {
   at::set_num_threads(1);
   // Whose steps are small however large sums of gradients get: where parameters run away, so do differences of rounding.
-  Pair pair(rank, group, {.kind = Kind::adamw, .bucket_bytes = bucket_bytes});
+  Pair pair(rank, group, {.kind = Kind::adamw, .bucket_bytes = bucket_bytes, .find_unused = find_unused});
   int batch = 0;
   for (const std::string passes : {"r", "nr", "rr", "rnr", "nnrr", "f"}) {
     if (passes != "f") {
@@ -304,7 +304,45 @@ std::string joined(int rank, ShmGroup group, bool find_unused) {
 
 TEST_CASE("sharded gradients: they add up over passes, as without") {
   for (std::int64_t bucket_bytes : {2000, 25 << 20})
-    for (auto& said : spawn({.nprocs = 3}, accumulated, ShmGroup(3), bucket_bytes)) CHECK(said == "went through");
+    for (auto& said : spawn({.nprocs = 3}, accumulated, ShmGroup(3), bucket_bytes, false))
+      CHECK(said == "went through");
+}
+
+TEST_CASE("sharded gradients: they add up over passes that do not use the same parameters") {
+  for (std::int64_t bucket_bytes : {500, 25 << 20})
+    for (auto& said : spawn({.nprocs = 3}, accumulated, ShmGroup(3), bucket_bytes, true)) CHECK(said == "went through");
+}
+
+namespace {
+
+/// Forward passes under a no_sync() that has ended when the backward pass comes, and the other way round.
+std::string forward_elsewhere(int rank, ShmGroup group, Progress progress) {
+  at::set_num_threads(1);
+  Pair pair(rank, group, {.bucket_bytes = 500, .progress = progress});
+  for (int step = 0; step < 4; ++step) {
+    pair.optimizer.zero_grad();
+    pair.of_plain->zero_grad();
+    at::Tensor one = pair.ddp.forward(batch_of(rank, step), step),
+               other = pair.without.forward(batch_of(rank, step), step);
+    {
+      auto of_one = pair.ddp.no_sync();
+      auto of_other = pair.without.no_sync();
+      loss_of(one).backward();  // reduces, as its forward pass said
+      loss_of(other).backward();
+    }
+    pair.compare_gradients(fmt::format("step {}", step), 1e-12);
+    pair.optimizer.step();
+    pair.of_plain->step();
+    pair.compare_parameters(fmt::format("step {}", step), 1e-12);
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("sharded gradients: whether a pass reduces is the forward pass's to say") {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
+  for (auto& said : spawn({.nprocs = 2}, forward_elsewhere, ShmGroup(2), progress)) CHECK(said == "went through");
 }
 
 TEST_CASE("sharded gradients: clip_grad_norm_ takes the norm of all") {
@@ -370,7 +408,10 @@ Bytes memory(int rank, ShmGroup group, bool shards) {
 std::string refused(int rank, ShmGroup group, int what) {
   auto process_group = init_process_group(group, rank);
   Net net;
-  Ddp ddp({.gradient_as_bucket_view = what != 0}, net, process_group);
+  Ddp ddp({.find_unused_parameters = what == 7,
+           .gradient_as_bucket_view = what != 0,
+           .skip_all_reduce_unused_params = what == 7},
+          net, process_group);
   ZeroRedundancyOptimizer optimizer(net->parameters(), maker(Kind::sgd), process_group);
   GradientOwners owners = optimizer.owners();
   if (what == 1) owners.pop_back();
@@ -409,8 +450,9 @@ TEST_CASE("sharded gradients: what does not go is refused, by name and on all ra
                                "rank 1 has given other owners than rank 0",
                                "there is a communication hook",
                                "shard_gradients after the first forward()",
-                               "sharded already"};
-  for (int what = 0; what < 7; ++what)
+                               "sharded already",
+                               "skip_all_reduce_unused_params"};
+  for (int what = 0; what < 8; ++what)
     for (auto& said : spawn({.nprocs = 2}, refused, ShmGroup(2), what))
       CHECK_THAT(said, ContainsSubstring(words[what]));
 }

@@ -190,3 +190,52 @@ TEST_CASE("SyncBatchNorm: a module's batch norms are converted, and those that c
     CHECK_THAT(said,
                ContainsSubstring("convert_sync_batch_norm: norm cannot") && ContainsSubstring("shoal::SyncBatchNorm"));
 }
+
+namespace {
+
+std::string frozen_in_part(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  for (const bool weight : {false, true})
+    for (const bool bias : {false, true}) {
+      torch::nn::BatchNorm1d norm(6);
+      norm->weight.set_requires_grad(weight);
+      norm->bias.set_requires_grad(bias);
+      torch::nn::Sequential net(torch::nn::Linear(6, 6), norm);
+      convert_sync_batch_norm(*net, process_group);
+      const auto parameters = net->named_parameters();
+      require(parameters["1.weight"].requires_grad() == weight, "whether the weight is trained");
+      require(parameters["1.bias"].requires_grad() == bias, "whether the bias is trained");
+    }
+  return "went through";
+}
+
+/// Is refused on all ranks, and the group goes on.
+std::string twice_derived(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  SyncBatchNorm norm(SyncBatchNormOptions{.num_features = 6});
+  norm->set_group(process_group);
+  norm->to(at::kDouble);
+  const at::Tensor input = batch_of(rank, 0).set_requires_grad(true);
+  std::string said = "went through";
+  try {
+    torch::autograd::grad({norm->forward(input).pow(2).sum()}, {input}, {}, std::nullopt, /*create_graph=*/true);
+  } catch (const std::logic_error& error) {
+    said = error.what();
+  }
+  norm->forward(input).pow(2).sum().backward();
+  require(input.grad().defined(), "a gradient afterwards");
+  return said;
+}
+
+}  // namespace
+
+TEST_CASE("SyncBatchNorm: what of a batch norm is frozen stays frozen when it is converted") {
+  for (auto& said : spawn({.nprocs = 1}, frozen_in_part, ShmGroup(1))) CHECK(said == "went through");
+}
+
+TEST_CASE("SyncBatchNorm: gradients of gradients are refused, since they would be wrong") {
+  for (auto& said : spawn({.nprocs = 2}, twice_derived, ShmGroup(2)))
+    CHECK_THAT(said, ContainsSubstring("create_graph"));
+}

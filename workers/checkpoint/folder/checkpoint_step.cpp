@@ -4,6 +4,7 @@
 #include <shoal/workers/checkpoint/checkpoint_error.h>
 
 #include <set>
+#include <span>
 
 namespace shoal::detail {
 
@@ -16,24 +17,26 @@ CheckpointStep::CheckpointStep(const StepFiles& files, int rank, int ranks) : ra
   for (const std::filesystem::path& path : files.shards) files_.emplace_back(path);
 }
 
-CheckpointStep::Found CheckpointStep::find(std::string_view name) const {
+CheckpointStep::Found CheckpointStep::find(std::string_view name, Shards shards) const {
   const std::size_t own = std::size_t(rank_) % files_.size();
-  for (std::size_t i = 0; i < files_.size(); ++i) {
+  for (std::size_t i = 0; i < (shards == Shards::own ? 1 : files_.size()); ++i) {
     const CheckpointFile& file = files_[(own + i) % files_.size()];
     if (const CheckpointEntry* entry = file.find(name)) return {&file, entry};
   }
   return {};
 }
 
-CheckpointStep::Found CheckpointStep::at(const std::string& name) const {
-  if (const Found found = find(name)) return found;
-  throw CheckpointError(files_.front().path(), CheckpointError::kNoOffset, fmt::format("entry '{}'", name),
-                        "no shard of this step has it");
+CheckpointStep::Found CheckpointStep::at(const std::string& name, Shards shards) const {
+  if (const Found found = find(name, shards)) return found;
+  const CheckpointFile& file = files_[shards == Shards::own ? std::size_t(rank_) % files_.size() : 0];
+  throw CheckpointError(file.path(), CheckpointError::kNoOffset, fmt::format("entry '{}'", name),
+                        shards == Shards::own ? "this shard does not have it" : "no shard of this step has it");
 }
 
-std::vector<std::string> CheckpointStep::names_below(std::string_view prefix) const {
+std::vector<std::string> CheckpointStep::names_below(std::string_view prefix, Shards shards) const {
   std::set<std::string> names;
-  for (const CheckpointFile& file : files_)
+  const std::span all(files_);
+  for (const CheckpointFile& file : shards == Shards::own ? all.subspan(std::size_t(rank_) % files_.size(), 1) : all)
     for (const CheckpointEntry& entry : file.entries())
       if (entry.name.starts_with(prefix)) names.insert(entry.name);
   return {names.begin(), names.end()};

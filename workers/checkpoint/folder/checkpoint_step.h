@@ -34,13 +34,16 @@ class CheckpointStep {
   /// Whether as many ranks wrote it: then each finds its own shard.
   bool has_as_many_ranks() const { return int(files_.size()) == ranks_; }
 
-  /// The entry of this rank's shard (of another number of ranks: of the shard rank modulo that), else of the first that
-  /// has it; an empty one if none has.
-  Found find(std::string_view name) const;
+  /// Where to look: in this rank's shard (of another number of ranks: in the shard rank modulo that) alone, as for what
+  /// each rank has as its own, or then in the others.
+  enum class Shards { own, all };
+
+  /// The entry of the first shard that has it; an empty one if none has.
+  Found find(std::string_view name, Shards shards = Shards::all) const;
   /// The same; throws CheckpointError if there is none.
-  Found at(const std::string& name) const;
-  /// The names that begin so, of all shards, each once.
-  std::vector<std::string> names_below(std::string_view prefix) const;
+  Found at(const std::string& name, Shards shards = Shards::all) const;
+  /// The names that begin so, each once.
+  std::vector<std::string> names_below(std::string_view prefix, Shards shards = Shards::all) const;
 
  private:
   std::vector<CheckpointFile> files_;

@@ -4,8 +4,10 @@
 #include <shoal/internal/workers/checkpoint/parts/module_part.h>
 #include <shoal/internal/workers/checkpoint/parts/optimizer_part.h>
 #include <shoal/workers/train/diloco.h>
+#include <shoal/workers/train/float_masters.h>
 #include <shoal/workers/train/zero_redundancy_optimizer.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -32,14 +34,39 @@ void CheckpointParts::add(const std::string& name, torch::nn::Module& module, On
 }
 void CheckpointParts::add(const std::string& name, torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                           OnRanks on_ranks) {
-  add(detail::make_optimizer_part(name, optimizer, &module, on_ranks, OptimizerSpan::kAllParameters));
+  add(detail::make_optimizer_part(name, optimizer,
+                                  detail::names_of_parameters(name, detail::parameters_of(optimizer), &module),
+                                  on_ranks, OptimizerSpan::kAllParameters));
 }
 void CheckpointParts::add(const std::string& name, torch::optim::Optimizer& optimizer, OnRanks on_ranks) {
-  add(detail::make_optimizer_part(name, optimizer, nullptr, on_ranks, OptimizerSpan::kAllParameters));
+  add(detail::make_optimizer_part(name, optimizer,
+                                  detail::names_of_parameters(name, detail::parameters_of(optimizer), nullptr),
+                                  on_ranks, OptimizerSpan::kAllParameters));
 }
 void CheckpointParts::add(const std::string& name, ZeroRedundancyOptimizer& optimizer,
                           const torch::nn::Module& module) {
-  add(detail::make_optimizer_part(name, optimizer.local(), &module, OnRanks::own, OptimizerSpan::kThisRank));
+  add(detail::make_optimizer_part(name, optimizer.local(),
+                                  detail::names_of_parameters(name, detail::parameters_of(optimizer.local()), &module),
+                                  OnRanks::own, OptimizerSpan::kThisRank));
+}
+void CheckpointParts::add(const std::string& name, FloatMasters& masters, const torch::nn::Module& module) {
+  const std::vector<std::string> names = detail::names_of_parameters(name, masters.module_parameters(), &module);
+  std::vector<std::pair<std::string, at::Tensor>> copies;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!masters.parameters()[i].is_same(masters.module_parameters()[i]))
+      copies.emplace_back(names[i], masters.parameters()[i]);
+  add(detail::make_tensors_part(name, std::move(copies)));
+}
+void CheckpointParts::add(const std::string& name, torch::optim::Optimizer& optimizer, const FloatMasters& masters,
+                          const torch::nn::Module& module, OnRanks on_ranks) {
+  std::vector<at::Tensor> copied = detail::parameters_of(optimizer);
+  for (at::Tensor& parameter : copied) {
+    const auto& copies = masters.parameters();
+    const auto at = std::ranges::find_if(copies, [&](const at::Tensor& copy) { return copy.is_same(parameter); });
+    if (at != copies.end()) parameter = masters.module_parameters()[std::size_t(at - copies.begin())];
+  }
+  add(detail::make_optimizer_part(name, optimizer, detail::names_of_parameters(name, copied, &module), on_ranks,
+                                  OptimizerSpan::kAllParameters));
 }
 void CheckpointParts::add(const std::string& name, DiLoCo& diloco, const torch::nn::Module& module) {
   const std::vector<std::string> names = detail::names_of_parameters(name, diloco.parameters(), &module);

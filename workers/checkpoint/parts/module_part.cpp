@@ -48,10 +48,14 @@ void write_tensors(ShardContents& to, const std::vector<Named>& all, OnRanks on_
     if (named.is_buffer ? on_ranks == OnRanks::own || to.rank() == 0 : here[index++]) to.add(named.name, named.tensor);
 }
 
-std::function<void()> prepare_tensors(const CheckpointStep& from, const std::vector<Named>& all) {
+CheckpointStep::Shards shards_of(OnRanks on_ranks) {
+  return on_ranks == OnRanks::own ? CheckpointStep::Shards::own : CheckpointStep::Shards::all;
+}
+
+std::function<void()> prepare_tensors(const CheckpointStep& from, const std::vector<Named>& all, OnRanks on_ranks) {
   std::vector<std::pair<CheckpointStep::Found, at::Tensor>> pairs;
   for (const Named& named : all) {
-    const auto found = from.at(named.name);
+    const auto found = from.at(named.name, shards_of(on_ranks));
     check_tensor(found, named.tensor.sizes(), named.tensor.scalar_type());
     pairs.emplace_back(found, named.tensor);
   }
@@ -70,9 +74,9 @@ class ModulePart final : public CheckpointPart {
     const std::vector<Named> all = named_tensors(name(), module_);
     std::set<std::string> own;
     for (const Named& named : all) own.insert(named.name);
-    for (const std::string& there : from.names_below(name() + "/"))
-      if (!own.contains(there)) from.at(there).fail("this program's module does not have it");
-    return prepare_tensors(from, all);
+    for (const std::string& there : from.names_below(name() + "/", shards_of(on_ranks_)))
+      if (!own.contains(there)) from.at(there, shards_of(on_ranks_)).fail("this program's module does not have it");
+    return prepare_tensors(from, all, on_ranks_);
   }
 
  private:
@@ -89,7 +93,7 @@ class TensorPart final : public CheckpointPart {
     if (on_ranks_ == OnRanks::own || to.rank() == 0) to.add(name(), tensor_);
   }
   std::function<void()> prepare(const CheckpointStep& from) const override {
-    return prepare_tensors(from, {{name(), tensor_, false}});
+    return prepare_tensors(from, {{name(), tensor_, false}}, on_ranks_);
   }
 
  private:
@@ -104,7 +108,9 @@ class TensorsPart final : public CheckpointPart {
   }
 
   void write(ShardContents& to) const override { write_tensors(to, all_, OnRanks::equal); }
-  std::function<void()> prepare(const CheckpointStep& from) const override { return prepare_tensors(from, all_); }
+  std::function<void()> prepare(const CheckpointStep& from) const override {
+    return prepare_tensors(from, all_, OnRanks::equal);
+  }
 
  private:
   std::vector<Named> all_;

@@ -6,6 +6,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/tensors/modules/kept_state.h>
 #include <shoal/internal/workers/checkpoint/parts/tensor_entries.h>
 #include <torch/nn/module.h>
@@ -100,12 +101,11 @@ class OptimizerPart final : public CheckpointPart {
                                                 name(), error.what_without_backtrace()));
       }
     }
-    std::vector<at::Tensor> parameters;
-    for (const auto& group : optimizer_.param_groups())
-      parameters.insert(parameters.end(), group.params().begin(), group.params().end());
+    const std::vector<at::Tensor> parameters = parameters_of(optimizer_);
     const std::vector<bool> here = written_here(to, parameters, on_ranks_);
-    for_each_kept(optimizer_, MissingState::kSkip, [&](int index, const at::Tensor&, KeptState& kept) {
-      if (!here[std::size_t(index)]) return;
+    SeenTensors seen;  // one that the optimizer has twice has one state
+    for_each_kept(optimizer_, MissingState::kSkip, [&](int index, const at::Tensor& parameter, KeptState& kept) {
+      if (!seen.is_new(parameter) || !here[std::size_t(index)]) return;
       if (kept.step) to.add(state_name(index, "step"), at::scalar_tensor(*kept.step, at::kLong));
       for (const auto& [what, tensor] : kept.tensors)
         if (tensor->defined()) to.add(state_name(index, what), *tensor);
@@ -153,6 +153,12 @@ class OptimizerPart final : public CheckpointPart {
       static_cast<torch::optim::LBFGSParamState&>(*state).al(std::nullopt);
   }
 
+  /// A part of a sharded optimizer's state may have been another rank's.
+  CheckpointStep::Shards shards() const {
+    return on_ranks_ == OnRanks::own && span_ == OptimizerSpan::kAllParameters ? CheckpointStep::Shards::own
+                                                                               : CheckpointStep::Shards::all;
+  }
+
   std::string whole_name() const { return name() + "/archive"; }
   std::string group_name(std::size_t group) const { return fmt::format("{}#group.{}", name(), group); }
   std::string state_name(int parameter, const char* what) const {
@@ -183,7 +189,7 @@ class OptimizerPart final : public CheckpointPart {
       std::size_t there = 0;
       for (const std::string& each : names) {
         own.insert(each);
-        const auto found = from.find(each);
+        const auto found = from.find(each, shards());
         if (!found) continue;
         ++there;
         const bool is_step = kept.step && each == names.front();
@@ -194,12 +200,13 @@ class OptimizerPart final : public CheckpointPart {
       // Before its first step a parameter has no state.
       if (there == 0) unused.push_back(parameter.unsafeGetTensorImpl());
       if (there != 0 && there != names.size())
-        for (const std::string& each : names) (void)from.at(each);  // throws for the one that is missing
+        for (const std::string& each : names) (void)from.at(each, shards());  // throws for the one that is missing
     });
     // One with other parameters or of another kind has left something here. A rank's part knows only its own.
-    for (const std::string& there : from.names_below(name() + "/"))
+    for (const std::string& there : from.names_below(name() + "/", shards()))
       if (!own.contains(there) && (span_ == OptimizerSpan::kAllParameters || is_of_own_parameter(there)))
-        from.at(there).fail("this program's optimizer does not keep it: it has other options, or other parameters");
+        from.at(there, shards())
+            .fail("this program's optimizer does not keep it: it has other options, or other parameters");
     return {std::move(states), std::move(unused)};
   }
 
@@ -255,14 +262,17 @@ std::vector<std::string> names_of_parameters(const std::string& part, const std:
   return keys;
 }
 
-std::shared_ptr<CheckpointPart> make_optimizer_part(const std::string& name, Optimizer& optimizer,
-                                                    const torch::nn::Module* module, OnRanks on_ranks,
-                                                    OptimizerSpan span) {
+std::vector<at::Tensor> parameters_of(const Optimizer& optimizer) {
   std::vector<at::Tensor> parameters;
   for (const auto& group : optimizer.param_groups())
     parameters.insert(parameters.end(), group.params().begin(), group.params().end());
-  return std::make_shared<OptimizerPart>(name, optimizer, names_of_parameters(name, parameters, module), on_ranks,
-                                         span);
+  return parameters;
+}
+
+std::shared_ptr<CheckpointPart> make_optimizer_part(const std::string& name, Optimizer& optimizer,
+                                                    std::vector<std::string> names, OnRanks on_ranks,
+                                                    OptimizerSpan span) {
+  return std::make_shared<OptimizerPart>(name, optimizer, std::move(names), on_ranks, span);
 }
 
 }  // namespace shoal::detail

@@ -18,9 +18,12 @@ enum class OptimizerSpan { kAllParameters, kThisRank };
 std::vector<std::string> names_of_parameters(const std::string& part, const std::vector<at::Tensor>& parameters,
                                              const torch::nn::Module* module);
 
-/// `module`: whose names the parameters have; null: their numbers. Throws std::invalid_argument if it lacks one.
+/// Of all its groups, one after the other.
+std::vector<at::Tensor> parameters_of(const torch::optim::Optimizer& optimizer);
+
+/// `names`: of its parameters.
 std::shared_ptr<CheckpointPart> make_optimizer_part(const std::string& name, torch::optim::Optimizer& optimizer,
-                                                    const torch::nn::Module* module, OnRanks on_ranks,
+                                                    std::vector<std::string> names, OnRanks on_ranks,
                                                     OptimizerSpan span);
 
 }  // namespace shoal::detail

@@ -236,8 +236,9 @@ void GradientReducer::State::watch_gradients(const NamedTensors& watched, bool r
   for (std::size_t i = 0; i < watched.size(); ++i) {
     at::Tensor parameter = watched[i].second;
     const unsigned number = parameter.register_hook([this, i, reduced_by_reducer](const at::Tensor& gradient) {
-      if (owned && reduced_by_reducer) owned->comes(i, syncs, divisor);
-      if (!syncs) return;
+      // As the Reducer: what holds is whether the forward pass was in a no_sync(), wherever the backward pass is.
+      if (owned && reduced_by_reducer) owned->comes(i, synced_last_time, divisor);
+      if (!synced_last_time) return;
       gradient_came();
       if (reduced_by_reducer) check_layout(i, gradient);
     });
@@ -454,6 +455,11 @@ void GradientReducer::shard_gradients(const GradientOwners& owners) {
         "shard_gradients with DistributedDataParallelOptions::static_graph: the Reducer counts on gradients of an "
         "earlier "
         "pass there; leave static_graph out");
+  if (s.options.skip_all_reduce_unused_params)
+    throw std::invalid_argument(
+        "shard_gradients with DistributedDataParallelOptions::skip_all_reduce_unused_params: a bucket that is skipped "
+        "is "
+        "not given to its owners; leave that option out");
   if (!s.options.gradient_as_bucket_view)
     throw std::invalid_argument("shard_gradients needs DistributedDataParallelOptions::gradient_as_bucket_view");
   s.owned = std::make_shared<OwnedGradients>(s.parts.parameters, s.parts.expect_sparse, owners, s.process_group);
@@ -463,7 +469,14 @@ void GradientReducer::shard_gradients(const GradientOwners& owners) {
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> GradientReducer::join_group() const { return state_->process_group; }
-void GradientReducer::set_join(Join* join) { state_->join = join; }
+void GradientReducer::set_join(Join* join) {
+  if (join && state_->options.skip_all_reduce_unused_params)
+    throw std::invalid_argument(
+        "Join with DistributedDataParallelOptions::skip_all_reduce_unused_params: a rank that has ended does not know "
+        "which "
+        "buckets the others skip; leave that option out");
+  state_->join = join;
+}
 
 void GradientReducer::shadow(const JoinStep& step) {
   State& s = *state_;

@@ -142,11 +142,17 @@ HookResult OwnedGradients::reduce(const GradBucket& bucket) {
     return hook_result_after(process_group_->allreduce(sum), [buffer]() -> at::Tensor { return buffer; });
   }
   ++reduced_buckets_;
+  const std::vector<at::Tensor> parameters = bucket.parameters();
+  const std::vector<at::Tensor> slices = gradients_in(buffer, parameters);
+  for (std::size_t k = 0; k < parameters.size(); ++k) {
+    // As in comes(): this pass has not used it, and the Reducer has put the mean of an earlier one here.
+    const Owned& owned = parameters_[index_of_.at(parameters[k].unsafeGetTensorImpl())];
+    if (owned.mine && owned.reduced && parameters[k].grad().defined()) slices[k].mul_(divisor);
+  }
   const bool later = divides_exactly(buffer, divisor);
   if (!later) buffer.mul_(1.0 / divisor);
   return hook_result_after(
-      process_group_->allreduce(sum),
-      [self = shared_from_this(), buffer, parameters = bucket.parameters(), divisor, later]() -> at::Tensor {
+      process_group_->allreduce(sum), [self = shared_from_this(), buffer, parameters, divisor, later]() -> at::Tensor {
         const at::NoGradGuard still_none;
         const auto means = gradients_in(buffer, parameters);
         for (std::size_t k = 0; k < parameters.size(); ++k) {

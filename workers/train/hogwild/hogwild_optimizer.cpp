@@ -4,6 +4,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/hogwild/gradients.h>
 #include <shoal/internal/workers/train/hogwild/hogwild_state.h>
 #include <shoal/internal/workers/train/hogwild/update.h>
@@ -55,8 +56,9 @@ void Optimizer::zero_grad(bool set_to_none) {
   }
 }
 
-void Optimizer::attach(const std::vector<at::Tensor>& parameters) {
+void Optimizer::attach(const std::vector<at::Tensor>& given_parameters) {
   State& s = *state_;
+  const std::vector<at::Tensor> parameters = each_once(given_parameters);  // as the optimizer has them
   if (parameters.size() != s.parameters.size())
     throw std::invalid_argument(fmt::format("hogwild: attach() got {} parameters, and the optimizer has {}",
                                             parameters.size(), s.parameters.size()));

@@ -1,5 +1,6 @@
 // The five optimizers' options, as torch checks them, in numbers.
 #include <fmt/format.h>
+#include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/hogwild/hogwild_state.h>
 #include <shoal/workers/train/hogwild_optimizer.h>
 
@@ -71,10 +72,14 @@ std::shared_ptr<Optimizer::State> make(Rule rule, const std::vector<ParamGroup<O
                                        const SharingOptions& sharing) {
   std::vector<NewGroup> all;
   all.reserve(groups.size());
+  SeenTensors seen;  // a tied parameter steps once
   for (const ParamGroup<Options>& group : groups) {
     check(group.options.lr >= 0, "a learning rate", group.options.lr);
     check(group.options.weight_decay >= 0, "a weight decay", group.options.weight_decay);
-    all.push_back({.parameters = group.params, .lr = group.options.lr, .numbers = numbers_of(group.options)});
+    std::vector<at::Tensor> parameters;
+    for (const at::Tensor& parameter : group.params)
+      if (!parameter.defined() || seen.is_new(parameter)) parameters.push_back(parameter);
+    all.push_back({.parameters = std::move(parameters), .lr = group.options.lr, .numbers = numbers_of(group.options)});
   }
   return std::make_shared<Optimizer::State>(rule, all, sharing);
 }

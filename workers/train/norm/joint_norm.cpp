@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
@@ -57,6 +58,11 @@ struct JointNorm : torch::autograd::Function<JointNorm> {
   }
 
   static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
+    if (at::GradMode::is_enabled())
+      throw std::logic_error(
+          "SyncBatchNorm: gradients of gradients (create_graph) are not made: other ranks' share in the statistics "
+          "would be "
+          "missing in them");
     const auto saved = context->get_saved_variables();
     const at::Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3];
     const auto group = c10::static_intrusive_pointer_cast<c10d::ProcessGroup>(context->saved_data["group"].toCapsule());

@@ -100,7 +100,9 @@ std::shared_ptr<SyncBatchNormImpl> synchronized(const torch::nn::Module& module)
   const auto* norm = module.as<BatchNorm>();
   if (!norm) return nullptr;
   const auto& from = norm->options;
-  const bool frozen = norm->weight.defined() && !norm->weight.requires_grad();
+  // Asked before, since to become another module's parameter makes a tensor one that is trained.
+  const bool trains_weight = norm->weight.defined() && norm->weight.requires_grad();
+  const bool trains_bias = norm->bias.defined() && norm->bias.requires_grad();
   auto sync =
       std::make_shared<SyncBatchNormImpl>(SyncBatchNormOptions{.num_features = from.num_features(),
                                                                .eps = from.eps(),
@@ -112,10 +114,8 @@ std::shared_ptr<SyncBatchNormImpl> synchronized(const torch::nn::Module& module)
                                                                .running_mean = norm->running_mean,
                                                                .running_var = norm->running_var,
                                                                .num_batches_tracked = norm->num_batches_tracked});
-  if (frozen) {
-    sync->weight.set_requires_grad(false);
-    sync->bias.set_requires_grad(false);
-  }
+  if (sync->weight.defined()) sync->weight.set_requires_grad(trains_weight);
+  if (sync->bias.defined()) sync->bias.set_requires_grad(trains_bias);
   sync->train(norm->is_training());
   return sync;
 }

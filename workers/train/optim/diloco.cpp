@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sub.h>
 #include <fmt/format.h>
+#include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/ddp/equal_tensors.h>
 #include <shoal/tensors/shared_memory_scope.h>
 #include <torch/optim/sgd.h>
@@ -63,7 +64,7 @@ class GradientsAside {
 struct DiLoCo::State {
   State(const std::vector<at::Tensor>& given, c10::intrusive_ptr<c10d::ProcessGroup> group,
         const DiLoCoOptions& options)
-      : parameters(given), process_group(std::move(group)), options(options) {
+      : parameters(each_once(given)), process_group(std::move(group)), options(options) {
     check(parameters, options);
     NamedTensors named;
     for (std::size_t i = 0; i < parameters.size(); ++i)

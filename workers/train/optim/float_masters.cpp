@@ -1,13 +1,13 @@
 #include <shoal/workers/train/float_masters.h>
 
 #include <ATen/core/grad_mode.h>
+#include <shoal/internal/tensors/modules/each_once.h>
 
 #include <cstddef>
-#include <utility>
 
 namespace shoal {
 
-FloatMasters::FloatMasters(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {
+FloatMasters::FloatMasters(const std::vector<at::Tensor>& parameters) : parameters_(each_once(parameters)) {
   for (const at::Tensor& parameter : parameters_) {
     const bool half = parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf;
     masters_.push_back(half ? parameter.detach().to(at::kFloat).set_requires_grad(parameter.requires_grad())
@@ -29,6 +29,12 @@ void FloatMasters::give_parameters() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (!masters_[i].is_same(parameters_[i])) parameters_[i].detach().copy_(masters_[i].detach());
+}
+
+void FloatMasters::take_parameters() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!masters_[i].is_same(parameters_[i])) masters_[i].detach().copy_(parameters_[i].detach());
 }
 
 }  // namespace shoal

@@ -4,6 +4,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
+#include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/optim/partition.h>
 #include <shoal/tensors/optimizer.h>
 #include <torch/optim/optimizer.h>
@@ -24,6 +25,21 @@ constexpr std::size_t kBroadcastBytes = 250u << 20;
 using torch::optim::Optimizer;
 using torch::optim::OptimizerParamGroup;
 
+/// The same groups, each parameter where it comes first: one with two owners would be stepped on one rank, and be overwritten
+/// by the other's.
+ParameterGroups without_repetitions(const ParameterGroups& groups) {
+  ParameterGroups once;
+  once.reserve(groups.size());
+  SeenTensors seen;
+  for (const OptimizerParamGroup& group : groups) {
+    std::vector<at::Tensor> parameters;
+    for (const at::Tensor& parameter : group.params())
+      if (seen.is_new(parameter)) parameters.push_back(parameter);
+    once.emplace_back(std::move(parameters), group.has_options() ? group.options().clone() : nullptr);
+  }
+  return once;
+}
+
 /// The same groups with those parameters alone that a rank has.
 ParameterGroups share_of(const ParameterGroups& groups, const std::vector<int>& owners, int rank) {
   ParameterGroups share;
@@ -41,8 +57,8 @@ ParameterGroups share_of(const ParameterGroups& groups, const std::vector<int>& 
 }  // namespace
 
 struct ZeroRedundancyOptimizer::State {
-  State(const ParameterGroups& groups, MakeOptimizer make, c10::intrusive_ptr<c10d::ProcessGroup> process_group)
-      : groups(groups), make(std::move(make)), process_group(std::move(process_group)) {
+  State(const ParameterGroups& given, MakeOptimizer make, c10::intrusive_ptr<c10d::ProcessGroup> process_group)
+      : groups(without_repetitions(given)), make(std::move(make)), process_group(std::move(process_group)) {
     for (const OptimizerParamGroup& group : groups)
       parameters.insert(parameters.end(), group.params().begin(), group.params().end());
     if (parameters.empty()) throw std::invalid_argument("ZeroRedundancyOptimizer of no parameters");
@@ -224,8 +240,11 @@ void ZeroRedundancyOptimizer::load_state(Optimizer& whole) {
 
 c10::intrusive_ptr<c10d::ProcessGroup> ZeroRedundancyOptimizer::join_group() const { return state_->process_group; }
 void ZeroRedundancyOptimizer::set_join(Join* join) { state_->join = join; }
-/// DistributedDataParallel's shadow has left the gradients here.
-void ZeroRedundancyOptimizer::shadow(const JoinStep& /*step*/) { state_->step(); }
+/// DistributedDataParallel's shadow has left the gradients here. A step without reduction is one of an accumulation, and the
+/// others' optimizers do not step.
+void ZeroRedundancyOptimizer::shadow(const JoinStep& step) {
+  if (step.syncs) state_->step();
+}
 void ZeroRedundancyOptimizer::end_join(int /*root*/) {}
 
 }  // namespace shoal

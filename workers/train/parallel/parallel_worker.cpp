@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/runtime/crash/traced_call.h>
+#include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/tensors/module_state.h>
 #include <shoal/tensors/share.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -101,9 +102,11 @@ std::vector<at::Tensor> ParallelWorker::run(const ParallelBackward& task) {
   const std::vector<at::Tensor> parameters = module_.parameters();
   std::vector<std::size_t> places;
   std::vector<at::Tensor> answer(pass.inputs.size() + parameters.size());
+  SeenTensors
+      seen;  // a tied parameter's gradient is given for its first name alone: autograd adds up those of all names
   for (std::size_t i = 0; i < answer.size(); ++i) {
     const at::Tensor& leaf = i < pass.inputs.size() ? pass.inputs[i] : parameters[i - pass.inputs.size()];
-    if (!leaf.requires_grad()) continue;
+    if (!leaf.requires_grad() || (i >= pass.inputs.size() && !seen.is_new(leaf))) continue;
     leaves.push_back(leaf);
     places.push_back(i);
   }

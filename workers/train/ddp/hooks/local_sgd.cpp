@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <fmt/format.h>
+#include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/ddp/hooks/mean.h>
 
 #include <memory>
@@ -35,7 +36,7 @@ bool PeriodicAverager::average(const std::vector<at::Tensor>& parameters) {
   const int ranks = process_group_->getSize();
   std::vector<c10::intrusive_ptr<c10d::Work>> sums;
   sums.reserve(parameters.size());
-  for (const at::Tensor& parameter : parameters)
+  for (const at::Tensor& parameter : each_once(parameters))
     sums.push_back(begin_sum(process_group_, parameter.detach().div_(ranks)));
   for (const auto& sum : sums) sum->wait();
   return true;
