@@ -112,6 +112,9 @@ class StreamBatchMaker : public BatchInMaking {
 
   Stream& stream() {
     const StreamPart& part = task_->part;
+    if (const auto found = streams_.find(part.shard); found != streams_.end()) return found->second;
+    // What is drawn here, say an order, is the same whoever opens the stream, and wherever its first batch lies.
+    const SeededGenerator seeded(sample_key(-1 - part.shard), SeededGenerator::Afterwards::kRestore);
     return streams_.try_emplace(part.shard, dataset_, Shard{part.shard, part.shards, part.count}).first->second;
   }
 

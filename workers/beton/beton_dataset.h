@@ -76,6 +76,9 @@ std::optional<at::Tensor> chosen_samples(std::span<const BetonFile> files, const
 std::vector<BetonFile> open_betons(std::span<const std::filesystem::path> paths, const BetonDatasetOptions& options);
 /// The page of each sample, numbered over all files; samples without one share a number.
 std::vector<std::int64_t> pages_of(std::span<const BetonPlace> places);
+/// The pipelines, whose ReplaceLabel and Poison name samples by their numbers over all files, with these samples' places
+/// in `chosen` instead: one that is not there is left out, one that is there twice is named twice.
+BetonPipelines with_places(BetonPipelines pipelines, const at::Tensor& chosen);
 /// Takes the pages of these samples out of this process's mappings.
 void drop_pages(std::span<const BetonPlace> places);
 
@@ -158,7 +161,8 @@ BetonDataset<Sample> beton_dataset(std::span<const std::filesystem::path> paths,
   if (options.pipelines.empty()) return dataset;
   if constexpr (!std::same_as<Sample, BetonSample>)
     throw std::invalid_argument("beton_dataset: pipelines are for samples by name, BetonSample");
-  dataset.plans = detail::BetonPlans(options.pipelines);
+  dataset.plans =
+      detail::BetonPlans(dataset.chosen ? detail::with_places(options.pipelines, *dataset.chosen) : options.pipelines);
   dataset.plans.plan(dataset.files[0]);
   return dataset;
 }

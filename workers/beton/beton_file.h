@@ -17,7 +17,8 @@
 namespace shoal {
 namespace detail {
 class BetonView;
-}
+struct FileStamp;
+}  // namespace detail
 
 /// How a picture lies in the file.
 enum class BetonImageMode : std::uint8_t {
@@ -41,7 +42,7 @@ struct BetonRegion {
 };
 
 /// A .beton file (format version 2), mapped read-only. A handle: copies are the same mapping. It crosses to other
-/// processes, which open the file anew by its path and refuse one that has another size by then.
+/// processes, which open the file anew by its path and refuse one that has another size or time of writing by then.
 ///
 /// Every number in a file is taken for hostile: each access checks what it follows, and throws DatasetError, which
 /// names file, offset and field. Nothing is read outside the file, and opening takes memory for the fields' descriptions
@@ -92,12 +93,14 @@ class BetonFile {
   const std::vector<BetonCustomCell>& custom_cells() const;  ///< as given
 
  private:
+  friend struct Codec<BetonFile>;
   struct Opened;
   std::shared_ptr<const Opened> opened_;
   const detail::BetonView& view() const;
+  const detail::FileStamp& stamp() const;
 };
 
-/// As a message: the path, by which the other process opens it, and the size that it has to have there.
+/// As a message: the path, by which the other process opens it, and the size and time that it has to have there.
 template <>
 struct Codec<BetonFile> {
   static constexpr std::uint64_t schema() { return schema_hash("shoal::BetonFile"); }

@@ -40,7 +40,7 @@ struct BetonLoaderOptions {
   BetonPipelines pipelines = {};
   /// Leaves out the last batch if it is smaller than the others. As FFCV's, and unlike DataLoaderOptions', by default.
   bool drop_last = true;
-  int batches_ahead = 3;           ///< batches made ahead of the loop, by all workers together
+  int batches_ahead = 3;           ///< made ahead of the loop, by all workers together; at least one each
   std::int64_t window_pages = 16;  ///< see BetonSamplerOptions
   /// False: pages that the loop has passed are given back to the kernel, and those of two windows are read ahead unless
   /// read_ahead_bytes says otherwise: for files that memory does not hold.
@@ -60,7 +60,7 @@ struct BetonLoaderOptions {
       {"indices", "these samples alone; none: all", {.least = 0}},
       {"pipelines", "what happens to the values of fields, by their names"},
       {"drop_last", "leaves out the last batch if it is smaller"},
-      {"batches_ahead", "made ahead of the loop, by all workers together", {.least = 1}},
+      {"batches_ahead", "made ahead of the loop, by all workers together; at least one each", {.least = 1}},
       {"window_pages", "with quasi_random: pages whose samples are mixed", {.least = 1}},
       {"os_cache", "the kernel keeps the file's pages"},
       {"read_ahead_bytes", "that the kernel is asked to read ahead; 0: none", {.unit = "bytes"}},
@@ -165,9 +165,10 @@ class BetonLoader : public DataLoader<BetonDataset<Sample>> {
   /// Begins an epoch: DataLoader::begin().
   Iterator begin() {
     if (ahead_) {
-      const LoaderState from = this->state_dict();
+      const LoaderState from = this->next_begin();
       ahead_->begin(from.order_epoch < 0 ? from.epoch : from.order_epoch, from.place);
     }
+    began_at_ = this->batches_done();
     return {*this, Base::begin()};
   }
 
@@ -194,12 +195,13 @@ class BetonLoader : public DataLoader<BetonDataset<Sample>> {
         ahead_(detail::read_ahead(options, sampler, this->dataset().places())) {}
 
   void finish(typename Base::Batch& batch) {
-    if (ahead_) ahead_->next_batch();
+    if (ahead_) ahead_->at_batch(this->batches_done() - began_at_ - 1);
     if constexpr (std::same_as<Sample, BetonSample>) loop_part_.apply(batch);
   }
 
   detail::LoopPart loop_part_;
   std::optional<detail::ReadAhead> ahead_;
+  std::int64_t began_at_ = 0;  // batches that were done when ahead_ began
 };
 
 BetonLoader(const std::filesystem::path&, const BetonLoaderOptions&) -> BetonLoader<>;

@@ -146,12 +146,12 @@ struct NormalizeImage {
 
 /// Labels of these samples become new_label.
 struct ReplaceLabel {
-  std::vector<std::int64_t> indices;  ///< of samples in the data set
+  std::vector<std::int64_t> indices;  ///< of samples, counted over all files, as BetonDatasetOptions::indices
   std::int64_t new_label = 0;         ///< what they get
 
   /// For `--help` and printed files.
   static constexpr OptionText kTexts[] = {
-      {"indices", "of samples in the data set", {.least = 0}},
+      {"indices", "of samples, counted over all files", {.least = 0}},
       {"new_label", "what they get"},
   };
 };

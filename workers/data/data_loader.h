@@ -49,7 +49,7 @@ IndexOrder make_order(const DataLoaderOptions& options, D& dataset, std::optiona
 template <IterableDataset D>
 StreamOrder make_order(const DataLoaderOptions& options, D& dataset, const std::optional<AnySampler>& sampler,
                        const std::optional<AnyBatchSampler>& batch_sampler) {
-  return {options, {known_size(dataset), SelfShardedDataset<D>}, sampler, batch_sampler};
+  return {options, {known_size(dataset), SelfShardedDataset<D>, order_description(dataset)}, sampler, batch_sampler};
 }
 template <class D>
 using OrderOf = decltype(make_order(std::declval<const DataLoaderOptions&>(), std::declval<D&>(), {}, {}));
@@ -146,7 +146,7 @@ class DataLoader {
     }
     leave();
     ++pass_;
-    const LoaderState from = resume_.value_or(order_.beginning_of(next_epoch_));
+    const LoaderState from = next_begin();
     resume_.reset();
     order_.set_epoch(from.order_epoch);
     next_epoch_ = from.epoch + 1;
@@ -286,6 +286,15 @@ class DataLoader {
   WorkerSuggestion suggest_workers(std::int64_t batches = 100) {
     return suggest_workers(batches, [](Batch&) {});
   }
+
+ protected:
+  /// Where the next begin() begins: also if the last loop was left early, which state_dict() goes on from.
+  LoaderState next_begin() const {
+    if (first_has_failed_) return pass_plan_->state(done_, over_);
+    return resume_.value_or(order_.beginning_of(next_epoch_));
+  }
+  /// Batches of this loop that have come, with the present one, and that have failed or were skipped.
+  std::int64_t batches_done() const { return done_; }
 
  private:
   using Stream = detail::BatchStream<Dataset, Collate>;

@@ -11,7 +11,9 @@ namespace shoal {
 
 /// What a loader went on after. A plain value.
 struct LoaderReport {
-  /// Samples that were skipped, read again or replaced, in the order in which their batches came.
+  /// How often samples were skipped, read again or replaced.
+  std::int64_t fault_count = 0;
+  /// The first 10,000 of them, in the order in which their batches came.
   std::vector<SampleFault> faults;
   /// How the workers died that were replaced.
   std::vector<std::string> deaths;

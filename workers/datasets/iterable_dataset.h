@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <ranges>
 #include <stdexcept>
+#include <string>
 
 namespace shoal {
 
@@ -56,7 +57,9 @@ concept SampleStream = requires(S& stream) {
 ///
 /// A data set crosses to workers as an argument, so it has to be encodable there. Its streams stay where they are
 /// opened and may point into it. A stream that shuffles draws with SampleRandom(sample_key(index)) (sample_random.h),
-/// which knows seed and epoch. A data set may have size(), the number of its samples.
+/// which knows seed and epoch; what it draws from libtorch's generator when it is opened is the same for all readers, too. A
+/// data set may have size(), the number of its samples, and order_description(), one line that says what its order follows
+/// from besides seed and epoch: a state in the middle of an epoch is refused by a loader whose data set says another one.
 template <class D>
 concept SelfShardedDataset = requires(D& dataset, const Shard& shard) {
   { dataset.stream(shard) } -> SampleStream;
@@ -83,6 +86,18 @@ std::int64_t known_size(D& dataset) {
     return std::int64_t(dataset.size());
   } else {
     return -1;
+  }
+}
+
+/// What the data set's order follows from besides seed and epoch, if it tells; else empty.
+template <IterableDataset D>
+std::string order_description(D& dataset) {
+  if constexpr (requires {
+                  { dataset.order_description() } -> std::convertible_to<std::string>;
+                }) {
+    return dataset.order_description();
+  } else {
+    return {};
   }
 }
 

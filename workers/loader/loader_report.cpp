@@ -5,8 +5,10 @@
 namespace shoal::detail {
 
 void append(LoaderReport& report, const BatchNotes& notes) {
-  constexpr std::size_t kMostWarnings = 1000;  // a damaged file warns in every epoch
-  report.faults.insert(report.faults.end(), notes.faults.begin(), notes.faults.end());
+  constexpr std::size_t kMostFaults = 10'000, kMostWarnings = 1000;  // a damaged file has some in every epoch
+  report.fault_count += std::int64_t(notes.faults.size());
+  for (const SampleFault& fault : notes.faults)
+    if (report.faults.size() < kMostFaults) report.faults.push_back(fault);
   report.warning_count += std::int64_t(notes.warnings.size());
   for (const SampleWarning& warning : notes.warnings)
     if (report.warnings.size() < kMostWarnings) report.warnings.push_back(warning);

@@ -45,6 +45,12 @@ void StreamOrder::check(const LoaderState& state) const {
     throw std::invalid_argument("DataLoader::load_state_dict: " + why);
   };
   if (state.shards < 1 || state.batch_size < 1) refuse("the state is of a map-style data set, this one is iterable");
+  // "stream" alone: of a version, or a data set, that did not tell its order.
+  if (const std::string own = description(); !state.order.empty() && state.order != kStream && state.order != own)
+    refuse(fmt::format(
+        "the state is of the order '{}', this data set has '{}': what is left of the epoch would not be what "
+        "was not yet read",
+        state.order, own));
   if (state.shards > 1 && !dataset_.shards_itself)
     refuse(fmt::format("the state is of a data set that is read as {} streams, this one is one", state.shards));
   if (state.shards > 1 && state.batch_size != share_.batch_size)

@@ -18,6 +18,7 @@ class StreamOrder final : public LoaderOrder {
   struct Facts {
     std::int64_t size = -1;  // -1: not known
     bool shards_itself = false;
+    std::string order = {};  // what its order follows from besides seed and epoch; empty: it does not tell
   };
   /// Throws std::invalid_argument that names option and value.
   StreamOrder(const DataLoaderOptions& options, Facts dataset, const std::optional<AnySampler>& sampler,
@@ -28,8 +29,12 @@ class StreamOrder final : public LoaderOrder {
   [[nodiscard]] std::int64_t batches() const override;
 
  private:
-  [[nodiscard]] std::string description() const override { return "stream"; }
+  [[nodiscard]] std::string description() const override {
+    return dataset_.order.empty() ? kStream : kStream + (": " + dataset_.order);
+  }
   void check(const LoaderState& state) const override;
+
+  static constexpr const char* kStream = "stream";
 
   StreamShare share_;
   Facts dataset_;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace shoal {
@@ -31,6 +32,10 @@ struct TarStream {
   TarStreamOptions options;    ///< their order
 
   std::int64_t size() const { return dataset.size(); }  ///< samples
+  /// The window, and which archives follow each other.
+  std::string order_description() const {
+    return fmt::format("window of {}, {}", options.shuffle_window, detail::description_of(dataset.archives));
+  }
 
   /// One reader's way through the archives; refers to the TarStream.
   class Reader {

@@ -228,9 +228,11 @@ ImagePart random_part(const RandomResizedCrop& crop, const ImageSize& image, Sam
   const double ratio = double(image.width) / double(image.height);
   ImagePart part{0, 0, image.height, image.width};
   if (ratio < crop.ratio[0]) {
-    part.height = std::min(std::int64_t(std::nearbyint(double(image.width) / crop.ratio[0])), image.height);
+    part.height = std::clamp<std::int64_t>(std::int64_t(std::nearbyint(double(image.width) / crop.ratio[0])), 1,
+                                           std::max<std::int64_t>(1, image.height));
   } else if (ratio > crop.ratio[1]) {
-    part.width = std::min(std::int64_t(std::nearbyint(double(image.height) * crop.ratio[1])), image.width);
+    part.width = std::clamp<std::int64_t>(std::int64_t(std::nearbyint(double(image.height) * crop.ratio[1])), 1,
+                                          std::max<std::int64_t>(1, image.width));
   }
   part.top = (image.height - part.height) / 2;
   part.left = (image.width - part.width) / 2;

@@ -187,3 +187,21 @@ TEST_CASE("beton loader: ranks share an epoch, stop in its middle, and another n
     CHECK(seen == all);
   }
 }
+
+TEST_CASE("beton loader: pages are read ahead for the loop that begins, also behind one that was left early") {
+  const TemporaryFolder folder;
+  struct Loader : BetonLoader<> {
+    using BetonLoader<>::BetonLoader;
+    using BetonLoader<>::next_begin;
+  };
+  Loader loader(written(folder), {.batch_size = 5, .read_ahead_bytes = 8U << 20U});
+  int seen = 0;
+  for ([[maybe_unused]] auto& batch : loader)
+    if (++seen == 3) break;
+  CHECK(loader.state_dict().place == 15);
+  CHECK(loader.next_begin().place == 0);
+  CHECK(loader.next_begin().epoch == 1);
+  CHECK(labels_of(loader).size() == 120);
+  CHECK_THROWS_WITH(BetonLoader(written(folder), {.loader = {.prefetch_factor = 8}}),
+                    ContainsSubstring("prefetch_factor is 8") && ContainsSubstring("batches_ahead"));
+}

@@ -1,6 +1,10 @@
 // shoal beton: info, verify and cat.
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <shoal/internal/workers/beton/format/beton_layout.h>
+#include <shoal/workers/beton/beton_file.h>
+#include <shoal/workers/beton/beton_writer.h>
+#include <shoal/workers/tar/tar_dataset.h>
 #include <signal.h>
 
 #include <filesystem>
@@ -13,6 +17,7 @@
 #include "tests/support/pictures/image_files.h"
 #include "tests/workers/beton/beton_vectors.h"
 
+using namespace shoal;
 using namespace shoal::test;
 
 namespace {
@@ -226,4 +231,35 @@ TEST_CASE("shoal beton: wrong words are one line and a code of their own") {
   is_refused(beton({"cat", folder.file("all.beton"), "--custom", "x"}), 4, "--custom is 'x'");
   CHECK(beton({"cat", "--help"}).code == 0);
   CHECK(beton({"--help"}).code == 0);
+}
+
+TEST_CASE("shoal beton: an array of bytes that could be a picture stays an array, from one format to the other") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& from, const std::string& to) {
+    const ProgramResult result = beton({"write", folder.file(from), folder.file(to), "--quiet"});
+    CHECK(result.error.empty());
+    REQUIRE(result.code == 0);
+  };
+  struct Maps {
+    std::int64_t size() const { return 3; }
+    std::pair<at::Tensor, std::int64_t> get(std::int64_t i) const {
+      return {at::arange(60, at::kByte).view({3, 4, 5}) + i, i};
+    }
+  };
+  BetonWriter(folder.file("a.beton"), {.names = {"map", "label"}, .fields = {{"map", {.type = BetonType::ndarray}}}})
+      .write(Maps());
+  write("a.beton", "b.beton");
+  write("b.beton", "c.tar");
+  write("c.tar", "d.tar");
+  write("d.tar", "e.beton");
+  const at::Tensor second = Maps().get(1).first;
+  const auto same = [&](std::span<const std::uint8_t> bytes) {
+    return std::ranges::equal(bytes, std::span(second.const_data_ptr<std::uint8_t>(), 60));
+  };
+  const BetonFile copy(folder.file("b.beton")), back(folder.file("e.beton"));
+  CHECK(copy.fields()[0].type == BetonType::ndarray);
+  CHECK(same(copy.array(1, 0)));
+  CHECK(back.fields()[0].type == BetonType::tensor);
+  CHECK(same(back.array(1, 0)));
+  CHECK(tar_dataset(folder.file("d.tar")).get(1).at("map.npy").equal(second));
 }

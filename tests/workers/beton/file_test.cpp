@@ -7,7 +7,9 @@
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 
 #include "tests/support/catch.h"
@@ -202,7 +204,8 @@ TEST_CASE("beton file: arrays of no dimensions and of none in the last one are t
     std::uint64_t bytes;
     std::vector<std::int64_t> read;
   };
-  for (const Case& each : {Case{{}, 4, {}}, Case{{}, 0, {0}}, Case{{3}, 12, {3}}, Case{{3}, 0, {3, 0}}}) {
+  for (const Case& each :
+       {Case{{}, 4, {}}, Case{{}, 0, {0}}, Case{{3}, 12, {3}}, Case{{3}, 0, {3, 0}}, Case{{0, 3}, 0, {0, 3}}}) {
     HandMade made = made_of({array_field("vec", "<f4", each.written)}, 1, Bytes(64, 1), {{0, 0, each.bytes}});
     store64(made.bytes.data() + made.meta, made.data);
     const BetonFile file = open(folder, made.bytes);
@@ -309,6 +312,10 @@ TEST_CASE("beton file: crosses as its path, and a file that changed by then is r
   queue.put(BetonFile(path));
   write_beton(folder, "all", beton_vector("scalar"));
   CHECK_THROWS_WITH(queue.get(), ContainsSubstring("was it replaced"));
+  // Of the same size, with other contents.
+  queue.put(BetonFile(path));
+  std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::milliseconds(1));
+  CHECK_THROWS_WITH(queue.get(), ContainsSubstring("was changed since it was opened"));
   CHECK_THROWS_WITH(BetonFile(folder.file("none.beton")), ContainsSubstring("can't be opened"));
   CHECK_THROWS_WITH(BetonFile(folder.path()), ContainsSubstring("not a regular file"));
 }

@@ -241,3 +241,15 @@ TEST_CASE("beton pipeline: no memory is allocated for a sample once a thread has
     }
   }
 }
+
+TEST_CASE("beton pipeline: ReplaceLabel and Poison name samples of the file, whichever of them the data set has") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {}, BetonWriteMode::raw);
+  const Poison poison{.mask = at::full({3, 30, 44}, 200.0F), .alpha = at::ones({30, 44}), .indices = {4, 2}};
+  const BetonPipelines pipelines = {
+      {"label", {IntDecoder{}, ReplaceLabel{{4, 2}, 77}}}, {"image", {SimpleRGBImageDecoder{}, poison}}, {"text", {}}};
+  const auto dataset = beton_dataset(path, {.indices = {4, 1, 5, 4}, .pipelines = pipelines});
+  BetonSample batch = dataset.get_batch(counted(4));
+  CHECK(batch["label"].equal(at::tensor({77, 3, 15, 77}, at::kLong).unsqueeze(1)));
+  for (std::int64_t i = 0; i < 4; ++i) CHECK(batch["image"][i].eq(200).all().item<bool>() == (i == 0 || i == 3));
+}

@@ -207,6 +207,11 @@ TEST_CASE("beton writer: smaller pictures are averages of areas") {
   CHECK(halved.pixels == std::vector<std::uint8_t>{30, 30, 30, 50, 70, 90});
   CHECK(shoal::detail::resize_by_area(rows, 3, 1, {1, 1}).pixels == std::vector<std::uint8_t>{40, 50, 60});
   CHECK(shoal::detail::resize_by_area(rows, 3, 1, {3, 1}).pixels == rows);
+  // Both sides halved: OpenCV rounds 0.5 up there, and to even elsewhere, as in a row of two.
+  const std::vector<std::uint8_t> four = {0, 0, 1, 0, 2, 1, 1, 0, 1, 1, 0, 2};
+  CHECK(shoal::detail::resize_by_area(four, 2, 2, {1, 1}).pixels == std::vector<std::uint8_t>{1, 1, 1});
+  const std::vector<std::uint8_t> two = {0, 0, 1, 1, 2, 2};
+  CHECK(shoal::detail::resize_by_area(two, 2, 1, {1, 1}).pixels == std::vector<std::uint8_t>{0, 1, 2});
 }
 
 TEST_CASE("beton writer: a JPEG's file is stored as it is, unless it has to be decoded") {

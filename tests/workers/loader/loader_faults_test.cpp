@@ -280,3 +280,17 @@ TEST_CASE(
     CHECK(flat(one_epoch(loader)) == counting(4));
   }
 }
+
+TEST_CASE("DataLoader: a report counts all faults, and keeps the first ten thousand") {
+  shoal::LoaderReport report;
+  for (int batch = 0; batch < 4; ++batch) {
+    shoal::detail::BatchNotes notes;
+    shoal::SampleFault fault;
+    fault.batch = batch;
+    for (fault.index = 0; fault.index < 3000; ++fault.index) notes.faults.push_back(fault);
+    shoal::detail::append(report, notes);
+  }
+  CHECK(report.fault_count == 12'000);
+  REQUIRE(report.faults.size() == 10'000);
+  CHECK(report.faults.back().index == 999);
+}

@@ -275,3 +275,53 @@ TEST_CASE("DataLoader: numbers and states that cannot be for a stream are refuse
   one.load_state_dict({.place = 4, .shards = 1, .batch_size = 2});
   CHECK(one_epoch(one) == Batches{{4, 5, 6}, {7, 8}});
 }
+
+namespace {
+
+// Draws its order from libtorch's generator when it is opened.
+struct Drawn {
+  std::int64_t count = 0;
+  struct Stream {
+    at::Tensor order;
+    std::int64_t at = 0;
+    std::optional<at::Tensor> next() {
+      if (at >= order.size(0)) return std::nullopt;
+      return order.narrow(0, at++, 1).clone();
+    }
+  };
+  Stream stream() const { return {at::randperm(count, at::kLong)}; }
+};
+
+}  // namespace
+
+TEST_CASE(
+    "DataLoader: a stream that draws its order when it is opened has the same one in every worker and after a resume") {
+  const auto batches_of = [](shoal::DataLoader<Drawn>& loader) {
+    Batches batches;
+    for (const at::Tensor& batch : loader) batches.push_back(first_column(batch));
+    return batches;
+  };
+  shoal::DataLoader alone({.batch_size = 3, .seed = 5}, Drawn{40});
+  const Batches first = batches_of(alone), second = batches_of(alone);
+  CHECK(first != second);
+  std::vector<std::int64_t> all;
+  for (const auto& batch : first) all.insert(all.end(), batch.begin(), batch.end());
+  std::ranges::sort(all);
+  for (std::int64_t i = 0; i < 40; ++i) CHECK(all[std::size_t(i)] == i);
+  for (const int workers : {1, 2, 3}) {
+    shoal::DataLoader loader({.batch_size = 3, .num_workers = workers, .seed = 5}, Drawn{40});
+    CHECK(batches_of(loader) == first);
+    CHECK(batches_of(loader) == second);
+    shoal::LoaderState state;
+    shoal::DataLoader stopped({.batch_size = 3, .num_workers = workers, .seed = 5}, Drawn{40});
+    int seen = 0;
+    for ([[maybe_unused]] const at::Tensor& batch : stopped)
+      if (++seen == 5) {
+        state = stopped.state_dict();
+        break;
+      }
+    shoal::DataLoader rest({.batch_size = 3, .num_workers = workers, .seed = 5}, Drawn{40});
+    rest.load_state_dict(state);
+    CHECK(batches_of(rest) == Batches(first.begin() + 5, first.end()));
+  }
+}

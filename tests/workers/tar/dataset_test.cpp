@@ -381,3 +381,25 @@ for name, form in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT),
     }
   }
 }
+
+TEST_CASE("tar stream: a state in the middle of an epoch is refused by another order, and taken at its beginning") {
+  const TemporaryFolder folder;
+  const auto dataset = numbers(folder);
+  const auto loader_of = [&](std::int64_t window) {
+    return DataLoader({.batch_size = 8, .seed = 2}, tar_stream(dataset, {window}),
+                      [](std::vector<Number> samples) { return collate_numbers(std::move(samples)); });
+  };
+  auto loader = loader_of(20), other = loader_of(10), same = loader_of(20);
+  const LoaderState beginning = loader.state_dict();
+  LoaderState middle;
+  for ([[maybe_unused]] auto& batch : loader) {
+    middle = loader.state_dict();
+    break;
+  }
+  CHECK_THROWS_WITH(other.load_state_dict(middle),
+                    ContainsSubstring("window of 20") && ContainsSubstring("window of 10"));
+  CHECK_NOTHROW(other.load_state_dict(beginning));
+  CHECK_NOTHROW(same.load_state_dict(middle));
+  middle.order = "stream";  // of a version that did not say more
+  CHECK_NOTHROW(other.load_state_dict(middle));
+}

@@ -548,3 +548,13 @@ TEST_CASE("pixel loops: the version for this CPU computes what the plain one doe
     CHECK(run(plain) == run(best));
   }
 }
+
+TEST_CASE("random resized crop: where no part has the asked ratio, what is taken still has a pixel") {
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    shoal::SampleRandom random({1, 1, i});
+    const auto narrow = shoal::random_part({.size = {8}, .ratio = {3, 4}}, {10, 1}, random);
+    CHECK((narrow.height >= 1 && narrow.width == 1));
+    const auto flat = shoal::random_part({.size = {8}, .ratio = {0.2, 0.3}}, {1, 10}, random);
+    CHECK((flat.width >= 1 && flat.height == 1));
+  }
+}

@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace shoal::command {
@@ -44,17 +45,22 @@ BetonWriteMode mode_of(const std::string& name) {
   return found->second;
 }
 
-/// `names`: of rows' fields; of a tar archive's files they are the extensions already.
+/// `names`: of rows' fields; of a tar archive's files they are the extensions already. `arrays`: of those that are arrays in
+/// the source, and stay arrays whatever their shape: uint8 [3, height, width] would become pictures.
 template <class D>
-void copy(D dataset, const std::vector<std::string>& names, const std::string& target, Options& options) {
+void copy(D dataset, const std::vector<std::string>& names, const std::map<std::string, BetonType>& arrays,
+          const std::string& target, Options& options) {
   options.writer.names = options.tar.names = names;
   options.tar.num_workers = options.writer.num_workers;
   options.tar.chunk_size = options.writer.chunk_size;
   if (target.ends_with(".tar")) {
     if (options.paths.front().ends_with(".tar"))
       for (const std::string& name : names) options.tar.extensions[name] = name;
+    else
+      for (const auto& [name, type] : arrays) options.tar.extensions[name] = name + ".npy";
     TarWriter(target, options.tar).write(std::move(dataset));
   } else {
+    for (const auto& [name, type] : arrays) options.writer.fields[name].type = type;
     BetonWriter(target, options.writer).write(std::move(dataset));
   }
 }
@@ -77,7 +83,12 @@ int write(Options& options) {
       for (auto& archive : tar_archives(pattern)) archives.push_back(std::move(archive));
     auto rows = detail::tar_rows(tar_dataset(archives));
     const auto names = rows.extensions;
-    copy(std::move(rows), names, target, options);
+    const BetonRow first = rows.get(0);
+    std::map<std::string, BetonType> arrays;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (const auto* array = std::get_if<at::Tensor>(&first.values[i]); array != nullptr && array->dim() > 0)
+        arrays[names[i]] = BetonType::tensor;
+    copy(std::move(rows), names, arrays, target, options);
     return 0;
   }
   if (options.paths.size() > 1)
@@ -85,9 +96,12 @@ int write(Options& options) {
   if (source.ends_with(".beton")) {
     detail::BetonRows rows{BetonFile(source)};
     const auto names = rows.names();
-    copy(std::move(rows), names, target, options);
+    std::map<std::string, BetonType> arrays;
+    for (const BetonField& field : rows.file.fields())
+      if (field.is_array() && !field.shape.empty()) arrays[field.name] = field.type;
+    copy(std::move(rows), names, arrays, target, options);
   } else {
-    copy(encoded_folder(source), {}, target, options);
+    copy(encoded_folder(source), {}, {}, target, options);
   }
   return 0;
 }

@@ -29,6 +29,7 @@ BetonFile::BetonFile(const std::filesystem::path& path, std::vector<BetonCustomC
     : opened_(std::make_shared<const Opened>(path.native(), std::move(custom))) {}
 
 const detail::BetonView& BetonFile::view() const { return opened_->view; }
+const detail::FileStamp& BetonFile::stamp() const { return opened_->mapping.stamp(); }
 const std::string& BetonFile::path() const { return opened_->path; }
 std::int64_t BetonFile::size() const { return view().size(); }
 std::span<const BetonField> BetonFile::fields() const { return view().fields(); }
@@ -73,18 +74,24 @@ const std::vector<BetonCustomCell>& BetonFile::custom_cells() const { return ope
 
 void Codec<BetonFile>::encode(Encoder& encoder, const BetonFile& file) {
   shoal::encode(encoder, file.path());
-  shoal::encode(encoder, file.file_bytes());
+  shoal::encode(encoder, file.stamp().bytes);
+  shoal::encode(encoder, file.stamp().modified);
   shoal::encode(encoder, file.custom_cells());
 }
 
 BetonFile Codec<BetonFile>::decode(Decoder& decoder) {
   const auto path = shoal::decode<std::string>(decoder);
-  const auto bytes = shoal::decode<std::uint64_t>(decoder);
+  detail::FileStamp stamp;
+  stamp.bytes = shoal::decode<std::uint64_t>(decoder);
+  stamp.modified = shoal::decode<std::int64_t>(decoder);
   BetonFile file(path, shoal::decode<std::vector<BetonCustomCell>>(decoder));
-  if (file.file_bytes() != bytes)
+  if (file.stamp().bytes != stamp.bytes)
     throw DatasetError(fmt::format(
         "{}: has {} bytes, {} where this message comes from; was it replaced, or is another file in this place here?",
-        path, file.file_bytes(), bytes));
+        path, file.stamp().bytes, stamp.bytes));
+  if (file.stamp() != stamp)
+    throw DatasetError(
+        fmt::format("{}: was changed since it was opened where this message comes from; open it again there", path));
   return file;
 }
 

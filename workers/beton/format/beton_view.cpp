@@ -91,11 +91,12 @@ void BetonView::settle_empty_shapes() {
     BetonField& field = fields_[f];
     if (!field.is_array() || rows_ == 0) continue;
     const std::uint64_t place = load64(cell(0, f)), expected = field.array_bytes();
+    if (expected == 0) continue;  // the file says that it is empty: {0, 3}
     bool found = false, empty = false;
     for (std::int64_t i = 0; i < regions() && !found; ++i) {
       const BetonRegion record = region(i);
       if (record.sample != 0 || record.place != place) continue;
-      found = record.bytes == expected && expected > 0;
+      found = record.bytes == expected;
       empty = empty || record.bytes == 0;
     }
     if (!found && empty) field.shape.push_back(0);

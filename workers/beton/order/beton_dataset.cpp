@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <map>
 #include <stdexcept>
+#include <unordered_map>
+#include <utility>
+#include <variant>
 
 namespace shoal::detail {
 
@@ -42,6 +45,26 @@ std::optional<at::Tensor> chosen_samples(std::span<const BetonFile> files, const
   at::Tensor rows = at::empty({std::int64_t(chosen.size())}, at::TensorOptions(at::kLong));
   std::ranges::copy(chosen, rows.mutable_data_ptr<std::int64_t>());
   return rows;
+}
+
+BetonPipelines with_places(BetonPipelines pipelines, const at::Tensor& chosen) {
+  std::unordered_multimap<std::int64_t, std::int64_t> places;
+  const auto* const numbers = chosen.const_data_ptr<std::int64_t>();
+  for (std::int64_t place = 0; place < chosen.numel(); ++place) places.emplace(numbers[place], place);
+  const auto translate = [&](std::vector<std::int64_t>& indices) {
+    std::vector<std::int64_t> found;
+    for (const std::int64_t index : indices) {
+      const auto [begin, end] = places.equal_range(index);
+      for (auto at = begin; at != end; ++at) found.push_back(at->second);
+    }
+    indices = std::move(found);
+  };
+  for (auto& [name, pipeline] : pipelines)
+    for (BetonOperation& operation : pipeline) {
+      if (auto* replace = std::get_if<ReplaceLabel>(&operation)) translate(replace->indices);
+      if (auto* poison = std::get_if<Poison>(&operation)) translate(poison->indices);
+    }
+  return pipelines;
 }
 
 std::vector<std::int64_t> pages_of(std::span<const BetonPlace> places) {

@@ -100,6 +100,10 @@ DataLoaderOptions loader_options(const BetonLoaderOptions& options, const LoopPa
   if (options.batches_ahead < 1)
     throw std::invalid_argument(
         fmt::format("BetonLoader: batches_ahead is {}; give at least 1", options.batches_ahead));
+  if (options.loader.prefetch_factor != DataLoaderOptions().prefetch_factor)
+    throw std::invalid_argument(fmt::format(
+        "BetonLoader: loader.prefetch_factor is {}, and batches_ahead says how many batches are made ahead: {}",
+        options.loader.prefetch_factor, options.batches_ahead));
   DataLoaderOptions loader = options.loader;
   loader.batch_size = options.batch_size;
   loader.num_workers = options.num_workers;

@@ -27,12 +27,11 @@ void ReadAhead::begin(std::int64_t epoch, std::int64_t position) {
   for (std::int64_t& sample : order) sample = page_of_[std::size_t(sample)];
   const std::uint64_t page_bytes = pages_.empty() ? 1 : pages_.front().first.page_bytes();
   ahead_.emplace(std::move(order), std::size_t(std::max<std::uint64_t>(options_.bytes / page_bytes, 1)));
-  batches_ = 0;
   follow(ahead_->advance(0));
 }
 
-void ReadAhead::next_batch() {
-  if (ahead_) follow(ahead_->advance(batches_++ * options_.batch_size));
+void ReadAhead::at_batch(std::int64_t batch) {
+  if (ahead_) follow(ahead_->advance(batch * options_.batch_size));
 }
 
 void ReadAhead::follow(const PageAhead::Step& step) const {

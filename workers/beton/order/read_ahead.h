@@ -28,8 +28,8 @@ class ReadAhead {
 
   /// An epoch begins, of which all ranks have seen `position` samples.
   void begin(std::int64_t epoch, std::int64_t position);
-  /// One more batch is with the loop: those before it are done.
-  void next_batch();
+  /// This batch is with the loop, counted from where the epoch began: those before it are done.
+  void at_batch(std::int64_t batch);
 
  private:
   void follow(const PageAhead::Step& step) const;
@@ -39,7 +39,6 @@ class ReadAhead {
   std::vector<std::pair<BetonFile, std::uint64_t>> pages_;  // each page of each file, once
   std::vector<std::int64_t> page_of_;                       // of each sample, a place in pages_; -1: none
   std::optional<PageAhead> ahead_;
-  std::int64_t batches_ = 0;
 };
 
 }  // namespace shoal::detail

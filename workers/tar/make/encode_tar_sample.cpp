@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 
@@ -25,6 +26,9 @@ Stored stored_tensor(const at::Tensor& tensor, int jpeg_quality) {
   if (jpeg_quality > 0) return {"jpg", encode_jpeg(tensor, jpeg_quality)};
   return {"png", encode_png(tensor)};
 }
+
+/// Whether files of this extension are NumPy's.
+bool is_npy(std::string_view extension) { return extension.substr(extension.rfind('.') + 1) == "npy"; }
 
 Stored stored(const MemberValue& value, int jpeg_quality) {
   return std::visit(
@@ -75,8 +79,11 @@ void TarSampleEncoder::append(const std::vector<MemberValue>& values, std::int64
   put_number(bytes, std::uint64_t(index));
   put_number(bytes, values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const Stored file = stored(values[i], jpeg_quality);
     const auto chosen = extensions.find(names[i]);
+    // An array that could be a picture is one unless its file's name says otherwise.
+    const auto* const tensor = std::get_if<const at::Tensor*>(&values[i]);
+    const bool is_array = tensor != nullptr && chosen != extensions.end() && is_npy(chosen->second);
+    const Stored file = is_array ? Stored{"npy", store_npy(**tensor)} : stored(values[i], jpeg_quality);
     std::string extension = fmt::format("{}.{}", names[i], file.kind);
     if (chosen != extensions.end()) extension = chosen->second.empty() ? file.kind : chosen->second;
     put_number(bytes, extension.size());

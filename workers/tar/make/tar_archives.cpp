@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 namespace shoal::detail {
@@ -66,6 +67,19 @@ TarParts TarArchives::sample(std::int64_t number) const {
   const std::int64_t archive = archive_of(number);
   const auto at = places_of(archive).subspan(std::size_t(number - firsts.const_data_ptr<std::int64_t>()[archive]));
   return read_tar_sample(map(archive).bytes(), path(archive), std::uint64_t(at[0]), std::uint64_t(at[1]));
+}
+
+std::string description_of(const TarArchives& archives) {
+  // FNV-1a, over names without their folders, and numbers of samples.
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3;
+  };
+  const auto* first = archives.firsts.const_data_ptr<std::int64_t>();
+  for (std::int64_t archive = 0; archive < archives.count; ++archive)
+    add(fmt::format("{}:{}\n", std::filesystem::path(archives.path(archive)).filename().native(),
+                    first[archive + 1] - first[archive]));
+  return fmt::format("{} archives of {} samples, {:016x}", archives.count, archives.size(), hash);
 }
 
 TarArchives open_tars(std::span<const std::filesystem::path> paths, const std::filesystem::path& index_folder) {

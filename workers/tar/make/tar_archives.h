@@ -55,6 +55,10 @@ struct TarArchives {
 /// Opens and indexes them. Throws DatasetError, std::invalid_argument for none.
 TarArchives open_tars(std::span<const std::filesystem::path> paths, const std::filesystem::path& index_folder);
 
+/// How many archives and samples there are, and a hash of which archive has how many: equal for the same archives in the same
+/// order, wherever they lie. One line.
+std::string description_of(const TarArchives& archives);
+
 /// A number for each sample: that of the piece of an archive, `bytes` long, in which it begins; over all archives.
 std::vector<std::int64_t> pages_of(const TarArchives& archives, std::uint64_t bytes);
 
