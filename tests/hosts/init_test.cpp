@@ -132,7 +132,8 @@ TEST_CASE("init_process_group: Gloo alone connects all ranks of several hosts, a
   const NetworkHosts hosts(2);
   const std::vector<int> shape = GENERATE(std::vector<int>{2, 1}, std::vector<int>{3});
   const std::string backend = GENERATE("gloo", "cpu:gloo");
-  HostRanks ranks(hosts, shape, "sum", {{"BACKEND", backend}});
+  const std::string what = GENERATE("sum", "two_groups");
+  HostRanks ranks(hosts, shape, what, {{"BACKEND", backend}});
   if (shape.size() == 1)
     for (int rank = 0; rank < 3; ++rank) ranks.set(rank, "MASTER_PORT", "");  // on one host no port has to be given
   ranks.start();

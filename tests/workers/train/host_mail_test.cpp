@@ -67,6 +67,58 @@ TEST_CASE("host mail: a message of more than there can be ends its connection, a
   CHECK(mail->state_of(1) == RemoteMail::Gone::died);
 }
 
+namespace {
+
+/// A rank of two hosts, both of which are this one.
+struct Side {
+  explicit Side(int me) : own(ShmGroup(1).join(0)), to(1 - me) {
+    const HostMap map = HostMap::from(
+        {{"a", "127.0.0.1", {{0, ::getpid(), "auto"}}}, {"b", "127.0.0.1", {{1, ::getpid(), "auto"}}}}, me, 2);
+    mail = std::make_shared<HostMail>(own.mailbox(), map, kKey, 30s);
+    own.mailbox().connect(mail, me == 0 ? std::vector<int>{0, -1} : std::vector<int>{-1, 0}, me);
+  }
+  Mailbox::Handle send(std::string& text, int tag) {
+    return own.mailbox().send({reinterpret_cast<std::byte*>(text.data()), text.size(), nullptr}, to, tag, 0);
+  }
+  Mailbox::Handle receive(std::string& text, int tag) {
+    return own.mailbox().receive(reinterpret_cast<std::byte*>(text.data()), text.size(), to, tag, 0);
+  }
+
+  Communicator own;
+  int to;
+  std::shared_ptr<HostMail> mail;
+};
+
+}  // namespace
+
+TEST_CASE("host mail: what was sent before a farewell comes, in order, also between two that began at once") {
+  for (int round = 0; round < 20; ++round) {
+    Side a(0), b(1);
+    const std::vector<std::int32_t> ports{a.mail->port(), b.mail->port()};
+    a.mail->start(ports);
+    b.mail->start(ports);
+    // Both connect before either has heard of the other.
+    std::string word_of_a(1, 'a'), word_of_b(1, 'b'), at_a(1, ' '), at_b(1, ' ');
+    const auto to_a = a.receive(at_a, 9), to_b = b.receive(at_b, 9);
+    a.send(word_of_a, 9);
+    b.send(word_of_b, 9);
+    b.own.mailbox().wait(to_b, 30s);
+    std::vector<std::string> sent;
+    for (int number = 0; number < 40; ++number)
+      sent.emplace_back(number % 3 == 0 ? 400'000 : 8, char('a' + number % 26));
+    for (std::string& text : sent) a.send(text, 1);
+    a.own.mailbox().wait(to_a, 30s);
+    a.own.mailbox().leave();
+    for (const std::string& text : sent) {
+      std::string got(text.size(), ' ');
+      b.own.mailbox().wait(b.receive(got, 1), 30s);
+      REQUIRE(got == text);
+    }
+    CHECK(at_a == "b");
+    CHECK(at_b == "a");
+  }
+}
+
 TEST_CASE("store questions: where no thread is to be had, a question is refused") {
   Forked child([] {
     MeetingPlace place{.host = "127.0.0.1", .port = 0, .run = "questions", .group = "", .served = false, .rank = 0};

@@ -36,12 +36,13 @@ using Bytes = std::string;
 
 /// Ranks of this process, connected by the loopback.
 struct Lines {
-  explicit Lines(int size, std::chrono::seconds timeout = 30s) : all(std::size_t(size)) {
+  explicit Lines(int size, std::chrono::seconds timeout = 30s, std::chrono::milliseconds link_timeout = 30s)
+      : all(std::size_t(size)) {
     const std::vector<std::string> addresses(std::size_t(size), "127.0.0.1");
     std::vector<std::future<std::unique_ptr<NoteLines>>> made;
     for (int index = 0; index < size; ++index)
-      made.push_back(std::async(std::launch::async, [this, index, addresses, timeout] {
-        return std::make_unique<NoteLines>(*store, index, addresses, Deadline::after(timeout), 30s);
+      made.push_back(std::async(std::launch::async, [this, index, addresses, timeout, link_timeout] {
+        return std::make_unique<NoteLines>(*store, index, addresses, Deadline::after(timeout), link_timeout);
       }));
     for (std::size_t index = 0; index < made.size(); ++index) all[index] = made[index].get();
   }
@@ -142,6 +143,16 @@ TEST_CASE("note lines: one side may be several messages ahead") {
   for (int number = 0; number < 20; ++number) post(lines[0], 1, content(0, 1, number, std::size_t(number) * 1000));
   for (int number = 0; number < 20; ++number)
     CHECK(take(lines[1], 0) == content(0, 1, number, std::size_t(number) * 1000));
+}
+
+TEST_CASE("note lines: one that is late for longer than a link may be silent gets what was posted") {
+  Lines lines(2, 30s, 300ms);
+  const Bytes large =
+      content(0, 1, 0, NoteLines::kMost - 8);  // more than the kernel takes for a reader that is not there
+  post(lines[0], 1, large);
+  std::this_thread::sleep_for(1500ms);  // the lateness; what it is for goes on for as long as it lasts
+  const auto sent = std::async(std::launch::async, [&] { lines[0].flush(Deadline::after(1min)); });
+  CHECK(take(lines[1], 0) == large);
 }
 
 TEST_CASE("note lines: whoever does not know the token gets no place, and delays nobody") {

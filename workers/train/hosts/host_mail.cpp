@@ -493,10 +493,17 @@ void HostMail::State::bury() {
   for (const int rank : suspects) {
     Peer& peer = peers[std::size_t(rank)];
     if (peer.gone != Gone::no || connection_to(rank)) continue;
-    peer.gone = peer.has_left ? Gone::left : Gone::died;
-    std::erase_if(offers, [&](const auto& offer) { return offer.second.to == rank; });
-    std::erase_if(pulls, [&](const auto& pull) { return pull.first.first == rank; });
-    news.emplace_back([](Mailbox& mailbox) { mailbox.look(); });
+    // Behind what has come from it: who waits asks whether the rank is gone, and takes that for the last word.
+    news.emplace_back([this, rank](Mailbox& mailbox) {
+      {
+        std::lock_guard lock(mutex);
+        Peer& its = peers[std::size_t(rank)];
+        its.gone = its.has_left ? Gone::left : Gone::died;
+        std::erase_if(offers, [&](const auto& offer) { return offer.second.to == rank; });
+        std::erase_if(pulls, [&](const auto& pull) { return pull.first.first == rank; });
+      }
+      mailbox.look();
+    });
   }
 }
 

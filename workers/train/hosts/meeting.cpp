@@ -312,6 +312,8 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
 /// after the meeting was seen by then, and so its end is seen, too.
 void StoreConnection::end_meeting(const std::vector<HostMap::Host>& hosts, bool serves, Deadline deadline) {
   if (served_) return;
+  c10d::Store& store = *stores_->store;
+  store.add("read", 1);
   if (!serves) {
     wait_or_give_up(kMet, deadline);
     return;
@@ -319,6 +321,14 @@ void StoreConnection::end_meeting(const std::vector<HostMap::Host>& hosts, bool 
   std::vector<int> first_ranks;
   first_ranks.reserve(hosts.size());
   for (const HostMap::Host& host : hosts) first_ranks.push_back(host.ranks[0].rank);
+  // One that still reads who has come could not name this rank if it died now.
+  for (milliseconds pause{1}; store.add("read", 0) < std::int64_t(hosts.size());
+       pause = std::min(2 * pause, milliseconds(50))) {
+    if (has(kGaveUp)) throw GivenUp(store.get_to_str(kGaveUp));
+    if (!seen_to_end(first_ranks).empty()) break;  // a death is told to all when they connect
+    if (deadline.passed()) throw TimeoutError(kMet);
+    std::this_thread::sleep_for(pause);
+  }
   seen_to_end(first_ranks);
   set(kMet, "met");
 }

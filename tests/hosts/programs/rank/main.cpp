@@ -396,6 +396,15 @@ int work(const std::string& what) {
     group->allreduce(data)->wait();
     require(data[0][0].item<float>() == float(r.world), "the sum");
   }
+  if (what == "two_groups") {
+    options.name = "second";
+    const Group second = shoal::init_process_group(options);
+    for (const Group& each : {second, group}) {
+      Tensors data{at::ones({5})};
+      each->allreduce(data)->wait();
+      require(data[0][0].item<float>() == float(r.world), "the sum of one of two groups");
+    }
+  }
   if (what == "until_it_fails") until_it_fails(r, 1000, timeout);
   if (what == "large_until_it_fails") until_it_fails(r, 1 << 20, timeout);
   if (what == "odd_tensors") shoal::test::odd_tensors(group);
