@@ -119,6 +119,62 @@ TEST_CASE("host mail: what was sent before a farewell comes, in order, also betw
   }
 }
 
+namespace {
+
+/// A rank of another host, by hand.
+Fd loopback_socket() {
+  Fd made = lift(Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+  const timeval longest{20, 0};
+  ::setsockopt(made.get(), SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
+  return made;
+}
+sockaddr_in loopback(int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(std::uint16_t(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+/// The next frame of this kind, whose bytes are passed over; those of other kinds are, too.
+bool comes(const Fd& socket, std::uint32_t kind) {
+  for (Frame frame{};;) {
+    if (::recv(socket.get(), &frame, sizeof frame, MSG_WAITALL) != ssize_t(sizeof frame)) return false;
+    std::string body(frame.bytes, ' ');
+    if (frame.bytes != 0 && ::recv(socket.get(), body.data(), body.size(), MSG_WAITALL) != ssize_t(body.size()))
+      return false;
+    if (frame.kind == kind) return true;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("host mail: all messages to a rank go on one connection, also where it has opened another one") {
+  constexpr std::uint32_t kHello = 1, kMessage = 2, kPull = 4, kGone = 6;
+  Side a(0);
+  const Fd listener = loopback_socket();
+  sockaddr_in own = loopback(0);
+  socklen_t size = sizeof own;
+  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&own), sizeof own) == 0);
+  REQUIRE(::listen(listener.get(), 4) == 0);
+  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&own), &size) == 0);
+  a.mail->start({0, ntohs(own.sin_port)});
+  // It connects, and says only later who it is.
+  const Fd theirs = loopback_socket();
+  const sockaddr_in to = loopback(a.mail->port());
+  REQUIRE(::connect(theirs.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+  std::string first = "first", second = "second";
+  a.send(first, 1);
+  const Fd ours = lift(Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  const timeval longest{20, 0};
+  ::setsockopt(ours.get(), SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
+  REQUIRE(comes(ours, kMessage));
+  const Frame frames[] = {{kHello, 1, kKey, 0}, {kPull, -1, 4711, 0}};
+  REQUIRE(::send(theirs.get(), frames, sizeof frames, MSG_NOSIGNAL) == ssize_t(sizeof frames));
+  REQUIRE(comes(theirs, kGone));  // it is known now
+  a.send(second, 1);
+  CHECK(comes(ours, kMessage));
+}
+
 TEST_CASE("store questions: where no thread is to be had, a question is refused") {
   Forked child([] {
     MeetingPlace place{.host = "127.0.0.1", .port = 0, .run = "questions", .group = "", .served = false, .rank = 0};
