@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <shoal/internal/workers/train/ddp/delayed_gradients.h>
 #include <shoal/internal/workers/train/ddp/equal_tensors.h>
+#include <shoal/internal/workers/train/ddp/mean.h>
 #include <shoal/internal/workers/train/ddp/module_parts.h>
 #include <shoal/internal/workers/train/ddp/owned_gradients.h>
 #include <shoal/internal/workers/train/ddp/reducer_factory.h>
@@ -143,7 +144,8 @@ struct GradientReducer::State {
   std::unique_ptr<DelayedGradients> delayed;
   std::shared_ptr<OwnedGradients> owned;  // where gradients are sharded
   CommHook hook;
-  int divisor = 1;  // of the step that has begun
+  bool hook_is_default = false;  // the mean, since nobody wanted anything else before the first step
+  int divisor = 1;               // of the step that has begun
   LoggedReducer reducer;
   bool learning_queued = false, delayed_queued = false;
   int synced_forwards = 0;  // of this Reducer: a static graph is learnt in the first one
@@ -290,6 +292,13 @@ void GradientReducer::State::start_anew() {
 /// What each step begins with, on all ranks.
 void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
   step = begun;
+  if (step.syncs && !hook && averages(process_group)) {
+    // Without a hook the Reducer divides each gradient as it copies it into its bucket, by a call of libtorch's for each that
+    // takes three times as long as a copy's. The reduction can do it besides.
+    hook = [group = process_group](GradBucket& bucket) { return begin_mean(group, bucket); };
+    hook_is_default = true;
+    reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, divisor));
+  }
   divisor = join ? join->divisor() : process_group->getSize();
   if (step.syncs) {
     reducer->prepare_for_forward();
@@ -437,19 +446,21 @@ void GradientReducer::set_syncs(bool syncs) {
 void GradientReducer::register_comm_hook(CommHook hook) {
   State& s = *state_;
   if (!hook) throw std::invalid_argument("register_comm_hook of a null function");
-  if (s.hook) throw std::invalid_argument("register_comm_hook: there is a hook already");
-  if (s.synced_forwards != 0) throw std::invalid_argument("register_comm_hook after the first forward()");
+  if (s.hook && !s.hook_is_default) throw std::invalid_argument("register_comm_hook: there is a hook already");
+  if (s.hook_is_default || s.synced_forwards != 0)
+    throw std::invalid_argument("register_comm_hook after the first forward()");
   s.hook = std::move(hook);
   s.reducer->register_comm_hook(std::make_unique<HookOfReducer>(s.hook, s.divisor));
 }
 
 void GradientReducer::shard_gradients(const GradientOwners& owners) {
   State& s = *state_;
-  if (s.hook)
+  if (s.hook && !s.hook_is_default)
     throw std::invalid_argument(
         "shard_gradients: there is a communication hook, which reduces whole buckets, or they "
         "are sharded already");
-  if (s.synced_forwards != 0) throw std::invalid_argument("shard_gradients after the first forward()");
+  if (s.hook_is_default || s.synced_forwards != 0)
+    throw std::invalid_argument("shard_gradients after the first forward()");
   if (s.options.static_graph)
     throw std::invalid_argument(
         "shard_gradients with DistributedDataParallelOptions::static_graph: the Reducer counts on gradients of an "

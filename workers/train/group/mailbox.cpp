@@ -192,18 +192,6 @@ bool Mailbox::progress() {
   return moved;
 }
 
-Mailbox::Motion Mailbox::move() noexcept {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return Motion::under_way;
-  if (operations_.empty() || left_ || sleepers_ != 0)
-    return Motion::none;  // who sleeps here is woken for all that moves
-  try {
-    if (progress()) return Motion::moved;
-  } catch (const std::exception&) {  // a message that makes no sense is lost for whoever reads it
-  }
-  return operations_.empty() ? Motion::none : Motion::under_way;
-}
-
 bool Mailbox::fetch() {
   bool fetched = false;
   for (;;) {
@@ -343,19 +331,7 @@ bool Mailbox::push(Operation& send) {
     }
     SHOAL_KILL_POINT("mail.put");
     if (is_remote(send.peer)) {
-      std::exception_ptr failure;
-      try {
-        if (send.remote == 0)
-          remote_->send(send.peer, *send.message);
-        else
-          remote_->offer(send.peer, send.remote, *send.message, send.data, send.bytes);
-      } catch (const std::exception&) {
-        failure = std::current_exception();  // it refers to what cannot go there, or there is no descriptor
-      }
-      if (send.remote == 0 || failure)
-        end(send, std::move(failure));
-      else
-        send.message.reset();
+      push_remote(send);
       return true;
     }
     if (inbox(send.peer).put(*send.message, Deadline::now()) != RingStatus::kDone) {

@@ -164,6 +164,7 @@ class Mailbox {
   bool accept(Operation& receive, Message& message);
   bool pull(Operation& receive);
   bool push(Operation& send);
+  void push_remote(Operation& send);
   void end(Operation& operation, std::exception_ptr failure = {});
   void tell(int rank) const {
     if (!is_remote(rank)) inbox(rank).message_event().notify_all();

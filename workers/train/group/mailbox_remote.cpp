@@ -51,6 +51,22 @@ void Mailbox::deliver(int from, Message message) {
   tell(me_);
 }
 
+void Mailbox::push_remote(Operation& send) {
+  std::exception_ptr failure;
+  try {
+    if (send.remote == 0)
+      remote_->send(send.peer, *send.message);
+    else
+      remote_->offer(send.peer, send.remote, *send.message, send.data, send.bytes);
+  } catch (const std::exception&) {
+    failure = std::current_exception();  // it refers to what cannot go there, or there is no descriptor
+  }
+  if (send.remote == 0 || failure)
+    end(send, std::move(failure));
+  else
+    send.message.reset();
+}
+
 Mailbox::Operation* Mailbox::find_remote(bool sends, int peer, std::uint64_t number) {
   for (const Handle& operation : operations_)
     if (operation->remote == number && operation->sends == sends && !operation->message &&

@@ -114,6 +114,18 @@ constinit OnePerProcess<Mover> mover;
 
 }  // namespace
 
+Mailbox::Motion Mailbox::move() noexcept {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return Motion::under_way;
+  if (operations_.empty() || left_ || sleepers_ != 0)
+    return Motion::none;  // who sleeps here is woken for all that moves
+  try {
+    if (progress()) return Motion::moved;
+  } catch (const std::exception&) {  // a message that makes no sense is lost for whoever reads it
+  }
+  return operations_.empty() ? Motion::none : Motion::under_way;
+}
+
 MailMoves::MailMoves() noexcept {
   try {
     mover.get().begin();

@@ -2,8 +2,9 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 #include <ATen/ops/empty.h>
-#include <shoal/internal/workers/train/ddp/hooks/mean.h>
+#include <shoal/internal/workers/train/ddp/mean.h>
 #include <shoal/tensors/shared_memory_scope.h>
+#include <shoal/workers/train/comm_hooks.h>
 
 #include <memory>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

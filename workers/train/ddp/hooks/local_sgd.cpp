@@ -3,7 +3,8 @@
 #include <ATen/core/ivalue.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
-#include <shoal/internal/workers/train/ddp/hooks/mean.h>
+#include <shoal/internal/workers/train/ddp/mean.h>
+#include <shoal/workers/train/comm_hooks.h>
 
 #include <memory>
 #include <stdexcept>

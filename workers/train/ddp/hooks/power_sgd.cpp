@@ -9,8 +9,9 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
-#include <shoal/internal/workers/train/ddp/hooks/mean.h>
+#include <shoal/internal/workers/train/ddp/mean.h>
 #include <shoal/tensors/shared_memory_scope.h>
+#include <shoal/workers/train/comm_hooks.h>
 
 #include <algorithm>
 #include <memory>

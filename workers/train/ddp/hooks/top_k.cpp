@@ -4,7 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
-#include <shoal/internal/workers/train/ddp/hooks/mean.h>
+#include <shoal/internal/workers/train/ddp/mean.h>
+#include <shoal/workers/train/comm_hooks.h>
 
 #include <algorithm>
 #include <cmath>
