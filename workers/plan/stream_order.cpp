@@ -7,8 +7,8 @@
 
 namespace shoal::detail {
 
-StreamOrder::StreamOrder(const DataLoaderOptions& options, Facts dataset, const std::optional<AnySampler>& sampler,
-                         const std::optional<AnyBatchSampler>& batch_sampler)
+StreamOrder::StreamOrder(const DataLoaderOptions& options, const Facts& dataset,
+                         const std::optional<AnySampler>& sampler, const std::optional<AnyBatchSampler>& batch_sampler)
     : LoaderOrder(options, std::max<std::int64_t>(0, dataset.size)),
       share_{.batch_size = options.batch_size,
              .rank = options.rank,

@@ -21,7 +21,7 @@ class StreamOrder final : public LoaderOrder {
     std::string order = {};  // what its order follows from besides seed and epoch; empty: it does not tell
   };
   /// Throws std::invalid_argument that names option and value.
-  StreamOrder(const DataLoaderOptions& options, Facts dataset, const std::optional<AnySampler>& sampler,
+  StreamOrder(const DataLoaderOptions& options, const Facts& dataset, const std::optional<AnySampler>& sampler,
               const std::optional<AnyBatchSampler>& batch_sampler);
 
   [[nodiscard]] std::shared_ptr<LoaderPass> pass(const LoaderState& from, std::uint64_t number) const override;
