@@ -24,6 +24,9 @@ milliseconds longest_pause(int ranks) { return std::max(milliseconds(50), millis
 
 constexpr milliseconds kFirstPause{1};
 
+/// How long a failure to connect waits for its reason, which others find in slices of longest_pause().
+constexpr milliseconds kExplained{1000}, kBetweenLooks{5};
+
 }  // namespace
 
 /// Hands every call on, until it is given up.
@@ -166,7 +169,11 @@ std::optional<Failure> ConnectWatch::look_at_first_ranks() {
 
 Failure ConnectWatch::fail(const Failure& seen) {
   for (const auto& store : parts_->stores) store->give_up();
-  Failure why = look().value_or(seen);
+  std::optional<Failure> known = look();
+  // Gloo says that a connection was refused. Mostly its rank has died, and one of that rank's host is about to tell so.
+  for (const Deadline end = Deadline::after(kExplained); !known && !end.passed(); known = look())
+    std::this_thread::sleep_for(kBetweenLooks);
+  Failure why = known.value_or(seen);
   const Failure first = board_.write_first([&] {
     try {
       return tell(store_, map_, why);
