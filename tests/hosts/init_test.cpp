@@ -3,8 +3,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <fstream>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <thread>
 
 #include "tests/hosts/host_ranks.h"
 #include "tests/support/catch.h"
@@ -238,6 +242,32 @@ TEST_CASE("init_process_group: a rank that dies while all connect is named on al
                Catch::Matchers::StartsWith("PeerDied: ") && ContainsSubstring(fmt::format(": rank {} (host ", dies)) &&
                    ContainsSubstring(" died"));
   }
+}
+
+TEST_CASE("init_process_group: a rank 0 that is stopped keeps nobody for longer than the time-out", "[failures]") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  HostRanks ranks(hosts, {1, 2}, "sum", {{"MEET_MS", "4000"}});
+  ranks.start();
+  for (const int late : {1, 2}) ranks.rank(late).signal(SIGSTOP);
+  // Rank 0 listens: /proc has the ports of its name space, in hexadecimal.
+  const std::string ports = fmt::format("/proc/{}/net/", ranks.pid(0));
+  const auto listens = [&](const char* file) {
+    std::ifstream lines(ports + file);
+    for (std::string line; std::getline(lines, line);)
+      if (line.find(":7347 ") != std::string::npos && line.find(" 0A ") != std::string::npos) return true;
+    return false;
+  };
+  while (!listens("tcp") && !listens("tcp6")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ranks.rank(0).signal(SIGSTOP);
+  for (const int late : {1, 2}) ranks.rank(late).signal(SIGCONT);
+  for (const int rank : {1, 2}) {
+    const ProgramResult result = ranks.rank(rank).finish();
+    INFO("rank " << rank << "\n" << result.output << result.error);
+    CHECK(result.code == 0);
+    CHECK_THAT(line_after(result.output, "THREW "), Catch::Matchers::StartsWith("TimeoutError: "));
+  }
+  ranks.rank(0).signal(SIGKILL);
 }
 
 TEST_CASE("init_process_group: a port that is in use is named on every rank") {

@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/workers/train/hosts/connect_watch.h>
+#include <shoal/internal/workers/train/hosts/last_moment.h>
 #include <shoal/ipc/error.h>
 #include <shoal/workers/train/object_collectives.h>
 #include <unistd.h>
@@ -23,6 +24,15 @@ constexpr std::chrono::seconds kGrace{10};
 
 /// Within this the ranks that have all met connect, also on machines that are busy, or within the time for a link.
 constexpr std::chrono::milliseconds kConnecting{30'000};
+
+/// How long after the deadline a store is silent that was stopped: until then those who wait say by themselves who is late.
+constexpr std::chrono::seconds kSilent{1};
+
+Deadline last_moment(Deadline deadline) { return Deadline::after(deadline.left(std::chrono::hours(24)) + kSilent); }
+
+std::string silent_store(const std::string& where) {
+  return fmt::format("rank 0's store at {} has not answered in time: rank 0's process may be stopped", where);
+}
 
 std::string host_name() {
   char name[256] = "";
@@ -64,6 +74,7 @@ Meeting meet_other_hosts(Communicator& host, const Environment& self, const std:
                          const std::string& backend, Deadline deadline) {
   host.set_timeout(deadline.left(std::chrono::hours(24)) + kGrace);
   const MeetingPlace place = meeting_place(self, group);
+  const LastMoment moment(place.port, last_moment(deadline));
   std::string own_error;
   if (self.rank == 0) {
     try {
@@ -99,6 +110,10 @@ Meeting meet_other_hosts(Communicator& host, const Environment& self, const std:
       outcome = kFailed;
       error = other.what();
     }
+    if (outcome != kMet && moment.is_over()) {
+      outcome = kTimedOut;
+      error = silent_store(fmt::format("{}:{}", place.host, place.port));
+    }
   }
   broadcast_object(host, told, 0);
   const auto& [outcome, error, hosts] = told;
@@ -121,6 +136,7 @@ TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadlin
   parts.place = std::move(meeting.place);
   parts.link_timeout = link_timeout;
   parts.store->sockets().keep_alive(link_timeout);
+  const LastMoment moment(parts.store->sockets(), last_moment(deadline));
   FailureBoard::Block block = FailureBoard::make(host.world_size());
   broadcast_object(host, block, 0);
   parts.board = std::make_unique<FailureBoard>(std::move(block), host.rank());
@@ -148,6 +164,7 @@ TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadlin
         {Failure::aborted, fmt::format("{} could not connect with the other hosts from {}: {}", me,
                                        parts.map.hosts[std::size_t(parts.map.my_host())].address, failure.what())});
     host.abort();  // those of this host that wait for this one: the board says why
+    if (moment.is_over()) throw TimeoutError(silent_store(parts.store->where()));
     if (why.kind == Failure::died || why.kind == Failure::unreachable)
       throw PeerDied(fmt::format("connecting {} hosts: {}", parts.map.hosts.size(), why.text));
     throw Error(why.text);
