@@ -180,6 +180,7 @@ std::string own_modules(int rank, ShmGroup group, std::string folder) {
   step(net, optimizer);
   Checkpoints checkpoints({.folder = folder}, process_group);
   checkpoints.save(1, from);
+  process_group->barrier()->wait();  // all have written theirs
   require(checkpoints.load(to) == 1, "the step");
   require(same_values(*loaded, *net), "the module");
   const bool has_state = other.state().count(loaded->parameters()[0].unsafeGetTensorImpl()) != 0;

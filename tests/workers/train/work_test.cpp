@@ -16,8 +16,11 @@
 #include <torch/torch.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <future>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -286,27 +289,27 @@ TEST_CASE(
   std::map<pid_t, std::vector<Interval>> backwards, reductions;
   std::vector<std::vector<at::Tensor>> trained;
   {
-    Session::current();
-    Tracer tracer;
-    const auto visit = [&](const TracedProcess& process, const TraceRecord& record) {
-      if (record.kind != TraceKind::kSpan) return;
-      const Interval event{record.start, record.end, record.thread};
-      if (std::string(record.name) == "backward") backwards[process.pid].push_back(event);
-      if (std::string(record.name) == "all_reduce") reductions[process.pid].push_back(event);
-    };
+    // A thread of its own: a tracer that is not heard of for a second has ended, and ranks may take longer to start.
+    std::promise<void> is_on;
+    std::jthread tracing([&](const std::stop_token& end) {
+      Tracer tracer;
+      is_on.set_value();
+      const auto visit = [&](const TracedProcess& process, const TraceRecord& record) {
+        if (record.kind != TraceKind::kSpan) return;
+        const Interval event{record.start, record.end, record.thread};
+        if (std::string(record.name) == "backward") backwards[process.pid].push_back(event);
+        if (std::string(record.name) == "all_reduce") reductions[process.pid].push_back(event);
+      };
+      for (; !end.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(50))) tracer.drain(visit);
+      tracer.finish(visit);
+    });
+    is_on.get_future().wait();
     std::vector<Process<std::vector<at::Tensor>>> processes;
     for (int rank = 0; rank < 2; ++rank) {
       processes.emplace_back(ProcessOptions{}, train, rank, group, Progress::thread, true);
       processes.back().start();
     }
-    for (auto& process : processes) {
-      while (process.is_alive()) {
-        process.join(std::chrono::milliseconds(50));
-        tracer.drain(visit);
-      }
-      trained.push_back(process.result());
-    }
-    tracer.finish(visit);
+    for (auto& process : processes) trained.push_back(process.result());
   }
   CHECK(backwards.size() == 2);
   for (const auto& [pid, passes] : backwards) {
