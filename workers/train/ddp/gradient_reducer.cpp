@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <shoal/internal/workers/train/ddp/delayed_gradients.h>
+#include <shoal/internal/workers/train/ddp/direct_reduction.h>
 #include <shoal/internal/workers/train/ddp/equal_tensors.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
 #include <shoal/internal/workers/train/ddp/module_parts.h>
@@ -135,6 +136,8 @@ struct GradientReducer::State {
   bool syncs_buffers(BufferSync one, BufferSync other) const {
     return options.broadcast_buffers && (options.buffer_sync == one || options.buffer_sync == other);
   }
+  void throw_without_gradient(const std::string& names);
+  bool goes_directly() const { return direct && !join; }
   /// What a step is without a Join.
   JoinStep everyones_step() const { return {.active = process_group->getSize(), .first_active = 0, .syncs = syncs}; }
 
@@ -144,8 +147,9 @@ struct GradientReducer::State {
   std::unique_ptr<DelayedGradients> delayed;
   std::shared_ptr<OwnedGradients> owned;  // where gradients are sharded
   CommHook hook;
-  bool hook_is_default = false;  // the mean, since nobody wanted anything else before the first step
-  int divisor = 1;               // of the step that has begun
+  bool hook_is_default = false;             // the mean, since nobody wanted anything else before the first step
+  std::unique_ptr<DirectReduction> direct;  // once the Reducer has done its part
+  int divisor = 1;                          // of the step that has begun
   LoggedReducer reducer;
   bool learning_queued = false, delayed_queued = false;
   int synced_forwards = 0;  // of this Reducer: a static graph is learnt in the first one
@@ -206,6 +210,7 @@ void GradientReducer::State::make_reducer_anew() {
   BucketScope scope;
   backward_begins->call = nullptr;
   if (owned) owned->drop_views();
+  direct.reset();
   reducer = {};  // its hooks go before the next one's come
   reducer = make_reducer(std::move(arguments));
   synced_forwards = 0;
@@ -301,9 +306,10 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
   }
   divisor = join ? join->divisor() : process_group->getSize();
   if (step.syncs) {
-    reducer->prepare_for_forward();
+    if (!goes_directly()) reducer->prepare_for_forward();
     ++synced_forwards;
   }
+  if (direct) throw_without_gradient(fmt::format("{}", fmt::join(direct->without_gradient(), ", ")));
   in_backward = true;  // another rank may be starting anew: if a collective says so, this one has to as well
   try {
     bool rebuilt = false;
@@ -312,18 +318,28 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
       rebuilt = reducer->rebuild_buckets();
     }
     if (rebuilt) adopt_buckets();
+    if (rebuilt && hook_is_default && DirectReduction::is_enough(options, parts, process_group)) {
+      const BucketScope scope;
+      direct = std::make_unique<DirectReduction>(
+          parts.parameters, reducer->get_grad_buckets(/*return_zero_tensors=*/false), process_group);
+    }
   } catch (const c10::Error& error) {
-    std::string names = names_without_gradient(error.what_without_backtrace(), parts.parameters);
+    const std::string names = names_without_gradient(error.what_without_backtrace(), parts.parameters);
     if (names.empty()) throw;
     in_backward = false;
-    throw Error(
-        fmt::format("the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, "
-                    "or set DistributedDataParallelOptions::find_unused_parameters",
-                    names));
+    throw_without_gradient(names);
   }
   if (syncs_buffers(BufferSync::broadcast_before, BufferSync::average_before) && synced_last_time)
     equalize_buffers(step, has_data);
   in_backward = false;
+}
+
+void GradientReducer::State::throw_without_gradient(const std::string& names) {
+  if (names.empty()) return;
+  throw Error(
+      fmt::format("the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, "
+                  "or set DistributedDataParallelOptions::find_unused_parameters",
+                  names));
 }
 
 void GradientReducer::State::equalize_buffers(const JoinStep& now, bool has_data) {
@@ -391,6 +407,7 @@ void GradientReducer::before_forward() {
   if (s.in_backward) s.start_anew();
   const JoinStep begun = s.join ? s.join->announce(*this, s.syncs) : s.everyones_step();
   s.begin_step(begun, true);
+  if (s.goes_directly()) return;
   // Asked for when the first gradient comes; without a Join the Reducer divides by the number of ranks.
   s.reducer->set_forward_pass_work_handle(
       s.join ? c10::make_intrusive<DivisorWork>(s.divisor) : c10::intrusive_ptr<DivisorWork>(), false);
@@ -403,6 +420,11 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   s.synced_last_time = s.syncs;
   if (!s.syncs) return;
   if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(s.step, true);
+  if (s.goes_directly()) {
+    s.direct->begin_pass();
+    return;
+  }
+  if (s.direct) s.direct->end_pass();
   std::vector<at::Tensor> results;
   results.reserve(outputs.size());
   for (const at::Tensor* output : outputs) results.push_back(*output);

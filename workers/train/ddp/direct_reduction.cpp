@@ -1,0 +1,169 @@
+#include <shoal/internal/workers/train/ddp/direct_reduction.h>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <shoal/internal/workers/train/ddp/mean.h>
+#include <shoal/internal/workers/train/ddp/owned_gradients.h>
+#include <shoal/ipc/error.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <unordered_map>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+/// Whether the gradient's bytes are what has to lie in the view.
+bool has_bytes_of(const at::Tensor& gradient, const at::Tensor& view) {
+  constexpr c10::DispatchKeySet kNotYet(
+      {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+  return gradient.layout() == c10::kStrided && gradient.is_cpu() && gradient.scalar_type() == view.scalar_type() &&
+         gradient.sizes() == view.sizes() && gradient.strides() == view.strides() &&
+         gradient.is_non_overlapping_and_dense() && !gradient.key_set().has_any(kNotYet);
+}
+
+using Node = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+
+}  // namespace
+
+struct DirectReduction::State {
+  struct Slot {
+    at::Tensor parameter;
+    std::string name;
+    at::Tensor view;  // of the bucket: the parameter's gradient from when it has come
+    std::size_t bucket = 0;
+    bool has_come = false;
+    Node node;  // adds up the parameter's gradient, and calls the hook
+    std::uintptr_t hook = 0;
+  };
+  struct Bucket {
+    std::vector<at::Tensor> buffer;  // one, as the collective wants it
+    std::size_t parameters = 0, to_come = 0;
+    c10::intrusive_ptr<c10d::Work> work = {};
+  };
+  /// Owned by the node, which calls it after it has added up.
+  struct Hook final : torch::autograd::FunctionPostHook {
+    Hook(State& state, Slot& slot) : state(state), slot(slot) {}
+    torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                              const torch::autograd::variable_list& /*inputs*/) override {
+      if (state.expects) state.comes(slot);
+      return outputs;
+    }
+    State& state;
+    Slot& slot;
+  };
+
+  void comes(Slot& slot);
+  void reduce_next();
+  void finish();
+
+  c10::intrusive_ptr<c10d::Backend> backend;
+  std::vector<Slot> slots;  // as the parameters
+  std::vector<Bucket> buckets;
+  std::size_t next_bucket = 0;
+  bool expects = false;
+
+  ~State() {
+    for (Slot& slot : slots) slot.node->del_post_hook(slot.hook);
+  }
+};
+
+bool DirectReduction::is_enough(const DistributedDataParallelOptions& options, const ModuleParts& parts,
+                                const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) {
+  return !options.find_unused_parameters && !options.static_graph && options.gradient_as_bucket_view &&
+         parts.delayed.empty() && std::ranges::none_of(parts.expect_sparse, std::identity()) &&
+         std::ranges::all_of(parts.parameters, [](const auto& named) { return named.second.is_cpu(); }) &&
+         averages(process_group);
+}
+
+DirectReduction::DirectReduction(const NamedTensors& parameters, const std::vector<c10d::GradBucket>& buckets,
+                                 const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  // The backend itself: the way to it through the process group is 3 us, by libtorch's dispatcher.
+  s.backend = process_group->getBackend(c10::kCPU);
+  std::unordered_map<const c10::TensorImpl*, std::pair<std::size_t, at::Tensor>> place_of;
+  for (const c10d::GradBucket& bucket : buckets) {
+    const std::vector<at::Tensor> of_bucket = bucket.getParameters();
+    const std::vector<at::Tensor> views = gradients_in(bucket.getBuffer(), of_bucket);
+    for (std::size_t k = 0; k < of_bucket.size(); ++k)
+      place_of[of_bucket[k].unsafeGetTensorImpl()] = {s.buckets.size(), views[k]};
+    s.buckets.push_back({.buffer = {bucket.getBuffer()}, .parameters = of_bucket.size()});
+  }
+  s.slots.reserve(parameters.size());  // hooks refer to them
+  for (const auto& [name, parameter] : parameters) {
+    const auto& [bucket, view] = place_of.at(parameter.unsafeGetTensorImpl());
+    State::Slot& slot = s.slots.emplace_back(State::Slot{.parameter = parameter,
+                                                         .name = name,
+                                                         .view = view,
+                                                         .bucket = bucket,
+                                                         .node = torch::autograd::impl::grad_accumulator(parameter)});
+    slot.hook = slot.node->add_post_hook(std::make_unique<State::Hook>(s, slot));
+  }
+}
+
+DirectReduction::~DirectReduction() = default;
+
+void DirectReduction::begin_pass() {
+  State& s = *state_;
+  s.expects = true;
+  s.next_bucket = 0;
+  for (State::Slot& slot : s.slots) slot.has_come = false;
+  for (State::Bucket& bucket : s.buckets) bucket.to_come = bucket.parameters;
+}
+
+void DirectReduction::end_pass() { state_->expects = false; }
+
+void DirectReduction::State::comes(Slot& slot) {
+  if (std::exchange(slot.has_come, true))
+    throw Error(fmt::format(
+        "the gradient of {} came twice in one backward pass, the second time after its bucket may have been reduced: "
+        "set DistributedDataParallelOptions::static_graph for parameters that several checkpointed segments use, "
+        "or name it in DistributedDataParallelOptions::delayed",
+        slot.name));
+  at::Tensor& gradient = slot.parameter.mutable_grad();
+  if (!gradient.defined()) {  // its path ends on this rank; the others' may not
+    slot.view.zero_();
+  } else if (!has_bytes_of(gradient, slot.view)) {
+    const at::NoGradGuard no_grad;
+    slot.view.copy_(gradient);
+  } else if (gradient.const_data_ptr() != slot.view.const_data_ptr() && gradient.nbytes() != 0) {
+    std::memcpy(slot.view.mutable_data_ptr(), gradient.const_data_ptr(), gradient.nbytes());
+  }  // otherwise it was set to zero, not to none: what came was added where it lies
+  gradient = slot.view;
+  if (--buckets[slot.bucket].to_come > 0) return;
+  while (next_bucket < buckets.size() && buckets[next_bucket].to_come == 0) reduce_next();
+}
+
+void DirectReduction::State::reduce_next() {
+  Bucket& bucket = buckets[next_bucket++];
+  c10d::AllreduceOptions mean;
+  mean.reduceOp = c10d::ReduceOp::AVG;
+  bucket.work = backend->allreduce(bucket.buffer, mean);
+  // At the end of the backward pass: of the one within it that brought the last gradient, if a segment is checkpointed.
+  if (next_bucket == buckets.size()) torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+}
+
+void DirectReduction::State::finish() {
+  expects = false;
+  for (Bucket& bucket : buckets) std::exchange(bucket.work, {})->wait();
+}
+
+std::vector<std::string> DirectReduction::without_gradient() const {
+  std::vector<std::string> names;
+  if (!state_->expects || std::ranges::none_of(state_->slots, &State::Slot::has_come)) return names;
+  for (const State::Slot& slot : state_->slots)
+    if (!slot.has_come) names.push_back(slot.name);
+  return names;
+}
+
+}  // namespace shoal

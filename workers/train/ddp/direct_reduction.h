@@ -1,0 +1,53 @@
+// The mean of gradients in the Reducer's buckets, without the Reducer's step.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+#include <shoal/internal/workers/train/ddp/ddp_options.h>
+#include <shoal/internal/workers/train/ddp/module_check.h>
+#include <shoal/internal/workers/train/ddp/module_parts.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class GradBucket;
+class ProcessGroup;
+}  // namespace c10d
+
+namespace shoal {
+
+/// What is left of a step of the Reducer where nothing can differ from one step to the next: each gradient that comes is
+/// copied into its bucket and lies there from then on, and buckets that are full are reduced, one after the other. The
+/// Reducer makes the buckets, and its first step finds the order in which gradients come. After that nobody asks it:
+/// the views, futures and calls that it makes anew in each step take as long as the reduction of 1 MiB.
+///
+/// The collectives are those of the Reducer with the hook that makes the mean, so one rank may go this way while the
+/// Reducer leads another. Owned by a GradientReducer, and called by the thread of the backward pass. If a rank dies, the
+/// collective that meets it throws PeerDied, out of backward().
+class DirectReduction {
+ public:
+  /// Whether this is all that is asked for: the gradients of all parameters, dense ones of the CPU that stay in their
+  /// buckets, and collectives that make the mean themselves.
+  static bool is_enough(const DistributedDataParallelOptions& options, const ModuleParts& parts,
+                        const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
+
+  /// `buckets`: the Reducer's, after it has made them for good. They have all of `parameters`.
+  DirectReduction(const NamedTensors& parameters, const std::vector<c10d::GradBucket>& buckets,
+                  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
+  ~DirectReduction();
+
+  /// A forward pass has ended whose backward pass reduces: the next one does, and none after it.
+  void begin_pass();
+  /// The Reducer leads the next one.
+  void end_pass();
+  /// Parameters that got no gradient in the last backward pass of that kind, which can therefore not have ended. Empty if
+  /// it has ended, or has not begun.
+  std::vector<std::string> without_gradient() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal
