@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/view_as_complex.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,12 +49,16 @@ std::vector<at::Tensor> gradients_in(const at::Tensor& buffer, const std::vector
   views.reserve(parameters.size());
   std::int64_t at = 0;
   for (const at::Tensor& parameter : parameters) {
-    const at::Tensor flat = buffer.narrow(0, at, parameter.numel());
+    // The Reducer has complex numbers in buckets of real ones.
+    const bool pairs = parameter.is_complex() && !buffer.is_complex();
+    const std::int64_t elements = parameter.numel() * (pairs ? 2 : 1);
+    at::Tensor flat = buffer.narrow(0, at, elements);
+    if (pairs) flat = at::view_as_complex(flat.view({parameter.numel(), 2}));
     // As the Reducer lays them out.
     views.push_back(parameter.is_non_overlapping_and_dense()
                         ? flat.as_strided(parameter.sizes(), parameter.strides(), flat.storage_offset())
                         : flat.view(parameter.sizes()));
-    at += parameter.numel();
+    at += elements;
   }
   return views;
 }
