@@ -168,7 +168,7 @@ class BetonLoader : public DataLoader<BetonDataset<Sample>> {
       const LoaderState from = this->next_begin();
       ahead_->begin(from.order_epoch < 0 ? from.epoch : from.order_epoch, from.place);
     }
-    began_at_ = this->batches_done();
+    began_at_ = this->batches_done_at_begin();
     return {*this, Base::begin()};
   }
 

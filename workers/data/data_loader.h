@@ -295,6 +295,8 @@ class DataLoader {
   }
   /// Batches of this loop that have come, with the present one, and that have failed or were skipped.
   std::int64_t batches_done() const { return done_; }
+  /// What batches_done() is when the next begin() begins: the loop is a new one, but behind a first batch that failed.
+  std::int64_t batches_done_at_begin() const { return first_has_failed_ ? done_ : 0; }
 
  private:
   using Stream = detail::BatchStream<Dataset, Collate>;

@@ -159,9 +159,11 @@ TEST_CASE("beton loader: without os_cache an epoch leaves few pages of the file 
   for (const int workers : {0, 1}) {
     gives_back.num_workers = workers;
     BetonLoader loader(path, gives_back);
-    CHECK(labels_of(loader).size() == 200);
-    // Two windows ahead, the last of which nobody has passed, and what the kernel reads and keeps by itself.
-    CHECK(resident(path) <= 28U << 20U);
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      CHECK(labels_of(loader).size() == 200);
+      // Two windows ahead, the last of which nobody has passed, and what the kernel reads and keeps by itself.
+      CHECK(resident(path) <= 28U << 20U);
+    }
   }
   BetonLoader keeps(path, options);
   CHECK(labels_of(keeps).size() == 200);
