@@ -6,7 +6,7 @@
 namespace shoal::detail {
 
 ReadAhead::ReadAhead(const ReadAheadOptions& options, BetonSampler sampler, std::span<const BetonPlace> places)
-    : options_(options), sampler_(std::move(sampler)) {
+    : options_(options), sampler_(std::move(sampler)), reader_(std::make_unique<PageReader>()) {
   std::map<std::pair<const BetonFile*, std::uint64_t>, std::int64_t> known;
   page_of_.reserve(places.size());
   for (const BetonPlace& place : places) {
@@ -23,6 +23,7 @@ ReadAhead::ReadAhead(const ReadAheadOptions& options, BetonSampler sampler, std:
 
 void ReadAhead::begin(std::int64_t epoch, std::int64_t position) {
   sampler_.set_epoch(epoch);
+  reader_->forget_reads();
   std::vector<std::int64_t> order = sampler_.indices_from(position);
   for (std::int64_t& sample : order) sample = page_of_[std::size_t(sample)];
   const std::uint64_t page_bytes = pages_.empty() ? 1 : pages_.front().first.page_bytes();
@@ -36,12 +37,12 @@ void ReadAhead::at_batch(std::int64_t batch) {
 
 void ReadAhead::follow(const PageAhead::Step& step) const {
   for (const std::int64_t number : step.drop) {
-    const auto& [file, page] = pages_[std::size_t(number)];
-    if (options_.gives_back) file.forget_page(page);
+    const auto& page = pages_[std::size_t(number)];
+    if (options_.gives_back) reader_->give_back(page);
   }
   for (const std::int64_t number : step.fetch) {
-    const auto& [file, page] = pages_[std::size_t(number)];
-    if (options_.bytes > 0) file.prefetch_page(page);
+    const auto& page = pages_[std::size_t(number)];
+    if (options_.bytes > 0) reader_->read(page);
   }
 }
 

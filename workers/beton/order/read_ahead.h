@@ -3,10 +3,12 @@
 
 #include <shoal/internal/workers/beton/decode/decode_value.h>
 #include <shoal/internal/workers/beton/order/page_ahead.h>
+#include <shoal/internal/workers/beton/order/page_reader.h>
 #include <shoal/workers/beton/beton_file.h>
 #include <shoal/workers/beton/beton_sampler.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -20,8 +22,8 @@ struct ReadAheadOptions {
   std::int64_t batch_size = 1;
 };
 
-/// Tells the kernel which pages the loop is going to need: it reads them while the loop works on others, for all
-/// processes of the machine. One thread, that of the loop.
+/// Has the pages read that the loop is going to need, while it works on others, for all processes of the machine. One
+/// thread, that of the loop, and its reader's.
 class ReadAhead {
  public:
   ReadAhead(const ReadAheadOptions& options, BetonSampler sampler, std::span<const BetonPlace> places);
@@ -36,9 +38,10 @@ class ReadAhead {
 
   ReadAheadOptions options_;
   BetonSampler sampler_;
-  std::vector<std::pair<BetonFile, std::uint64_t>> pages_;  // each page of each file, once
-  std::vector<std::int64_t> page_of_;                       // of each sample, a place in pages_; -1: none
+  std::vector<FilePage> pages_;        // each page of each file, once
+  std::vector<std::int64_t> page_of_;  // of each sample, a place in pages_; -1: none
   std::optional<PageAhead> ahead_;
+  std::unique_ptr<PageReader> reader_;
 };
 
 }  // namespace shoal::detail

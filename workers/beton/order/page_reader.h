@@ -1,0 +1,61 @@
+// A thread that reads pages into the kernel's cache ahead of a loop, and gives back those behind it.
+#pragma once
+
+#include <shoal/workers/beton/beton_file.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace shoal::detail {
+
+/// Page `number` of a file.
+using FilePage = std::pair<BetonFile, std::uint64_t>;
+
+/// The loop goes on at once: asking the kernel for many pages waits for its queue, and took half as long as a worker took to
+/// read them. Nothing but hints: a page that cannot be read is left alone, and whoever maps it in hears of it. One thread
+/// calls; the reader's own begins with the first call. A forked child has no such thread; its copy of the object does
+/// nothing.
+class PageReader {
+ public:
+  PageReader();
+  PageReader(const PageReader&) = delete;
+  /// Waits for the piece that is being asked for, at most: kPiece bytes.
+  ~PageReader();
+
+  static constexpr std::uint64_t kPiece = 128U << 10U;
+
+  /// Into the kernel's cache, in the order of the calls.
+  void read(const FilePage& page);
+  /// Out of it, unless another process has it mapped in. One that was not read yet is not read.
+  void give_back(const FilePage& page);
+  /// What has not been read is not.
+  void forget_reads();
+  /// Waits until all is done that was asked for. For tests.
+  void wait();
+
+ private:
+  /// Apart, so that a forked child can leave it alone, whatever its locks are.
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<FilePage> to_read, to_give_back;
+    bool closing = false, stops = false, is_busy = false;
+    std::thread thread;
+
+    void run();
+    void read(std::unique_lock<std::mutex>& lock, const FilePage& page);
+    bool is_idle() const { return to_read.empty() && to_give_back.empty() && !is_busy; }
+  };
+  bool is_mine() const;
+  void start();
+
+  std::uint32_t fork_count_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shoal::detail
