@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace shoal::detail {
 namespace {
@@ -32,14 +33,18 @@ PageReader::~PageReader() {
 
 bool PageReader::is_mine() const { return shoal::fork_count() == fork_count_; }
 
-void PageReader::start() {
-  if (!state_->thread.joinable())
+bool PageReader::start() {
+  if (state_->thread.joinable()) return true;
+  try {
     state_->thread = make_service_thread("shoal-pages", [state = state_.get()] { state->run(); });
+  } catch (const std::exception&) {
+    return false;  // no more threads are to be had: the loop waits for its pages
+  }
+  return true;
 }
 
 void PageReader::read(const FilePage& page) {
-  if (!is_mine()) return;
-  start();
+  if (!is_mine() || !start()) return;
   {
     std::lock_guard lock(state_->mutex);
     state_->to_read.push_back(page);
@@ -48,8 +53,7 @@ void PageReader::read(const FilePage& page) {
 }
 
 void PageReader::give_back(const FilePage& page) {
-  if (!is_mine()) return;
-  start();
+  if (!is_mine() || !start()) return;
   {
     std::lock_guard lock(state_->mutex);
     std::erase_if(state_->to_read, [&](const FilePage& queued) { return is_same(queued, page); });

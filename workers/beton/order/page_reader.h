@@ -18,7 +18,7 @@ using FilePage = std::pair<BetonFile, std::uint64_t>;
 
 /// The loop goes on at once: asking the kernel for many pages waits for its queue, and took half as long as a worker took to
 /// read them. Nothing but hints: a page that cannot be read is left alone, and whoever maps it in hears of it. One thread
-/// calls; the reader's own begins with the first call. A forked child has no such thread; its copy of the object does
+/// calls; the reader's own begins with the first call. Where there can be none, and in a forked child, the object does
 /// nothing.
 class PageReader {
  public:
@@ -52,7 +52,8 @@ class PageReader {
     bool is_idle() const { return to_read.empty() && to_give_back.empty() && !is_busy; }
   };
   bool is_mine() const;
-  void start();
+  /// Whether the thread is there.
+  bool start();
 
   std::uint32_t fork_count_;
   std::unique_ptr<State> state_;
