@@ -35,7 +35,7 @@ std::uint32_t shelves_of(const ContainerLayout& layout) {
 }
 
 /// Nobody has a handle any more, so the locks are nobody's, or those of the dead.
-void close(Heap& heap, BlockOffset block) noexcept {
+void close_container(Heap& heap, BlockOffset block) noexcept {
   auto& layout = *reinterpret_cast<ContainerLayout*>(heap.memory().payload(block));
   for (std::uint32_t i = 0; i < shelves_of(layout); ++i) {
     Shelf shelf(heap, block, layout, i);
@@ -58,7 +58,7 @@ Container Container::create(ContainerKind kind, std::uint64_t schema, std::uint3
   layout.shelves = shelves;
   layout.owner = block_name(container.block(), header);
   for (std::uint32_t i = 0; i < shelves; ++i) new (layout.shelf(i)) ShelfLayout{};
-  // Release: whoever finds the type finds the layout (close, by a reclaimer).
+  // Release: whoever finds the type finds the layout (close_container, by a reclaimer).
   header.type.store(BlockType::kContainer, std::memory_order_release);
   return container;
 }
@@ -79,7 +79,7 @@ Container Container::decode(Decoder& decoder, ContainerKind kind, std::uint64_t 
 }
 
 constinit const BlockKind kContainerKind{
-    .close = &close,
+    .close = &close_container,
     .holder_crashed =
         [](std::byte* payload) {
           auto& layout = *reinterpret_cast<ContainerLayout*>(payload);

@@ -17,8 +17,6 @@
 namespace shoal {
 namespace {
 
-constexpr std::uint64_t kLeastSlots = 8;
-
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   const auto product = static_cast<unsigned __int128>(a) * b;
   return std::uint64_t(product) ^ std::uint64_t(product >> 64);
@@ -36,8 +34,6 @@ std::uint64_t hash_of(std::span<const std::byte> bytes) {
   }
   return mix(hash, 0xe7037ed1a0b428dbull);
 }
-
-std::uint64_t word_of(const Slot& slot) { return slot.parcel.load(std::memory_order_relaxed); }  // relaxed: locked
 
 bool is_taken(std::uint64_t word) { return word > Slot::kRemoved; }
 

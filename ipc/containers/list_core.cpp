@@ -13,10 +13,6 @@
 namespace shoal {
 namespace {
 
-constexpr std::uint64_t kLeastSlots = 8;
-
-std::uint64_t word_of(const Slot& slot) { return slot.parcel.load(std::memory_order_relaxed); }  // relaxed: locked
-
 std::size_t size_of(const LockedShelf& shelf) { return shelf.layout().live; }
 
 /// The place that an index means; the index may be below 0.

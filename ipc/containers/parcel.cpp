@@ -17,7 +17,7 @@ constexpr std::size_t kMostInside = 256;
 
 /// Gives up what the parcel holds. Repeatable: a hold that is not in the parcel's name is not touched. It was dropped
 /// before, or never given to the parcel.
-void close(Heap& heap, BlockOffset block) noexcept {
+void close_parcel(Heap& heap, BlockOffset block) noexcept {
   auto& layout = *reinterpret_cast<ParcelLayout*>(heap.memory().payload(block));
   for (const HoldRef& ref : std::span(layout.holds(), layout.held())) {
     if (heap.is_hold(ref, layout.owner)) heap.drop(ref);
@@ -55,7 +55,7 @@ Hold make_parcel(const ParcelLabel& label, Encoder& value) {
     layout.holds()[layout.handles] = std::move(*bytes).into_transit();
   else
     std::memcpy(layout.value(), value.bytes().data(), size);
-  // Release: whoever finds the type finds the layout (close, by a reclaimer).
+  // Release: whoever finds the type finds the layout (close_parcel, by a reclaimer).
   header.type.store(BlockType::kParcel, std::memory_order_release);
   SHOAL_KILL_POINT("parcel.typed");
   // From the sender's name, in transit, to the parcel's: at each moment either this process's reclaimer gives the hold
@@ -106,6 +106,6 @@ Decoder Entry::parcel_decoder() const {
   return Decoder({bytes, size_}, std::move(handles));
 }
 
-constinit const BlockKind kParcelKind{.close = &close};
+constinit const BlockKind kParcelKind{.close = &close_parcel};
 
 }  // namespace shoal

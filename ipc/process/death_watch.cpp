@@ -38,7 +38,7 @@ namespace {
 constexpr int kRenew = kLivenessSlice.count();
 constexpr int kFirstRetry = 1;
 constexpr std::uint32_t kClaim = 250;
-constexpr std::uint32_t kFurthest = 1000;  // nobody claims for longer: a later time is another clock's
+constexpr std::uint32_t kFurthestClaim = 1000;  // nobody claims for longer: a later time is another clock's
 
 /// A word of SessionLayout::sentries. Times are the low bits of CLOCK_MONOTONIC in ms, which turn over after 49 days.
 using Owner = BitField<0, 32>;
@@ -46,24 +46,24 @@ using Until = BitField<Owner::kEnd, 32>;
 
 // relaxed, for these words: one decides who makes system calls, and passes nothing on. What a sentry finds is passed on
 // by the words that reclaim changes.
-constexpr auto kOrder = std::memory_order_relaxed;
+constexpr auto kSentryOrder = std::memory_order_relaxed;
 
-std::uint32_t now_in_ms() {
+std::uint32_t low_ms_now() {
   using namespace std::chrono;
   return std::uint32_t(duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count());
 }
 
-bool passed(std::uint64_t word, std::uint32_t now) {
+bool claim_passed(std::uint64_t word, std::uint32_t now) {
   const std::uint32_t left = std::uint32_t(Until::of(word)) - now;
-  return word == 0 || left == 0 || left > kFurthest;
+  return word == 0 || left == 0 || left > kFurthestClaim;
 }
 
 /// Whether the place is anybody's: nobody has it, or nobody does what whoever has it should.
 bool is_free(SessionCore& session, std::uint64_t word, std::uint32_t now) {
-  return passed(word, now) || !counts_as_alive(session, ProcessTag::from_word(std::uint32_t(Owner::of(word))));
+  return claim_passed(word, now) || !counts_as_alive(session, ProcessTag::from_word(std::uint32_t(Owner::of(word))));
 }
 
-std::uint64_t claim_of(ProcessTag self) { return Owner::make(self.word()) | Until::make(now_in_ms() + kClaim); }
+std::uint64_t claim_of(ProcessTag self) { return Owner::make(self.word()) | Until::make(low_ms_now() + kClaim); }
 
 constinit std::mutex mutex;  // of what a sentry has, and of whether there is one; forks wait for it
 
@@ -71,7 +71,7 @@ constinit std::mutex mutex;  // of what a sentry has, and of whether there is on
 class Sentry {
  public:
   /// True if it is there, or cannot be.
-  bool is_settled() const noexcept { return runs_.load(kOrder) || unable_.load(kOrder); }
+  bool is_settled() const noexcept { return runs_.load(kSentryOrder) || unable_.load(kSentryOrder); }
 
   /// Takes the place from whoever had it as `seen`, and starts the thread. With the mutex.
   void start(SessionCore& session, std::size_t place, std::uint64_t seen) {
@@ -83,17 +83,17 @@ class Sentry {
     entry.events = EPOLLIN;
     const bool ready = events_ && end_ && ::epoll_ctl(events_.get(), EPOLL_CTL_ADD, end_.get(), &entry) == 0;
     const std::uint64_t mine = claim_of(session.self());
-    if (!ready || !session.layout().sentries[place].compare_exchange_strong(seen, mine, kOrder)) {
+    if (!ready || !session.layout().sentries[place].compare_exchange_strong(seen, mine, kSentryOrder)) {
       close();
       return;
     }
-    runs_.store(true, kOrder);
+    runs_.store(true, kSentryOrder);
     place_ = place;
     mine_ = mine;
     try {
       thread_ = make_service_thread("shoal-deaths", [this, &session] { run(session); });
     } catch (const std::exception&) {
-      runs_.store(false, kOrder);
+      runs_.store(false, kSentryOrder);
       close();
     }
   }
@@ -106,7 +106,7 @@ class Sentry {
   }
 
   /// Of the last thread that ran, as gettid().
-  pid_t number() const noexcept { return number_.load(kOrder); }  // relaxed: see run()
+  pid_t number() const noexcept { return number_.load(kSentryOrder); }  // relaxed: see run()
 
   /// In a fork's child, which has copies of the descriptors and no thread.
   void close_copies() noexcept {
@@ -128,7 +128,7 @@ class Sentry {
   }
 
   void run(SessionCore& session) {
-    number_.store(::gettid(), kOrder);  // relaxed: read when the thread has been waited for
+    number_.store(::gettid(), kSentryOrder);  // relaxed: read when the thread has been waited for
     bool goes_on = true;
     while (goes_on && renew(session)) {
       refresh(session);
@@ -137,26 +137,26 @@ class Sentry {
     }
     std::lock_guard lock(mutex);
     std::uint64_t mine = mine_;
-    session.layout().sentries[place_].compare_exchange_strong(mine, 0, kOrder);
+    session.layout().sentries[place_].compare_exchange_strong(mine, 0, kSentryOrder);
     close();
-    runs_.store(false, kOrder);
+    runs_.store(false, kSentryOrder);
   }
 
   /// False if another process has taken the place meanwhile.
   bool renew(SessionCore& session) {
     auto& sentries = session.layout().sentries;
     const std::uint64_t next = claim_of(session.self());
-    std::uint64_t first = sentries[0].load(kOrder);
-    if (place_ != 0 && is_free(session, first, now_in_ms()) &&
-        sentries[0].compare_exchange_strong(first, next, kOrder)) {
+    std::uint64_t first = sentries[0].load(kSentryOrder);
+    if (place_ != 0 && is_free(session, first, low_ms_now()) &&
+        sentries[0].compare_exchange_strong(first, next, kSentryOrder)) {
       std::uint64_t mine = mine_;
-      sentries[place_].compare_exchange_strong(mine, 0, kOrder);
+      sentries[place_].compare_exchange_strong(mine, 0, kSentryOrder);
       place_ = 0;
       mine_ = next;
       return true;
     }
     std::uint64_t mine = mine_;
-    if (!sentries[place_].compare_exchange_strong(mine, next, kOrder)) return false;
+    if (!sentries[place_].compare_exchange_strong(mine, next, kSentryOrder)) return false;
     mine_ = next;
     return true;
   }
@@ -177,7 +177,7 @@ class Sentry {
 
   bool is_wanted(SessionCore& session, ProcessTag tag) const {
     if (tag == session.self()) return false;
-    if (place_ != 0 && Owner::of(session.layout().sentries[0].load(kOrder)) != tag.word()) return false;
+    if (place_ != 0 && Owner::of(session.layout().sentries[0].load(kSentryOrder)) != tag.word()) return false;
     return counts_as_alive(session, tag);
   }
 
@@ -195,7 +195,7 @@ class Sentry {
     Fd process = lift(Fd(int(::syscall(SYS_pidfd_open, pid, 0))));  // CLOEXEC by itself
     if (!process && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) return false;
     if (!process && (errno == ENOSYS || errno == EPERM)) {
-      unable_.store(true, kOrder);
+      unable_.store(true, kSentryOrder);
       const std::uint64_t one = 1;
       (void)!::write(end_.get(), &one, sizeof one);
       return false;
@@ -281,18 +281,18 @@ constinit std::atomic<int> parts{0};
 }  // namespace
 
 DeathWatch::DeathWatch() : fork_count_(fork_count()) {
-  parts.fetch_add(1, kOrder);  // relaxed: a count
+  parts.fetch_add(1, kSentryOrder);  // relaxed: a count
   tend(SessionCore::current());
 }
 
 DeathWatch::~DeathWatch() {
-  if (fork_count() != fork_count_ || parts.fetch_sub(1, kOrder) > 1) return;  // relaxed: a count
+  if (fork_count() != fork_count_ || parts.fetch_sub(1, kSentryOrder) > 1) return;  // relaxed: a count
   Sentry* sentry = the_sentry.if_there();
   if (!sentry) return;
   std::thread ends;
   {
     std::lock_guard lock(mutex);
-    if (parts.load(kOrder) == 0) ends = sentry->stop();  // relaxed: a count
+    if (parts.load(kSentryOrder) == 0) ends = sentry->stop();  // relaxed: a count
   }
   if (!ends.joinable()) return;
   ends.join();
@@ -303,13 +303,13 @@ DeathWatch::~DeathWatch() {
 }
 
 void DeathWatch::tend(SessionCore& session) noexcept {
-  if (parts.load(kOrder) == 0) return;  // relaxed: a count
+  if (parts.load(kSentryOrder) == 0) return;  // relaxed: a count
   Sentry* there = the_sentry.if_there();
   if (there && there->is_settled()) return;
   auto& sentries = session.layout().sentries;
-  const std::uint32_t now = now_in_ms();
+  const std::uint32_t now = low_ms_now();
   for (std::size_t place = 0; place < SessionLayout::kSentries; ++place) {
-    const std::uint64_t seen = sentries[place].load(kOrder);
+    const std::uint64_t seen = sentries[place].load(kSentryOrder);
     if (!is_free(session, seen, now)) continue;
     try {
       Sentry& sentry = the_sentry.get();

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kLook = kLivenessSlice.count();
 constexpr std::uint64_t kWatch = 150;
 constexpr std::uint64_t kNap = 500;
-constexpr std::uint64_t kFurthest = 1000;  // no one claims for longer
+constexpr std::uint64_t kFurthestWatch = 1000;  // no one claims for longer
 /// A look may take this part of the time until the next one.
 constexpr std::uint64_t kLookShare = 10;
 constexpr std::uint64_t kLatestLook = 500;
@@ -26,22 +26,22 @@ std::uint64_t now_in_ms() {
   return std::uint64_t(duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count());
 }
 
-bool passed(std::uint64_t time, std::uint64_t now) { return time <= now || time > now + kFurthest; }
+bool passed(std::uint64_t time, std::uint64_t now) { return time <= now || time > now + kFurthestWatch; }
 
 // relaxed, everywhere here: a watch decides who makes the next system calls, and passes nothing on. What a look finds
 // is passed on by the words that reclaim changes.
-constexpr auto kOrder = std::memory_order_relaxed;
+constexpr auto kWatchOrder = std::memory_order_relaxed;
 
 }  // namespace
 
 bool LivenessWatch::claim_look(SessionCore& session) {
   auto& word = session.layout().watches[0];
   const std::uint64_t now = now_in_ms();
-  std::uint64_t seen = word.load(kOrder);
-  if (!passed(seen, now) || !word.compare_exchange_strong(seen, now + kLook, kOrder)) return false;
+  std::uint64_t seen = word.load(kWatchOrder);
+  if (!passed(seen, now) || !word.compare_exchange_strong(seen, now + kLook, kWatchOrder)) return false;
   watch_ = 0;
   until_ = now + kLook;
-  session.layout().looks.fetch_add(1, kOrder);
+  session.layout().looks.fetch_add(1, kWatchOrder);
   SHOAL_KILL_POINT("liveness.claimed");
   return true;
 }
@@ -52,18 +52,18 @@ void LivenessWatch::look(SessionCore& session) {
   const std::uint64_t now = now_in_ms(), next = now + std::min((now - begun) * kLookShare, kLatestLook);
   if (next <= until_) return;
   std::uint64_t mine = until_;
-  if (session.layout().watches[0].compare_exchange_strong(mine, next, kOrder)) until_ = next;
+  if (session.layout().watches[0].compare_exchange_strong(mine, next, kWatchOrder)) until_ = next;
 }
 
 /// The look is somebody else's: a place among those that see to it, or a long nap.
 void LivenessWatch::find_watch(SessionCore& session, std::uint64_t now) {
   auto& watches = session.layout().watches;
   // Woken early, by what was nothing for it: what it claimed counts on.
-  if (watch_ != kNoWatch && until_ > now && watches[watch_].load(kOrder) == until_) return;
+  if (watch_ != kNoWatch && until_ > now && watches[watch_].load(kWatchOrder) == until_) return;
   until_ = now + kWatch;
   for (watch_ = 1; watch_ < SessionLayout::kWatches; ++watch_)
-    if (std::uint64_t seen = watches[watch_].load(kOrder);
-        passed(seen, now) && watches[watch_].compare_exchange_strong(seen, until_, kOrder))
+    if (std::uint64_t seen = watches[watch_].load(kWatchOrder);
+        passed(seen, now) && watches[watch_].compare_exchange_strong(seen, until_, kWatchOrder))
       return;
   watch_ = kNoWatch;
   // Not all at once: it is their wake-ups, spread out, that find out if all who watched are gone.

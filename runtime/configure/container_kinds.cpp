@@ -12,8 +12,6 @@ namespace {
 
 bool means_none(std::string_view text) { return text == "none" || text == "null"; }
 
-bool is_textual(const Node& node) { return node.kind == Node::Kind::text || node.kind == Node::Kind::string; }
-
 std::size_t index_of(std::string_view name, std::size_t size) {
   std::size_t index = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);

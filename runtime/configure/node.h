@@ -60,6 +60,8 @@ struct Entry {
   Node value;
 };
 
+inline bool is_textual(const Node& node) { return node.kind == Node::Kind::text || node.kind == Node::Kind::string; }
+
 inline Node Node::of_text(Kind kind, std::string text) {
   Node node;
   node.kind = kind;

@@ -14,8 +14,6 @@ constexpr std::string_view kTypeKey = "type", kValueKey = "value";
 
 bool is_typed(const Node& node) { return node.place.source && node.place.source->kind != Source::Kind::file; }
 
-bool is_textual(const Node& node) { return node.kind == Node::Kind::text || node.kind == Node::Kind::string; }
-
 std::string note_of(const OptionText* about) {
   if (!about) return "";
   std::string note(about->text);

@@ -10,12 +10,12 @@
 namespace shoal {
 namespace {
 
-std::string describe(const ProcessIdentity& who) {
+std::string describe_process(const ProcessIdentity& who) {
   if (who.rank < 0) return fmt::format("process '{}' (pid {})", who.name, who.pid);
   return fmt::format("rank {} (pid {})", who.rank, who.pid);
 }
 
-const char* describe(ChildPhase phase, StartMethod method) {
+const char* describe_phase(ChildPhase phase, StartMethod method) {
   switch (phase) {
     case ChildPhase::kMade:
       return method == StartMethod::spawn ? " before it reached shoal::init" : " right after it was forked";
@@ -40,7 +40,7 @@ bool tells_of(const CrashReport& crash, const ExitStatus& status) {
 std::string describe_signal(const FailureFacts& facts) {
   const CrashReport& crash = facts.crash;
   std::string text = fmt::format("was killed by {}{}", signal_name(facts.status.signal),
-                                 describe(crash.phase, facts.who.start_method));
+                                 describe_phase(crash.phase, facts.who.start_method));
   if (facts.oom_killed) return text + ": the kernel's OOM killer was at work in this cgroup";
   if (!tells_of(crash, facts.status)) return text;
   if (crash.kind == CrashKind::kTerminate)
@@ -65,7 +65,7 @@ std::string describe_end(const FailureFacts& facts) {
   return fmt::format("exited with code {}{}", status.code,
                      facts.crash.phase == ChildPhase::kInFunction
                          ? " before its function had returned"
-                         : describe(facts.crash.phase, facts.who.start_method));
+                         : describe_phase(facts.crash.phase, facts.who.start_method));
 }
 
 ExceptionSummary outermost(const FailureFacts& facts) {
@@ -125,7 +125,7 @@ void append_indented(std::string& text, std::string_view lines, std::string_view
 
 ProcessFailed::ProcessFailed(std::shared_ptr<const FailureFacts> facts, const std::string& what_happened,
                              LaterFailures later)
-    : Error(fmt::format("{} {}", describe(facts->who), what_happened)),
+    : Error(fmt::format("{} {}", describe_process(facts->who), what_happened)),
       facts_(std::move(facts)),
       later_(std::move(later)) {
   const ExceptionSummary outer = outermost(*facts_);

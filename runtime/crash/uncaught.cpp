@@ -9,9 +9,9 @@
 namespace shoal {
 namespace {
 
-std::terminate_handler terminate_before = nullptr;
+std::terminate_handler uncaught_before = nullptr;
 
-void on_terminate() {
+void on_uncaught() {
   try {
     if (const auto current = std::current_exception()) std::rethrow_exception(current);
   } catch (const ProcessFailed& failure) {
@@ -23,14 +23,14 @@ void on_terminate() {
   } catch (...) {
     // Of others there is no more to tell than that handler does.
   }
-  if (terminate_before) terminate_before();
+  if (uncaught_before) uncaught_before();
   std::abort();
 }
 
 }  // namespace
 
 void report_uncaught_failures() {
-  if (const auto before = std::set_terminate(&on_terminate); before != &on_terminate) terminate_before = before;
+  if (const auto before = std::set_terminate(&on_uncaught); before != &on_uncaught) uncaught_before = before;
 }
 
 }  // namespace shoal

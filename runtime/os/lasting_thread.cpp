@@ -53,7 +53,7 @@ struct LastingThread {
 
 constinit OnePerProcess<LastingThread> lasting_thread;
 
-[[gnu::init_priority(101)]] const AtFork at_fork({
+[[gnu::init_priority(101)]] const AtFork threads_at_fork({
     .in_child = []() noexcept { lasting_thread.forget(); },
 });
 

@@ -16,7 +16,7 @@ namespace shoal {
 namespace {
 
 // Numbers and not Fd: a fork's child and static destruction must find them plain.
-constinit std::mutex mutex;
+constinit std::mutex pipe_mutex;
 std::atomic<int> reading{-1}, writing{-1};  // of this process
 std::atomic<int> watched{-1};               // its parent's
 
@@ -25,16 +25,16 @@ void close_and_clear(std::atomic<int>& descriptor) noexcept {
   if (number >= 0) ::close(number);
 }
 
-[[gnu::init_priority(101)]] const AtFork at_fork({
+[[gnu::init_priority(101)]] const AtFork lifeline_at_fork({
     .stage = ForkStage::kProcess,
-    .before = &ForkWaitsFor<mutex>::lock,
-    .in_parent = &ForkWaitsFor<mutex>::unlock,
+    .before = &ForkWaitsFor<pipe_mutex>::lock,
+    .in_parent = &ForkWaitsFor<pipe_mutex>::unlock,
     // A forked child, whoever made it: while it had the writing end, its parent's death would go unnoticed. The
     // reading end is closed when the child has made its own, or has taken it for its parent's.
     .in_child =
         []() noexcept {
           close_and_clear(writing);
-          ForkWaitsFor<mutex>::unlock();
+          ForkWaitsFor<pipe_mutex>::unlock();
         },
 });
 
@@ -60,7 +60,7 @@ void end_if_cut(int reading_end) noexcept {
 }  // namespace
 
 int lifeline_of_this_process() {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(pipe_mutex);
   if (writing.load() >= 0) return reading.load();
   close_and_clear(reading);  // a fork's copy of its parent's
   PipeEnds pipe = make_pipe();

@@ -19,15 +19,15 @@ std::atomic<int> last_signal{0};
 std::atomic<bool> asked{false};
 std::atomic<const std::atomic<std::uint64_t>*> told_to_end{nullptr};
 
-constinit std::mutex mutex;  // of what follows
+constinit std::mutex actions_mutex;  // of what follows
 int waiting = 0;
 struct sigaction actions_before[NSIG];
 std::atomic<bool> installed[NSIG];
 
-[[gnu::init_priority(101)]] const AtFork at_fork({
+[[gnu::init_priority(101)]] const AtFork stop_at_fork({
     .stage = ForkStage::kProcess,
     // Not waited for: a handler of the program's may fork, in a thread that has it.
-    .in_child = []() noexcept { new (&mutex) std::mutex; },
+    .in_child = []() noexcept { new (&actions_mutex) std::mutex; },
 });
 
 /// As if there were no handler: arrives when the handler that calls this returns.
@@ -91,7 +91,7 @@ void uninstall() noexcept {
 
 bool stop_requested() {
   if (!asked.load()) {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(actions_mutex);
     asked = true;
     install(true);
   }
@@ -99,12 +99,12 @@ bool stop_requested() {
 }
 
 HeldStop::HeldStop() {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(actions_mutex);
   if (waiting++ == 0 && !asked.load()) install(false);
 }
 
 HeldStop::~HeldStop() {
-  std::unique_lock lock(mutex);
+  std::unique_lock lock(actions_mutex);
   if (--waiting > 0 || asked.load()) return;
   uninstall();
   if (requested.load() == 0) return;
@@ -114,7 +114,7 @@ HeldStop::~HeldStop() {
 }
 
 StopWhenTold::StopWhenTold(const std::atomic<std::uint64_t>& end) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(actions_mutex);
   told_to_end = &end;  // before the handler that looks at it
   ++waiting;           // for ever: no HeldStop is the last one
   if (!asked.load()) install(false);

@@ -17,20 +17,20 @@ namespace {
 enum class Color : std::int8_t { kRed = -1, kGreen = 0, kBlue = 7 };
 using Value = std::variant<std::monostate, bool, std::int64_t, std::string, std::vector<double>>;
 
-struct Inner {
+struct InnerValue {
   std::string name;
   Value value;
   std::optional<Color> color;
-  bool operator==(const Inner&) const = default;
+  bool operator==(const InnerValue&) const = default;
 };
-struct Outer {
+struct OuterValue {
   std::uint16_t number;
-  std::map<std::string, std::vector<Inner>> table;
+  std::map<std::string, std::vector<InnerValue>> table;
   std::tuple<std::set<std::int32_t>, std::array<float, 3>, std::pair<char, bool>> tuple;
   std::vector<bool> bits;
   std::deque<std::u16string> texts;
-  std::unordered_map<std::uint8_t, std::list<Inner>> lists;
-  bool operator==(const Outer&) const = default;
+  std::unordered_map<std::uint8_t, std::list<InnerValue>> lists;
+  bool operator==(const OuterValue&) const = default;
 };
 struct Tree {
   std::int32_t value;
@@ -66,7 +66,7 @@ T decoded(std::span<const std::byte> bytes) {
 }
 
 /// rapidcheck says which value it was, made as small as it can be, and the seed for RC_PARAMS.
-void check(const char* property, auto&& body) {
+void check_codec(const char* property, auto&& body) {
   rc::detail::TestParams params = rc::detail::configuration().testParams;
   params.maxSuccess = 200 * test::test_scale();
   const auto result = rc::detail::checkTestable(body, rc::detail::TestMetadata{property, property}, params);
@@ -100,56 +100,58 @@ struct Arbitrary<std::optional<T>> {
   }
 };
 template <>
-struct Arbitrary<Inner> {
-  static Gen<Inner> arbitrary() {
-    return gen::build<Inner>(gen::set(&Inner::name), gen::set(&Inner::value), gen::set(&Inner::color));
+struct Arbitrary<InnerValue> {
+  static Gen<InnerValue> arbitrary() {
+    return gen::build<InnerValue>(gen::set(&InnerValue::name), gen::set(&InnerValue::value),
+                                  gen::set(&InnerValue::color));
   }
 };
 template <>
-struct Arbitrary<Outer> {
-  static Gen<Outer> arbitrary() {
-    return gen::build<Outer>(gen::set(&Outer::number), gen::set(&Outer::table), gen::set(&Outer::tuple),
-                             gen::set(&Outer::bits), gen::set(&Outer::texts), gen::set(&Outer::lists));
+struct Arbitrary<OuterValue> {
+  static Gen<OuterValue> arbitrary() {
+    return gen::build<OuterValue>(gen::set(&OuterValue::number), gen::set(&OuterValue::table),
+                                  gen::set(&OuterValue::tuple), gen::set(&OuterValue::bits),
+                                  gen::set(&OuterValue::texts), gen::set(&OuterValue::lists));
   }
 };
 
 }  // namespace rc
 
 TEST_CASE("codec properties: random nested aggregates come back equal") {
-  check("round trip", [](const Outer& value) { RC_ASSERT(decoded<Outer>(encoded(value)) == value); });
+  check_codec("round trip", [](const OuterValue& value) { RC_ASSERT(decoded<OuterValue>(encoded(value)) == value); });
 }
 
 TEST_CASE("codec properties: random trees come back equal") {
-  check("round trip", [] {
+  check_codec("round trip", [] {
     const Tree tree = random_tree(6);
     RC_ASSERT(decoded<Tree>(encoded(tree)) == tree);
   });
 }
 
 TEST_CASE("codec properties: every double comes back bit for bit") {
-  check("round trip", [](std::uint64_t bits) {
+  check_codec("round trip", [](std::uint64_t bits) {
     const double value = std::bit_cast<double>(bits);
     RC_ASSERT(std::bit_cast<std::uint64_t>(decoded<double>(encoded(value))) == bits);
   });
 }
 
 TEST_CASE("codec properties: no message that is cut short or goes on is taken for a whole one") {
-  check("cut", [](const Outer& value) {
+  check_codec("cut", [](const OuterValue& value) {
     std::vector<std::byte> bytes = encoded(value);
     const auto left = *rc::gen::inRange<std::size_t>(0, bytes.size());
-    RC_ASSERT_THROWS_AS(decoded<Outer>(std::span(bytes).first(left)), DecodeError);
+    RC_ASSERT_THROWS_AS(decoded<OuterValue>(std::span(bytes).first(left)), DecodeError);
     bytes.push_back(std::byte{});
-    RC_ASSERT_THROWS_AS(decoded<Outer>(bytes), DecodeError);
+    RC_ASSERT_THROWS_AS(decoded<OuterValue>(bytes), DecodeError);
   });
 }
 
 TEST_CASE("codec properties: a message with changed bytes is a DecodeError or another value, nothing worse") {
-  check("changed", [](const Outer& value) {
+  check_codec("changed", [](const OuterValue& value) {
     std::vector<std::byte> bytes = encoded(value);
     for (int changes = *rc::gen::inRange(1, 4); changes > 0; --changes)
       bytes[*rc::gen::inRange<std::size_t>(0, bytes.size())] = std::byte(*rc::gen::arbitrary<std::uint8_t>());
     try {
-      const Outer other = decoded<Outer>(bytes);
+      const OuterValue other = decoded<OuterValue>(bytes);
       RC_ASSERT(!encoded(other).empty());
     } catch (const DecodeError&) {
     }

@@ -147,7 +147,7 @@ Outer random_outer() {
   return outer;
 }
 
-void check(const char* property, auto&& body) {
+void check_config(const char* property, auto&& body) {
   rc::detail::TestParams params = rc::detail::configuration().testParams;
   params.maxSuccess = 200 * test::test_scale();
   const auto result = rc::detail::checkTestable(body, rc::detail::TestMetadata{property, property}, params);
@@ -160,7 +160,7 @@ void check(const char* property, auto&& body) {
 }  // namespace
 
 TEST_CASE("config properties: random settings are printed as a file that reads back equal, over any others") {
-  check("round trip", [] {
+  check_config("round trip", [] {
     const Outer value = random_outer(), below = random_outer();
     const std::string text = config_text(value);
     RC_ASSERT(parse_config<Outer>(text, "text", below) == value);
@@ -169,7 +169,7 @@ TEST_CASE("config properties: random settings are printed as a file that reads b
 }
 
 TEST_CASE("config properties: a file that is cut or changed is an error of one line, or other settings") {
-  check("changed", [] {
+  check_config("changed", [] {
     std::string text = config_text(random_outer());
     text.resize(*rc::gen::inRange<std::size_t>(0, text.size()));
     for (int changes = *rc::gen::inRange(0, 4); changes > 0 && !text.empty(); --changes)
@@ -183,7 +183,7 @@ TEST_CASE("config properties: a file that is cut or changed is an error of one l
 }
 
 TEST_CASE("config properties: any arguments are an error, or settings") {
-  check("arguments", [] {
+  check_config("arguments", [] {
     static const std::vector<std::string> names = {"any",      "list",     "table",       "inner.text", "bits",   "two",
                                                    "numbered", "any.text", "list.0.time", "--inner",    "seconds"};
     const std::string argument =

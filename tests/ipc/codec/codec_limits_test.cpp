@@ -13,8 +13,8 @@ using namespace shoal;
 
 namespace {
 
-struct Empty {
-  bool operator==(const Empty&) const = default;
+struct NoMembers {
+  bool operator==(const NoMembers&) const = default;
 };
 struct Node {
   int value;
@@ -85,15 +85,15 @@ TEST_CASE("codec: a message nested deeper than the limit is refused by the recei
 TEST_CASE("codec: a count is never believed beyond the bytes that are left, whatever the elements are") {
   const std::uint64_t many = std::numeric_limits<std::uint64_t>::max();
   for (std::uint64_t count : {std::uint64_t(17), std::uint64_t(1) << 20, many / 8 + 1, many}) {
-    refuse<std::vector<Empty>>({count, 0, 0});
+    refuse<std::vector<NoMembers>>({count, 0, 0});
     refuse<std::vector<std::monostate>>({count, 0, 0});
     refuse<std::list<std::tuple<>>>({count, 0, 0});
     refuse<std::deque<std::array<int, 0>>>({count, 0, 0});
     refuse<std::vector<char>>({count, 0, 0});
     refuse<std::vector<double>>({count, 0, 0});
     refuse<std::u32string>({count, 0, 0});
-    refuse<std::map<Empty, Empty, std::function<bool(Empty, Empty)>>>({count, 0, 0});
-    refuse<std::unordered_map<int, Empty>>({count, 0, 0});
+    refuse<std::map<NoMembers, NoMembers, std::function<bool(NoMembers, NoMembers)>>>({count, 0, 0});
+    refuse<std::unordered_map<int, NoMembers>>({count, 0, 0});
   }
   refuse<std::vector<bool>>({129, 0, 0});
   refuse<std::vector<bool>>({many, 0, 0});
@@ -103,18 +103,18 @@ TEST_CASE("codec: counts of empty elements inside each other allocate no more th
   const std::size_t before = peak_bytes();
   std::vector<std::uint64_t> words(100'000, 1u << 20);
   words[0] = words.size() - 1;
-  refuse<std::vector<std::vector<Empty>>>(words);
+  refuse<std::vector<std::vector<NoMembers>>>(words);
   refuse<std::vector<std::list<std::vector<std::monostate>>>>(words);
   CHECK(peak_bytes() - before < 64u << 20);
 }
 
 TEST_CASE("codec: elements without bytes of their own come back in their number") {
   Encoder encoder;
-  encode(encoder, std::vector<Empty>(5));
+  encode(encoder, std::vector<NoMembers>(5));
   encode(encoder, std::list<std::tuple<>>(3));
   encode(encoder, std::vector<std::vector<std::monostate>>{{}, {{}, {}}});
   Decoder decoder(encoder.bytes(), {});
-  CHECK(decode<std::vector<Empty>>(decoder).size() == 5);
+  CHECK(decode<std::vector<NoMembers>>(decoder).size() == 5);
   CHECK(decode<std::list<std::tuple<>>>(decoder).size() == 3);
   CHECK(decode<std::vector<std::vector<std::monostate>>>(decoder).at(1).size() == 2);
   decoder.finish();

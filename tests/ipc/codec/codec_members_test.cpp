@@ -37,7 +37,7 @@ struct Job {
   shoal::Queue<std::string> queue;
   Handle last;
 };
-struct Empty {};
+struct MemberOfNothing {};
 struct OneSettings {
   Settings settings;
 };
@@ -60,7 +60,7 @@ struct Constant {
   const int number;
 };
 struct Defaults {
-  Empty empty;
+  MemberOfNothing empty;
   Handle handle;
   bool last = false;
 };
@@ -75,7 +75,7 @@ struct Forty {
 
 static_assert(kMembersOf<Job> == 8);
 static_assert(kMembersOf<const Job> == 8);
-static_assert(kMembersOf<Empty> == 0);
+static_assert(kMembersOf<MemberOfNothing> == 0);
 static_assert(kMembersOf<OneSettings> == 1);
 static_assert(kMembersOf<Arrays> == 2);
 static_assert(kMembersOf<MoveOnly> == 2);

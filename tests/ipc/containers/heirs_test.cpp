@@ -100,17 +100,17 @@ TEST_CASE("containers: an heir that is held up leaves alone what others have mad
 namespace {
 
 /// Of numbers, and how many there are.
-struct Numbers {
-  explicit Numbers(const ArenaAllocator<std::byte>& allocator) : values(allocator) {}
+struct Values {
+  explicit Values(const ArenaAllocator<std::byte>& allocator) : values(allocator) {}
   boost::interprocess::vector<int, ArenaAllocator<int>> values;
 };
 
-struct Ground {
+struct HeirsGround {
   Dict<int, Sample> dict;
   List<Sample> list;
-  Arena<Numbers> arena;
+  Arena<Values> arena;
 
-  Ground() {
+  HeirsGround() {
     for (int i = 0; i < 24; ++i) dict.set(i, make_sample(3 * i));
     // As many on one shelf as its first table takes: three of four slots.
     int on_shelf = 0;
@@ -140,29 +140,30 @@ struct Ground {
   }
 };
 
-using Call = std::function<void(Ground&)>;
+using Call = std::function<void(HeirsGround&)>;
 
 const std::vector<std::pair<const char*, Call>>& calls() {
   static const std::vector<std::pair<const char*, Call>> all{
-      {"set, over a value", [](Ground& g) { g.dict.set(5, make_sample(12)); }},
-      {"set, of a new key", [](Ground& g) { g.dict.set(100, make_sample(12)); }},
-      {"set, into a table that grows", [](Ground& g) { g.dict.set(KeyOn(3, 2000).number, make_sample(12)); }},
-      {"erase", [](Ground& g) { g.dict.erase(4); }},
-      {"pop", [](Ground& g) { g.dict.pop(4); }},
-      {"popitem", [](Ground& g) { g.dict.popitem(); }},
-      {"update", [](Ground& g) { g.dict.update(4, [](const Sample& s) { return make_sample(s.number + 9); }); }},
-      {"setdefault", [](Ground& g) { g.dict.setdefault(101, make_sample(12)); }},
-      {"clear", [](Ground& g) { g.dict.clear(); }},
-      {"append", [](Ground& g) { g.list.append(make_sample(12)); }},
-      {"insert", [](Ground& g) { g.list.insert(3, make_sample(12)); }},
-      {"extend", [](Ground& g) { g.list.extend({make_sample(12), make_sample(24)}); }},
-      {"replace", [](Ground& g) { g.list.replace(1, 4, {make_sample(12)}); }},
-      {"list set", [](Ground& g) { g.list.set(2, make_sample(12)); }},
-      {"list pop", [](Ground& g) { g.list.pop(); }},
-      {"list pop from the middle", [](Ground& g) { g.list.pop(2); }},
-      {"sort", [](Ground& g) { g.list.sort([](const Sample& a, const Sample& b) { return a.number > b.number; }); }},
-      {"list clear", [](Ground& g) { g.list.clear(); }},
-      {"change", [](Ground& g) { g.arena.change([](Numbers& numbers) { numbers.values.push_back(7); }); }},
+      {"set, over a value", [](HeirsGround& g) { g.dict.set(5, make_sample(12)); }},
+      {"set, of a new key", [](HeirsGround& g) { g.dict.set(100, make_sample(12)); }},
+      {"set, into a table that grows", [](HeirsGround& g) { g.dict.set(KeyOn(3, 2000).number, make_sample(12)); }},
+      {"erase", [](HeirsGround& g) { g.dict.erase(4); }},
+      {"pop", [](HeirsGround& g) { g.dict.pop(4); }},
+      {"popitem", [](HeirsGround& g) { g.dict.popitem(); }},
+      {"update", [](HeirsGround& g) { g.dict.update(4, [](const Sample& s) { return make_sample(s.number + 9); }); }},
+      {"setdefault", [](HeirsGround& g) { g.dict.setdefault(101, make_sample(12)); }},
+      {"clear", [](HeirsGround& g) { g.dict.clear(); }},
+      {"append", [](HeirsGround& g) { g.list.append(make_sample(12)); }},
+      {"insert", [](HeirsGround& g) { g.list.insert(3, make_sample(12)); }},
+      {"extend", [](HeirsGround& g) { g.list.extend({make_sample(12), make_sample(24)}); }},
+      {"replace", [](HeirsGround& g) { g.list.replace(1, 4, {make_sample(12)}); }},
+      {"list set", [](HeirsGround& g) { g.list.set(2, make_sample(12)); }},
+      {"list pop", [](HeirsGround& g) { g.list.pop(); }},
+      {"list pop from the middle", [](HeirsGround& g) { g.list.pop(2); }},
+      {"sort",
+       [](HeirsGround& g) { g.list.sort([](const Sample& a, const Sample& b) { return a.number > b.number; }); }},
+      {"list clear", [](HeirsGround& g) { g.list.clear(); }},
+      {"change", [](HeirsGround& g) { g.arena.change([](Values& numbers) { numbers.values.push_back(7); }); }},
   };
   return all;
 }
@@ -183,7 +184,7 @@ TEST_CASE("containers: a call killed wherever it passes by, and its heir too, ha
       CAPTURE(pass);
       for (int turn = 0; turn < test_scale() && !ended; ++turn) {
         {
-          Ground ground;
+          HeirsGround ground;
           const std::string old = ground.look();
           Forked victim([&] {
             kill_at("*", pass);
@@ -203,7 +204,7 @@ TEST_CASE("containers: a call killed wherever it passes by, and its heir too, ha
           const std::string now = ground.look();
           if (now != old) {
             // The other one that there may be.
-            Ground whole;
+            HeirsGround whole;
             call(whole);
             REQUIRE(now == whole.look());
           } else {

@@ -21,12 +21,12 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr int kWorkers = 4, kKeys = 40, kKillsPerRound = 50;
+constexpr int kStormers = 4, kStormKeys = 40, kKillsPerRound = 50;
 
 /// Seen by all; nobody's death loses it.
-struct Board {
+struct StormBoard {
   std::atomic<bool> stop;
-  std::atomic<int> kill_label[kWorkers];
+  std::atomic<int> kill_label[kStormers];
   std::atomic<std::uint64_t> operations, torn, misplaced;
   std::atomic<long> begun, done;        // additions to one value
   std::atomic<long> appended, removed;  // of the list
@@ -47,15 +47,15 @@ struct Playground {
   List<Sample> list;
   Namespace names;
   Arena<Ledger> arena;
-  InHeap<Board> board;
+  InHeap<StormBoard> board;
 };
 
 /// The key is in the number, so that a value under another's key is seen.
-int number_for(int key, std::mt19937& random) { return key + kKeys * int(random() % 1000); }
+int number_for(int key, std::mt19937& random) { return key + kStormKeys * int(random() % 1000); }
 
-class Worker {
+class Stormer {
  public:
-  Worker(Playground& ground, int index, unsigned seed, const std::vector<std::string>& labels)
+  Stormer(Playground& ground, int index, unsigned seed, const std::vector<std::string>& labels)
       : ground_(ground), board_(*ground.board), index_(index), random_(seed), labels_(labels) {}
 
   void run() {
@@ -71,11 +71,11 @@ class Worker {
   void check(int key, const std::optional<Sample>& sample) {
     if (!sample) return;
     if (!is_whole(*sample)) ++board_.torn;
-    if (sample->number % kKeys != key) ++board_.misplaced;
+    if (sample->number % kStormKeys != key) ++board_.misplaced;
   }
 
   void operate() {
-    const int key = int(random_() % kKeys);
+    const int key = int(random_() % kStormKeys);
     switch (random_() % 17) {
       case 0:
       case 1:
@@ -96,7 +96,7 @@ class Worker {
             make_sample(key));
         return;
       case 7:
-        for (const auto& [k, sample] : ground_.dict.snapshot()) check(k % kKeys, sample);
+        for (const auto& [k, sample] : ground_.dict.snapshot()) check(k % kStormKeys, sample);
         return;
       case 8:
         if (random_() % 20 == 0) ground_.dict.clear();
@@ -111,8 +111,8 @@ class Worker {
       case 11: {
         const int many = int(random_() % 30);  // of keys nobody else has, for growth
         for (int i = 0; i < many; ++i)
-          ground_.dict.set(kKeys * (1 + index_) + kKeys * kWorkers * i + key, make_sample(key));
-        for (int i = 0; i < many; ++i) ground_.dict.erase(kKeys * (1 + index_) + kKeys * kWorkers * i + key);
+          ground_.dict.set(kStormKeys * (1 + index_) + kStormKeys * kStormers * i + key, make_sample(key));
+        for (int i = 0; i < many; ++i) ground_.dict.erase(kStormKeys * (1 + index_) + kStormKeys * kStormers * i + key);
         return;
       }
       case 12:
@@ -121,7 +121,7 @@ class Worker {
         const std::string name = "name" + std::to_string(key % 5);
         if (random_() % 2) return ground_.names.set(name, make_sample(number_for(key % 5, random_)));
         const auto found = ground_.names.try_get<Sample>(name);
-        if (found && (!is_whole(*found) || found->number % kKeys != key % 5)) ++board_.torn;
+        if (found && (!is_whole(*found) || found->number % kStormKeys != key % 5)) ++board_.torn;
         return;
       }
       case 14:
@@ -172,7 +172,7 @@ class Worker {
   }
 
   Playground& ground_;
-  Board& board_;
+  StormBoard& board_;
   int index_;
   std::mt19937 random_;
   const std::vector<std::string>& labels_;
@@ -195,18 +195,18 @@ TEST_CASE("containers: whoever is killed wherever, no value is torn, no addition
     CAPTURE(round);
     {
       auto ground = std::make_unique<Playground>();
-      Board& board = *ground->board;
-      std::unique_ptr<Forked> workers[kWorkers];
+      StormBoard& board = *ground->board;
+      std::unique_ptr<Forked> workers[kStormers];
       const auto start = [&](int index) {
         board.kill_label[index] = -1;
         const unsigned worker_seed = random();
         workers[index].reset();
         workers[index] =
-            std::make_unique<Forked>([&, index, worker_seed] { Worker(*ground, index, worker_seed, labels).run(); });
+            std::make_unique<Forked>([&, index, worker_seed] { Stormer(*ground, index, worker_seed, labels).run(); });
       };
-      for (int i = 0; i < kWorkers; ++i) start(i);
+      for (int i = 0; i < kStormers; ++i) start(i);
       for (int kill = 0; kill < kKillsPerRound; ++kill) {
-        const int victim = int(random() % kWorkers);
+        const int victim = int(random() % kStormers);
         const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(random() % 4000);
         while (std::chrono::steady_clock::now() < until) ::sched_yield();  // any moment
         if (random() % 2) {
@@ -249,7 +249,7 @@ TEST_CASE("containers: whoever is killed wherever, no value is torn, no addition
       CHECK(ground->arena.read()->is_whole());
       for (const auto& [key, sample] : ground->dict.snapshot()) {
         REQUIRE(is_whole(sample));
-        REQUIRE(sample.number % kKeys == key % kKeys);
+        REQUIRE(sample.number % kStormKeys == key % kStormKeys);
       }
       operations += board.operations;
     }

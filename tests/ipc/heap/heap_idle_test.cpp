@@ -12,17 +12,17 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "tests/ipc/heap/own_extents.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 
 using namespace shoal;
+using shoal::test::committed;
+using shoal::test::extents;
 using shoal::test::Forked;
 using shoal::test::stop_here;
 
 namespace {
-
-const Extents& extents() { return Session::current().heap().extents(); }
-std::uint64_t committed() { return extents().recount().committed; }
 
 /// The counters are what a look at the table finds.
 void check_counters() {

@@ -19,18 +19,19 @@
 #include <new>
 #include <vector>
 
+#include "tests/ipc/heap/own_extents.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 #include "tests/support/guard.h"
 
 using namespace shoal;
+using shoal::test::committed;
+using shoal::test::extents;
 using shoal::test::Forked;
 
 namespace {
 
-const Extents& extents() { return Session::current().heap().extents(); }
 void trim() { Session::current().heap().trim(); }
-std::uint64_t committed() { return extents().recount().committed; }
 
 bool has_pages(ExtentRange range) {
   for (std::uint64_t i = range.first; i < range.end(); ++i)

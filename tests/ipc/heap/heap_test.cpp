@@ -15,11 +15,13 @@
 #include <random>
 #include <thread>
 
+#include "tests/ipc/heap/own_extents.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 #include "tests/support/guard.h"
 
 using namespace shoal;
+using shoal::test::extents;
 using shoal::test::Forked;
 
 namespace {
@@ -29,8 +31,6 @@ bool is_filled(const Hold& hold, int byte) {
     if (hold.data()[i] != std::byte(byte)) return false;
   return true;
 }
-
-const Extents& extents() { return Session::current().heap().extents(); }
 
 }  // namespace
 

@@ -16,10 +16,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/ipc/heap/own_extents.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 
 using namespace shoal;
+using shoal::test::extents;
 using shoal::test::Forked;
 using shoal::test::stop_here;
 
@@ -30,7 +32,7 @@ void mark(const Hold& block, std::uint32_t whose) {
   auto* words = reinterpret_cast<std::uint32_t*>(block.data());
   std::fill_n(words, block.size() / 4, whose);
 }
-bool is_marked(const Hold& block, std::uint32_t whose) {
+bool is_whole(const Hold& block, std::uint32_t whose) {
   const auto* words = reinterpret_cast<const std::uint32_t*>(block.data());
   return std::all_of(words, words + block.size() / 4, [&](std::uint32_t word) { return word == whose; });
 }
@@ -46,10 +48,8 @@ std::vector<Hold> take_much() {
   return taken;
 }
 void check_all(const std::vector<Hold>& taken) {
-  for (std::size_t i = 0; i < taken.size(); ++i) CHECK(is_marked(taken[i], 1000 + std::uint32_t(i)));
+  for (std::size_t i = 0; i < taken.size(); ++i) CHECK(is_whole(taken[i], 1000 + std::uint32_t(i)));
 }
-
-const Extents& extents() { return Session::current().heap().extents(); }
 
 /// Extents whose headers are left free, or released, by this process.
 void leave_a_past() {
@@ -80,7 +80,7 @@ TEST_CASE("heap windows: a large block that is being made is nobody else's, what
     Hold block = allocate_shared(7u << 20);
     mark(block, 77);
     stop_here();
-    if (!is_marked(block, 77)) throw Error("somebody wrote to the block");
+    if (!is_whole(block, 77)) throw Error("somebody wrote to the block");
   });
   maker.wait_until_stopped();
   past.kill();
@@ -201,7 +201,7 @@ TEST_CASE("heap windows: a chunk of hold words that goes while a reclaimer looks
   }
   CHECK(those.go_on() == 0);
   std::size_t changed = 0;
-  for (const Hold& block : taken) changed += !is_marked(block, those.tag.word());
+  for (const Hold& block : taken) changed += !is_whole(block, those.tag.word());
   CHECK(changed == 0);
 }
 

@@ -21,22 +21,17 @@
 #include <algorithm>
 #include <functional>
 
+#include "tests/ipc/observe/own_session.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 
 using namespace shoal;
 using shoal::test::Forked;
+using shoal::test::own_session;
 
 namespace {
 
 /// This test's own session, from outside.
-SessionFile own_session() {
-  Session::current().self();
-  auto file = SessionFile::of_process(::getpid());
-  REQUIRE(file);
-  return std::move(*file);
-}
-
 const SeenProcess& process_of(const SessionView& view, pid_t pid) {
   const auto found =
       std::find_if(view.processes.begin(), view.processes.end(), [&](auto& process) { return process.pid == pid; });

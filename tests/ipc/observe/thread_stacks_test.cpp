@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/ipc/observe/own_session.h"
 #include "tests/ipc/process/session_fresh.h"
 #include "tests/ipc/sync/fixtures.h"
 
@@ -29,12 +30,6 @@ using namespace shoal::test;
 using Answer = ThreadStack::Answer;
 
 namespace {
-
-SessionFile own_session() {
-  auto file = SessionFile::of_process(::getpid());
-  REQUIRE(file);
-  return std::move(*file);
-}
 
 ProcessStacks stacks_of(const SessionFile& file, pid_t pid) {
   const auto all =

@@ -52,10 +52,10 @@ constexpr Stubborn kAll[] = {Stubborn::kWaits,         Stubborn::kIgnoresSigterm
                              Stubborn::kBlocksInWrite, Stubborn::kBlocksInFutex};
 
 /// What ends the parent, where it is no signal from outside.
-enum class End { kCrashes = 1, kExecutes = 2 };
+enum class ParentEnd { kCrashes = 1, kExecutes = 2 };
 
 /// Starts children by one method and waits with them for its end.
-void parent_of_all(StartMethod method, Queue<int> pids, Queue<End> ends) {
+void parent_of_all(StartMethod method, Queue<int> pids, Queue<ParentEnd> ends) {
   std::vector<Process<void>> children;
   for (Stubborn how : kAll) {
     children.emplace_back(ProcessOptions{.start_method = method}, be_stubborn, how, pids);
@@ -65,7 +65,7 @@ void parent_of_all(StartMethod method, Queue<int> pids, Queue<End> ends) {
   test::wait_until_in_system_call(children[6].pid(), SYS_write);
   test::wait_until_in_system_call(children[7].pid(), SYS_futex);
   pids.put(0);
-  if (ends.get() == End::kCrashes) std::abort();
+  if (ends.get() == ParentEnd::kCrashes) std::abort();
   ::execl("/bin/sleep", "sleep", "600", static_cast<char*>(nullptr));
 }
 
@@ -86,14 +86,14 @@ TEST_CASE("orphans: when a parent is gone, all its children are gone within two 
   const auto parents_method = GENERATE(StartMethod::spawn, StartMethod::forkserver);
   CAPTURE(method_name(parents_method));
   Queue<int> pids(16);
-  Queue<End> ends(1);
+  Queue<ParentEnd> ends(1);
   Process parent({.start_method = parents_method}, parent_of_all, method, pids, ends);
   parent.start();
   const auto orphans = test::watch(read_pids(pids, std::size(kAll), 1));
   SECTION("by SIGKILL") { parent.kill(); }
   SECTION("by SIGTERM") { parent.terminate(); }
-  SECTION("by a crash of its own") { ends.put(End::kCrashes); }
-  SECTION("by executing another program in its place") { ends.put(End::kExecutes); }
+  SECTION("by a crash of its own") { ends.put(ParentEnd::kCrashes); }
+  SECTION("by executing another program in its place") { ends.put(ParentEnd::kExecutes); }
   CHECK(test::all_end(orphans));
   parent.kill();  // the other program lives
   parent.join();

@@ -155,7 +155,7 @@ const ManyBlocks* preloaded = nullptr;
 constexpr const char* kThreadInServer = "SHOAL_TEST_THREAD_IN_SERVER";
 
 // In the fork server of all tests of this program: so it has something to freeze.
-const bool registered = [] {
+const bool settings_registered = [] {
   register_preload([] {
     preloaded = new ManyBlocks;
     if (!std::getenv(kThreadInServer)) return;
