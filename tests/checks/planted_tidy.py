@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,22 @@ faults = [
     ("ipc/count.h", "#pragma once\n\ninline int count_of(std::size_t all) { return int(all); }\n", "ipc/count.h:3:21: use of undeclared"),
     ("ipc/count.cpp", "#include <shoal/ipc/gone.h>\n", "'shoal/ipc/gone.h' file not found"),
 ]
+# Sources that are looked at together, if there are so many of them, and what is planted in one of them.
+many = {}
+for number in range(18):
+    many[f"ipc/part{number}.h"] = f"#pragma once\n\n#include <cstddef>\n\nstd::size_t part{number}(std::size_t all);\n"
+    many[f"ipc/part{number}.cpp"] = (f"#include <shoal/ipc/part{number}.h>\n\nnamespace {{\n\nconstexpr std::size_t kOf = {number + 1};\n\n"
+                                     f"}}  // namespace\n\nstd::size_t part{number}(std::size_t all) {{ return all / kOf; }}\n")
+many["ipc/part3.h"] = "#pragma once\n\n#include <cstddef>\n#include <string>\n\nstd::size_t part3(std::size_t all);\nstd::string name3();\n"
+many["ipc/part3.cpp"] += "std::string name3() { return \"3\"; }\n"
+for number in range(6):   # names of their own: all six go together
+    many[f"ipc/part{number}.cpp"] = many[f"ipc/part{number}.cpp"].replace("kOf", f"kOf{number}")
+faults_of_many = [
+    ("ipc/part0.cpp", "int CountOf(int all) { return all; }\n", "ipc/part0.cpp:1:5: invalid case style"),
+    ("ipc/part4.h", "#pragma once\n\n#include <cstddef>\n\nstd::size_t part4(std::size_t all);\nstd::string name4();\n", "ipc/part4.h:6:6:"),
+    ("ipc/part5.cpp", "namespace {\n\nconst int kUnused = 5;\n\n}  // namespace\n", "unused variable 'kUnused'"),
+    ("ipc/part5.cpp", "#include <cstddef>\n#include <cstddef>\n", "duplicate include"),
+]
 allowed = "int Twice() { return 2; }  // NOLINT(readability-identifier-naming): as the standard has it\n"
 
 
@@ -36,11 +53,15 @@ class Repository:
         build = self.root / "build/release"
         (build / "include/shoal").mkdir(parents=True)
         (build / "include/shoal/ipc").symlink_to(self.root / "ipc")
+        self.compile(clean)
+
+    def compile(self, files):
+        build = self.root / "build/release"
         # Flags that clang does not know must not reach it.
         command = f"c++ -I{build}/include -O3 -std=c++20 -fpch-preprocess -Winvalid-pch -include {build}/cmake_pch.hxx -c "
         (build / "compile_commands.json").write_text(json.dumps(
             [{"directory": str(build), "file": str(self.root / name), "command": command + str(self.root / name)}
-             for name in clean if name.endswith(".cpp")]))
+             for name in files if name.endswith(".cpp")]))
 
     def write(self, name, text):
         (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -93,9 +114,22 @@ with tempfile.TemporaryDirectory() as folder:
     expect(repository.check("ipc/count.h"), 0, "1 sources, 0 of them looked at", "a header by the source that begins with it")
     repository.write(first, f"ipc/count.h {repository.root}/ipc/gone.cpp\n")
     expect(repository.check(), 1, "ipc/gone.cpp, which begins with it, is not looked at", "a header by a source that is none")
+    repository.compile(many)
+    repository.write(first, "".join(f"{name} {repository.root}/{name[:-1]}cpp\n" for name in many if name.endswith(".h")))
+    for name, text in many.items():
+        repository.write(name, text)
+    expect(repository.check(), 0, "18 sources, 18 of them looked at, 0 faults", "many sources")
+    expect(repository.check(), 0, "18 sources, 0 of them looked at, 0 faults", "many sources again")
+    for name, text, words in faults_of_many:
+        shutil.rmtree(repository.root / "cache")
+        repository.write(name, text)
+        expect(repository.check(), 1, words, f"many sources, {name} with {text!r}")
+        repository.write(name, many[name])
+        expect(repository.check(), 0, "1 of them looked at, 0 faults", f"many sources, {name} as it was")
+    repository.compile(clean)
     repository.write(first, "")
     repository.write(".clang-tidy", (repository.root / ".clang-tidy").read_text() + "# another rule\n")
     expect(repository.check("ipc/other.cpp"), 0, "1 of them looked at, 0 faults", "another rule")
 print("\n".join(wrong))
-print(f"{len(faults)} planted faults, {len(wrong)} that went wrong")
+print(f"{len(faults) + len(faults_of_many)} planted faults, {len(wrong)} that went wrong")
 sys.exit(1 if wrong else 0)
