@@ -1,5 +1,6 @@
 #include <shoal/internal/workers/train/ddp/direct_reduction.h>
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -31,6 +33,12 @@ bool has_bytes_of(const at::Tensor& gradient, const at::Tensor& view) {
          gradient.is_non_overlapping_and_dense() && !gradient.key_set().has_any(kNotYet);
 }
 
+/// Another tensor of the same elements, which autograd does not know to be a view.
+at::Tensor untracked_alias(const at::Tensor& tensor) {
+  const at::AutoDispatchBelowADInplaceOrView no_view_tracking;
+  return tensor.detach();
+}
+
 using Node = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
 }  // namespace
@@ -39,7 +47,8 @@ struct DirectReduction::State {
   struct Slot {
     at::Tensor parameter;
     std::string name;
-    at::Tensor view;  // of the bucket: the parameter's gradient from when it has come
+    at::Tensor place;  // in the bucket
+    at::Tensor view;   // the same, given out as the parameter's gradient from when it has come
     std::size_t bucket = 0;
     bool has_come = false;
     Node node;  // adds up the parameter's gradient, and calls the hook
@@ -55,6 +64,7 @@ struct DirectReduction::State {
     Hook(State& state, Slot& slot) : state(state), slot(slot) {}
     torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                               const torch::autograd::variable_list& /*inputs*/) override {
+      const std::lock_guard lock(state.mutex);
       if (state.expects) state.comes(slot);
       return outputs;
     }
@@ -63,9 +73,11 @@ struct DirectReduction::State {
   };
 
   void comes(Slot& slot);
+  static void put_in_place(Slot& slot, at::Tensor& gradient);
   void reduce_next();
   void finish();
 
+  std::mutex mutex;  // several threads may be in the backward passes of parts of one forward pass
   c10::intrusive_ptr<c10d::Backend> backend;
   std::vector<Slot> slots;  // as the parameters
   std::vector<Bucket> buckets;
@@ -104,7 +116,8 @@ DirectReduction::DirectReduction(const NamedTensors& parameters, const std::vect
     const auto& [bucket, view] = place_of.at(parameter.unsafeGetTensorImpl());
     State::Slot& slot = s.slots.emplace_back(State::Slot{.parameter = parameter,
                                                          .name = name,
-                                                         .view = view,
+                                                         .place = view,
+                                                         .view = untracked_alias(view),
                                                          .bucket = bucket,
                                                          .node = torch::autograd::impl::grad_accumulator(parameter)});
     slot.hook = slot.node->add_post_hook(std::make_unique<State::Hook>(s, slot));
@@ -115,10 +128,14 @@ DirectReduction::~DirectReduction() = default;
 
 void DirectReduction::begin_pass() {
   State& s = *state_;
+  const std::lock_guard lock(s.mutex);
   s.expects = true;
   s.next_bucket = 0;
   for (State::Slot& slot : s.slots) slot.has_come = false;
-  for (State::Bucket& bucket : s.buckets) bucket.to_come = bucket.parameters;
+  for (State::Bucket& bucket : s.buckets) {
+    bucket.to_come = bucket.parameters;
+    bucket.work.reset();
+  }
 }
 
 void DirectReduction::end_pass() { state_->expects = false; }
@@ -130,32 +147,63 @@ void DirectReduction::State::comes(Slot& slot) {
         "set DistributedDataParallelOptions::static_graph for parameters that several checkpointed segments use, "
         "or name it in DistributedDataParallelOptions::delayed",
         slot.name));
-  at::Tensor& gradient = slot.parameter.mutable_grad();
-  if (!gradient.defined()) {  // its path ends on this rank; the others' may not
+  put_in_place(slot, slot.parameter.mutable_grad());
+  if (--buckets[slot.bucket].to_come > 0) return;
+  while (next_bucket < buckets.size() && buckets[next_bucket].to_come == 0) reduce_next();
+}
+
+/// What has come, or zero where its path ends on this rank, since the others' may not. The gradient is the view then.
+void DirectReduction::State::put_in_place(Slot& slot, at::Tensor& gradient) {
+  // Whoever got it may have made it another tensor, by set_data() or requires_grad_().
+  if (slot.view.const_data_ptr() != slot.place.const_data_ptr() || slot.view.requires_grad())
+    slot.view = untracked_alias(slot.place);
+  if (gradient.defined() && gradient.requires_grad()) {  // by create_graph: its graph goes on to the view
+    const at::Tensor view = untracked_alias(slot.place);
+    view.copy_(gradient);
+    gradient = view;
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  if (!gradient.defined()) {
     slot.view.zero_();
   } else if (!has_bytes_of(gradient, slot.view)) {
-    const at::NoGradGuard no_grad;
     slot.view.copy_(gradient);
   } else if (gradient.const_data_ptr() != slot.view.const_data_ptr() && gradient.nbytes() != 0) {
     std::memcpy(slot.view.mutable_data_ptr(), gradient.const_data_ptr(), gradient.nbytes());
+    slot.view.unsafeGetTensorImpl()->bump_version();  // for graphs that have saved the last step's gradient
   }  // otherwise it was set to zero, not to none: what came was added where it lies
   gradient = slot.view;
-  if (--buckets[slot.bucket].to_come > 0) return;
-  while (next_bucket < buckets.size() && buckets[next_bucket].to_come == 0) reduce_next();
 }
 
 void DirectReduction::State::reduce_next() {
   Bucket& bucket = buckets[next_bucket++];
   c10d::AllreduceOptions mean;
   mean.reduceOp = c10d::ReduceOp::AVG;
-  bucket.work = backend->allreduce(bucket.buffer, mean);
+  try {
+    bucket.work = backend->allreduce(bucket.buffer, mean);
+  } catch (...) {
+    expects = false;  // the ranks start anew before the next pass
+    throw;
+  }
   // At the end of the backward pass: of the one within it that brought the last gradient, if a segment is checkpointed.
   if (next_bucket == buckets.size()) torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
 }
 
 void DirectReduction::State::finish() {
+  const std::lock_guard lock(mutex);
   expects = false;
   for (Bucket& bucket : buckets) std::exchange(bucket.work, {})->wait();
+  for (Slot& slot : slots) {
+    at::Tensor& gradient = slot.parameter.mutable_grad();
+    if (!gradient.defined())
+      gradient = slot.view;  // cleared since it came; the other ranks have the mean
+    else if (!gradient.is_alias_of(slot.place))
+      throw Error(fmt::format(
+          "the gradient of {} was replaced in the backward pass, after it had come, so it is not the mean over all "
+          "ranks: replace it by a hook of the parameter or after backward(), and give each parameter to one "
+          "DistributedDataParallel",
+          slot.name));
+  }
 }
 
 std::vector<std::string> DirectReduction::without_gradient() const {

@@ -23,8 +23,9 @@ namespace shoal {
 /// the views, futures and calls that it makes anew in each step take as long as the reduction of 1 MiB.
 ///
 /// The collectives are those of the Reducer with the hook that makes the mean, so one rank may go this way while the
-/// Reducer leads another. Owned by a GradientReducer, and called by the thread of the backward pass. If a rank dies, the
-/// collective that meets it throws PeerDied, out of backward().
+/// Reducer leads another. Owned by a GradientReducer. Threads: gradients may come in several, if each runs the backward
+/// pass of a part of the result. If a rank dies, the collective that meets it throws PeerDied, out of backward(). So does
+/// Error, if a gradient that has come is another one, and so not the mean, when the pass ends.
 class DirectReduction {
  public:
   /// Whether this is all that is asked for: the gradients of all parameters, dense ones of the CPU that stay in their

@@ -24,6 +24,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <sstream>
@@ -137,7 +138,7 @@ struct GradientReducer::State {
     return options.broadcast_buffers && (options.buffer_sync == one || options.buffer_sync == other);
   }
   void throw_without_gradient(const std::string& names);
-  bool goes_directly() const { return direct && !join; }
+  bool goes_directly() const { return direct && !join && left_to_reducer == 0; }
   /// What a step is without a Join.
   JoinStep everyones_step() const { return {.active = process_group->getSize(), .first_active = 0, .syncs = syncs}; }
 
@@ -149,7 +150,9 @@ struct GradientReducer::State {
   CommHook hook;
   bool hook_is_default = false;             // the mean, since nobody wanted anything else before the first step
   std::unique_ptr<DirectReduction> direct;  // once the Reducer has done its part
-  int divisor = 1;                          // of the step that has begun
+  std::atomic<std::size_t> left_to_reducer{
+      0};           // gradients of a pass that it leads: until all have come it goes on leading
+  int divisor = 1;  // of the step that has begun
   LoggedReducer reducer;
   bool learning_queued = false, delayed_queued = false;
   int synced_forwards = 0;  // of this Reducer: a static graph is learnt in the first one
@@ -214,6 +217,7 @@ void GradientReducer::State::make_reducer_anew() {
   reducer = {};  // its hooks go before the next one's come
   reducer = make_reducer(std::move(arguments));
   synced_forwards = 0;
+  left_to_reducer = 0;
   learning_queued = delayed_queued = false;
   if (options.static_graph) reducer->set_static_graph();
   if (options.static_graph || delayed) backward_begins->call = [this] { queue_what_comes_last(); };
@@ -247,7 +251,9 @@ void GradientReducer::State::watch_gradients(const NamedTensors& watched, bool r
       if (owned && reduced_by_reducer) owned->comes(i, synced_last_time, divisor);
       if (!synced_last_time) return;
       gradient_came();
-      if (reduced_by_reducer) check_layout(i, gradient);
+      if (!reduced_by_reducer) return;
+      check_layout(i, gradient);
+      if (left_to_reducer > 0) --left_to_reducer;
     });
     hooks.emplace_back(parameter, number);
   }
@@ -433,6 +439,7 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
                                                                                     : OwnedGradients::Writes::to_used
                         : s.synced_forwards == 1 ? OwnedGradients::Writes::to_all
                                                  : OwnedGradients::Writes::to_unused_ones);
+  s.left_to_reducer = s.parts.parameters.size();
   s.reducer->prepare_for_backward(results);
   // What no gradient goes through stays as it is: a parameter that was returned, an index.
   std::vector<at::Tensor*> passed;
