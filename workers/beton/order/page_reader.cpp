@@ -91,6 +91,9 @@ void PageReader::State::run() {
     } else {
       lock.unlock();
       page.first.forget_page(page.second);
+      for (const FilePage& before : given_back) before.first.forget_page(before.second);
+      given_back.push_back(page);
+      if (given_back.size() > kAgain) given_back.pop_front();
       lock.lock();
     }
     is_busy = false;

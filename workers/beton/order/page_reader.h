@@ -4,6 +4,7 @@
 #include <shoal/workers/beton/beton_file.h>
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -44,6 +45,9 @@ class PageReader {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<FilePage> to_read, to_give_back;
+    /// The kernel keeps what it is still reading, or a worker has mapped in: asked again with the next ones, it does not.
+    std::deque<FilePage> given_back;
+    static constexpr std::size_t kAgain = 3;
     bool closing = false, stops = false, is_busy = false;
     std::thread thread;
 
