@@ -14,8 +14,8 @@ namespace shoal {
 constexpr std::uint64_t kLeastSlots = 8;  // of a table
 
 inline std::uint64_t word_of(const Slot& slot) {
-  return slot.parcel.load(std::memory_order_relaxed);
-}  // relaxed: locked
+  return slot.parcel.load(std::memory_order_relaxed);  // relaxed: locked
+}
 
 /// A shelf, by a caller that has its lock, or who closes the container. No state of its own. What a change does, in this
 /// order, and what its death leaves after each step:
