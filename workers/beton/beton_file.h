@@ -78,7 +78,8 @@ class BetonFile {
   std::uint64_t place_of(std::span<const std::uint8_t> bytes) const;
   /// The page (of the whole file, from 0) in which the sample's values lie; nothing if it has none outside its record.
   std::optional<std::uint64_t> page(std::int64_t row) const;
-  /// Asks the system to read a page ahead. Of a page that is not there: nothing.
+  /// Asks the system to read a page into its cache, and waits until it has been asked for all of it. Of a page that is not
+  /// there, or cannot be read: nothing.
   void prefetch_page(std::uint64_t page) const;
   /// Lets the system take a page's memory back; other processes that use it keep it.
   void drop_page(std::uint64_t page) const;

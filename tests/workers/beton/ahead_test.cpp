@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -241,9 +240,7 @@ TEST_CASE("beton loader: without os_cache an epoch leaves few pages of the file 
       CHECK(labels_of(loader).size() == 200);
       // Two windows ahead, the last of which nobody has passed, and what the kernel reads and keeps by itself: on a busy
       // machine that is more, since it keeps what was still being read or mapped in when it was asked.
-      for (int look = 0; look < 1000 && resident(path) > 28U << 20U; ++look)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      CHECK(resident(path) <= 36U << 20U);
+      wait_until([&] { return resident(path) <= 36U << 20U; });
     }
   }
   BetonLoader keeps(path, options);

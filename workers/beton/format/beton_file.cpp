@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace shoal {
@@ -58,7 +59,14 @@ std::uint64_t BetonFile::place_of(std::span<const std::uint8_t> bytes) const {
 }
 
 void BetonFile::prefetch_page(std::uint64_t page) const {
-  if (page < file_bytes() / page_bytes()) opened_->mapping.advise(page * page_bytes(), page_bytes(), MADV_WILLNEED);
+  if (page >= file_bytes() / page_bytes()) return;
+  const Fd file = lift(Fd(::open(path().c_str(), O_RDONLY | O_CLOEXEC)));
+  // Of one call Linux reads no more than the device's read-ahead, or its largest transfer: hence pieces. pread() would copy
+  // the bytes for nobody, and read beyond the page, as a file's reader goes on.
+  constexpr std::uint64_t kPiece = 128U << 10U;
+  const std::uint64_t begin = page * page_bytes(), end = begin + page_bytes();
+  for (std::uint64_t at = begin; file && at < end; at += kPiece)
+    ::readahead(file.get(), off64_t(at), std::size_t(std::min(end - at, kPiece)));
 }
 void BetonFile::drop_page(std::uint64_t page) const {
   if (page < file_bytes() / page_bytes()) opened_->mapping.advise(page * page_bytes(), page_bytes(), MADV_DONTNEED);

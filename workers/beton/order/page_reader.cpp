@@ -1,12 +1,8 @@
 #include <shoal/internal/workers/beton/order/page_reader.h>
 
-#include <fcntl.h>
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
-#include <shoal/ipc/fd.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <exception>
 
 namespace shoal::detail {
@@ -25,7 +21,7 @@ PageReader::~PageReader() {
   }
   {
     std::lock_guard lock(state_->mutex);
-    state_->closing = state_->stops = true;
+    state_->closing = true;
   }
   state_->changed.notify_all();
   if (state_->thread.joinable()) state_->thread.join();
@@ -66,7 +62,6 @@ void PageReader::forget_reads() {
   if (!is_mine()) return;
   std::lock_guard lock(state_->mutex);
   state_->to_read.clear();
-  state_->stops = true;
 }
 
 void PageReader::wait() {
@@ -81,40 +76,22 @@ void PageReader::State::run() {
     changed.wait(lock, [this] { return closing || !to_read.empty() || !to_give_back.empty(); });
     if (closing) return;
     is_busy = true;
-    stops = false;
     // First what makes room.
-    auto& next = to_give_back.empty() ? to_read : to_give_back;
+    const bool gives_back = !to_give_back.empty();
+    auto& next = gives_back ? to_give_back : to_read;
     const FilePage page = std::move(next.front());
     next.pop_front();
-    if (&next == &to_read) {
-      read(lock, page);
-    } else {
-      lock.unlock();
-      page.first.forget_page(page.second);
-      for (const FilePage& before : given_back) before.first.forget_page(before.second);
+    lock.unlock();
+    if (gives_back) {
       given_back.push_back(page);
+      for (const auto& [file, number] : given_back) file.forget_page(number);
       if (given_back.size() > kAgain) given_back.pop_front();
-      lock.lock();
+    } else {
+      page.first.prefetch_page(page.second);
     }
+    lock.lock();
     is_busy = false;
     if (is_idle()) changed.notify_all();
-  }
-}
-
-/// Unlocks while it reads. Of one call Linux reads no more than the device's read-ahead, or its largest transfer: hence
-/// pieces. Calls of pread() would copy the bytes for nobody, and read beyond the page, as a file's reader goes on.
-void PageReader::State::read(std::unique_lock<std::mutex>& lock, const FilePage& page) {
-  lock.unlock();
-  const auto& [file, number] = page;
-  const Fd from = lift(Fd(::open(file.path().c_str(), O_RDONLY | O_CLOEXEC)));
-  const bool is_there = number <= file.file_bytes() / file.page_bytes();
-  std::uint64_t at = is_there ? number * file.page_bytes() : 0;
-  const std::uint64_t end = is_there ? std::min(at + file.page_bytes(), file.file_bytes()) : 0;
-  lock.lock();
-  for (; from && at < end && !stops; at += kPiece) {
-    lock.unlock();
-    ::readahead(from.get(), off64_t(at), std::size_t(std::min(end - at, kPiece)));
-    lock.lock();
   }
 }
 

@@ -17,18 +17,16 @@ namespace shoal::detail {
 /// Page `number` of a file.
 using FilePage = std::pair<BetonFile, std::uint64_t>;
 
-/// The loop goes on at once: asking the kernel for many pages waits for its queue, and took half as long as a worker took to
-/// read them. Nothing but hints: a page that cannot be read is left alone, and whoever maps it in hears of it. One thread
-/// calls; the reader's own begins with the first call. Where there can be none, and in a forked child, the object does
-/// nothing.
+/// The loop goes on at once: asking the kernel for many pages waits for its queue. Nothing but hints: a page that cannot be
+/// read is left alone, and whoever maps it in hears of it. Owned by a ReadAhead, whose thread calls; the reader's own begins
+/// with the first call. Where there can be none, and in a forked child, the object does nothing. Other processes that read
+/// the file, and their deaths, do not matter to it.
 class PageReader {
  public:
   PageReader();
   PageReader(const PageReader&) = delete;
-  /// Waits for the piece that is being asked for, at most: kPiece bytes.
+  /// Waits for the page that is being asked for, at most.
   ~PageReader();
-
-  static constexpr std::uint64_t kPiece = 128U << 10U;
 
   /// Into the kernel's cache, in the order of the calls.
   void read(const FilePage& page);
@@ -48,11 +46,10 @@ class PageReader {
     /// The kernel keeps what it is still reading, or a worker has mapped in: asked again with the next ones, it does not.
     std::deque<FilePage> given_back;
     static constexpr std::size_t kAgain = 3;
-    bool closing = false, stops = false, is_busy = false;
+    bool closing = false, is_busy = false;
     std::thread thread;
 
     void run();
-    void read(std::unique_lock<std::mutex>& lock, const FilePage& page);
     bool is_idle() const { return to_read.empty() && to_give_back.empty() && !is_busy; }
   };
   bool is_mine() const;
