@@ -101,7 +101,6 @@ DirectReduction::DirectReduction(const NamedTensors& parameters, const std::vect
                                  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
-  // The backend itself: the way to it through the process group is 3 us, by libtorch's dispatcher.
   s.backend = process_group->getBackend(c10::kCPU);
   std::unordered_map<const c10::TensorImpl*, std::pair<std::size_t, at::Tensor>> place_of;
   for (const c10d::GradBucket& bucket : buckets) {
@@ -177,10 +176,8 @@ void DirectReduction::State::put_in_place(Slot& slot, at::Tensor& gradient) {
 
 void DirectReduction::State::reduce_next() {
   Bucket& bucket = buckets[next_bucket++];
-  c10d::AllreduceOptions mean;
-  mean.reduceOp = c10d::ReduceOp::AVG;
   try {
-    bucket.work = backend->allreduce(bucket.buffer, mean);
+    bucket.work = begin_average(*backend, bucket.buffer);
   } catch (...) {
     expects = false;  // the ranks start anew before the next pass
     throw;

@@ -59,6 +59,13 @@ std::string names_without_gradient(const std::string& complaint, const NamedTens
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+[[noreturn]] void refuse_without_gradient(const std::string& names) {
+  throw Error(
+      fmt::format("the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, "
+                  "or set DistributedDataParallelOptions::find_unused_parameters",
+                  names));
+}
+
 /// The word of a backward pass that it begins, for whoever made the results.
 struct BackwardBegins : torch::CustomClassHolder {
   std::function<void()> call;  // null once nobody wants to know
@@ -137,7 +144,6 @@ struct GradientReducer::State {
   bool syncs_buffers(BufferSync one, BufferSync other) const {
     return options.broadcast_buffers && (options.buffer_sync == one || options.buffer_sync == other);
   }
-  void throw_without_gradient(const std::string& names);
   bool goes_directly() const { return direct && !join && left_to_reducer == 0; }
   /// What a step is without a Join.
   JoinStep everyones_step() const { return {.active = process_group->getSize(), .first_active = 0, .syncs = syncs}; }
@@ -150,8 +156,8 @@ struct GradientReducer::State {
   CommHook hook;
   bool hook_is_default = false;             // the mean, since nobody wanted anything else before the first step
   std::unique_ptr<DirectReduction> direct;  // once the Reducer has done its part
-  std::atomic<std::size_t> left_to_reducer{
-      0};           // gradients of a pass that it leads: until all have come it goes on leading
+  // Of gradients, in a pass that it leads: until all have come it leads the next one, too.
+  std::atomic<std::size_t> left_to_reducer{0};
   int divisor = 1;  // of the step that has begun
   LoggedReducer reducer;
   bool learning_queued = false, delayed_queued = false;
@@ -315,7 +321,9 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
     if (!goes_directly()) reducer->prepare_for_forward();
     ++synced_forwards;
   }
-  if (direct) throw_without_gradient(fmt::format("{}", fmt::join(direct->without_gradient(), ", ")));
+  if (direct)
+    if (const auto names = direct->without_gradient(); !names.empty())
+      refuse_without_gradient(fmt::format("{}", fmt::join(names, ", ")));
   in_backward = true;  // another rank may be starting anew: if a collective says so, this one has to as well
   try {
     bool rebuilt = false;
@@ -333,19 +341,11 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
     const std::string names = names_without_gradient(error.what_without_backtrace(), parts.parameters);
     if (names.empty()) throw;
     in_backward = false;
-    throw_without_gradient(names);
+    refuse_without_gradient(names);
   }
   if (syncs_buffers(BufferSync::broadcast_before, BufferSync::average_before) && synced_last_time)
     equalize_buffers(step, has_data);
   in_backward = false;
-}
-
-void GradientReducer::State::throw_without_gradient(const std::string& names) {
-  if (names.empty()) return;
-  throw Error(
-      fmt::format("the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, "
-                  "or set DistributedDataParallelOptions::find_unused_parameters",
-                  names));
 }
 
 void GradientReducer::State::equalize_buffers(const JoinStep& now, bool has_data) {

@@ -16,16 +16,19 @@ bool averages(const GroupOfBuckets& process_group) {
   return dynamic_cast<const CollectiveProcessGroup*>(process_group.get()) != nullptr;
 }
 
+c10::intrusive_ptr<c10d::Work> begin_average(c10d::Backend& backend, std::vector<at::Tensor>& tensor) {
+  c10d::AllreduceOptions options;
+  options.reduceOp = c10d::ReduceOp::AVG;
+  return backend.allreduce(tensor, options);
+}
+
 HookResult begin_mean(const GroupOfBuckets& process_group, const GradBucket& bucket) {
   const at::Tensor& buffer = bucket.buffer();
   if (buffer.is_cpu() && !is_sparse(bucket) && bucket.divisor() == process_group->getSize() &&
       averages(process_group)) {
     std::vector<at::Tensor> tensors{buffer};
-    c10d::AllreduceOptions options;
-    options.reduceOp = c10d::ReduceOp::AVG;
-    // The backend itself: the way to it through the process group is 3 us, by libtorch's dispatcher.
-    const auto work = process_group->getBackend(c10::kCPU)->allreduce(tensors, options);
-    return hook_result_after(work, [buffer]() -> at::Tensor { return buffer; });
+    return hook_result_after(begin_average(*process_group->getBackend(c10::kCPU), tensors),
+                             [buffer]() -> at::Tensor { return buffer; });
   }
   buffer.div_(bucket.divisor());
   return hook_result_after(begin_sum(process_group, buffer), [buffer]() -> at::Tensor { return buffer; });

@@ -5,6 +5,7 @@
 #include <shoal/workers/train/comm_hook.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
 
 namespace shoal {
 
@@ -15,6 +16,10 @@ c10::intrusive_ptr<c10d::Work> begin_sum(const GroupOfBuckets& process_group, co
 
 /// Whether the group's reduction of tensors of the CPU makes the mean in the same pass: the collectives are shoal's own.
 bool averages(const GroupOfBuckets& process_group);
+
+/// Begins to make the mean over all ranks of one tensor of the CPU, in place, if the group averages(). `backend`: the
+/// group's own for the CPU, since the way to it through the group is 3 us, by libtorch's dispatcher.
+c10::intrusive_ptr<c10d::Work> begin_average(c10d::Backend& backend, std::vector<at::Tensor>& tensor);
 
 /// Begins to make the mean of one bucket.
 HookResult begin_mean(const GroupOfBuckets& process_group, const GradBucket& bucket);

@@ -1,4 +1,4 @@
-// DDP without the Reducer, where a program has its hands on gradients while they are reduced.
+// DDP without the Reducer, where a program touches gradients while they are reduced.
 #include <fmt/format.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/runtime/spawn.h>
@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -47,11 +48,18 @@ struct Scene {
     const auto parts = forward(number);
     (parts[0] + parts[1]).backward();
   }
+  /// A number for each gradient, of all its bytes in their order.
   std::string gradients() const {
     std::string text;
-    for (const at::Tensor& parameter : net->parameters())
-      text +=
-          parameter.grad().defined() ? fmt::format("{:.12f} ", parameter.grad().abs().sum().item<double>()) : "none ";
+    for (const at::Tensor& parameter : net->parameters()) {
+      if (!parameter.grad().defined()) {
+        text += "none ";
+        continue;
+      }
+      const at::Tensor bytes = parameter.grad().detach().contiguous();
+      text += fmt::format("{:016x} ", std::hash<std::string_view>()(std::string_view(
+                                          static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes())));
+    }
     return text;
   }
 };
