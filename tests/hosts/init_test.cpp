@@ -77,6 +77,26 @@ TEST_CASE("init_process_group: ranks of MPI's launchers and Slurm meet on two ho
   }
 }
 
+TEST_CASE("init_process_group: ranks of an installed mpirun or mpiexec meet on their host, told nothing else") {
+  const std::string launcher = GENERATE("/usr/bin/mpirun.openmpi", "/usr/bin/mpiexec.hydra");
+  if (::access(launcher.c_str(), X_OK) != 0) {
+    WARN("skipped: there is no " << launcher);
+    return;
+  }
+  std::vector<std::string> command{
+      "/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", launcher, "-n", "4"};
+  if (launcher.ends_with("openmpi")) command.emplace_back("--oversubscribe");
+  command.insert(command.end(), {SHOAL_HOSTS_RANK, "sum"});
+  const ProgramResult result = run_program(command);
+  INFO(result.output << result.error);
+  CHECK(result.code == 0);
+  for (int rank = 0; rank < 4; ++rank)
+    CHECK_THAT(result.output, ContainsSubstring(fmt::format("MET rank {} of 4 by shm", rank)));
+  std::size_t done = 0;
+  for (std::size_t at = 0; (at = result.output.find("DONE", at)) != std::string::npos; ++at) ++done;
+  CHECK(done == 4);
+}
+
 TEST_CASE("init_process_group: ranks of spawn make a group, again and again") {
   const std::string backend = GENERATE("auto", "gloo");
   const ProgramResult result = run_program({"/usr/bin/env", "BACKEND=" + backend, SHOAL_HOSTS_RANK, "spawn"});
