@@ -1,6 +1,7 @@
 """training_test.py PROGRAM METHOD: one test of train_fashion_mnist, on a small data set in which every class is a bright
 square at a place of its own."""
 
+import collections
 import csv
 import gzip
 import json
@@ -8,6 +9,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import signal
 import struct
 import subprocess
@@ -276,13 +278,19 @@ def checkpoints_in(folder):
     return sorted(f.name for f in folder.glob("**/*.checkpoint"))
 
 
+def is_whole_checkpoint_in(folder):
+    """One that all ranks have written. With one of some of them alone a killed training begins anew, and says so."""
+    shards = collections.Counter(re.fullmatch(r"(step-\d+)\.rank-\d+-of-(\d+)\.checkpoint", name).groups() for name in checkpoints_in(folder))
+    return any(count == int(ranks) for (_, ranks), count in shards.items())
+
+
 def disturbed_and_undisturbed(name, signals, *options):
     """Trains, is sent the signals once it has logged and saved something, goes on; and trains without a disturbance."""
     folder, logs = data / name, [data / f"{name}.{i}" for i in range(2)]
     options = ("--batch-size", 8, "--schedule.decay", "constant", "--log-every", 9, *options)
     mode = options[options.index("--mode") + 1]
     process = start(*options, "--epochs", 1000, "--checkpoint", folder, "--log", logs[0])
-    wait_until(lambda: logs[0].exists() and '"event":"step"' in logs[0].read_text() and (signals == [signal.SIGTERM] or checkpoints_in(folder)),
+    wait_until(lambda: logs[0].exists() and '"event":"step"' in logs[0].read_text() and (signals == [signal.SIGTERM] or is_whole_checkpoint_in(folder)),
                "line of the log", process)
     for number in signals:
         (os.killpg if number == signal.SIGKILL else os.kill)(process.pid, number)
