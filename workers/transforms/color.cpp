@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <shoal/internal/workers/transforms/loops/pixel_loops.h>
+#include <shoal/internal/workers/transforms/weights/weigh_plane.h>
 #include <shoal/workers/transforms/color_jitter.h>
 
 #include <algorithm>
@@ -46,23 +47,20 @@ std::int64_t mirrored(std::int64_t at, std::int64_t size) {
   return in_period < size ? in_period : period - in_period;
 }
 
-std::vector<float>& kernel_of_thread() {
-  thread_local std::vector<float> kernel;
-  return kernel;
-}
-
-// torchvision's _get_gaussian_kernel1d.
-const std::vector<float>& gaussian_kernel(std::int64_t size, double sigma) {
-  std::vector<float>& kernel = kernel_of_thread();
-  kernel.resize(std::size_t(size));
+// torchvision's _get_gaussian_kernel1d, around each of `pixels`.
+PixelTaps gaussian_taps(std::int64_t pixels, std::int64_t size, double sigma, TransformScratch& scratch) {
+  const PixelTaps taps(std::size_t(pixels), std::size_t(size), scratch);
   double sum = 0;
-  const auto weight = [&](std::int64_t i) {
-    const double x = (double(i) - double(size - 1) / 2) / sigma;
-    return std::exp(-x * x / 2);
-  };
-  for (std::int64_t i = 0; i < size; ++i) sum += weight(i);
-  for (std::int64_t i = 0; i < size; ++i) kernel[std::size_t(i)] = float(weight(i) / sum);
-  return kernel;
+  for (std::int64_t k = 0; k < size; ++k) {
+    const double x = (double(k) - double(size - 1) / 2) / sigma;
+    sum += taps.weights[k] = std::exp(-x * x / 2);
+  }
+  for (std::int64_t k = 0; k < size; ++k) taps.weights[k] /= sum;
+  for (std::int64_t i = 0; i < pixels; ++i) {
+    taps.starts[i] = std::int32_t(i);
+    if (i > 0) std::copy_n(taps.weights, size, taps.weights + i * size);
+  }
+  return taps;
 }
 
 ImageSize kernel_of(const GaussianBlur& blur) { return detail::crop_size("GaussianBlur", blur.kernel_size); }
@@ -211,38 +209,23 @@ void GaussianBlur::apply(const std::uint8_t* in, const ImageShape& shape, std::u
   const ImageSize size = kernel_of(*this);
   SampleRandom random = draws.random();
   const double sigma_drawn = random.uniform(sigma[0], sigma[1]);
-  const auto width = std::size_t(shape.width), columns = std::size_t(size.width), rows = std::size_t(size.height);
-  auto* starts = scratch.take<std::int32_t>(width);
-  auto* weights = scratch.take<float>(width * columns);
-  const std::vector<float>& across = gaussian_kernel(size.width, sigma_drawn);
-  for (std::size_t x = 0; x < width; ++x) {
-    starts[x] = std::int32_t(x);
-    std::ranges::copy(across, weights + x * columns);
-  }
-  const std::vector<float>& down = gaussian_kernel(size.height, sigma_drawn);
-  const std::size_t stride = width + columns;
-  auto* lines = scratch.take<float>(PixelLoops::kTogether * stride);
-  auto* room = scratch.take<float>(PixelLoops::kTogether * stride);
-  auto** sources = scratch.take<const std::uint8_t*>(rows);
-  const std::int64_t edge = size.width / 2;
+  const RowTaps rows(gaussian_taps(shape.height, size.height, sigma_drawn, scratch), scratch);
+  const ColumnTaps columns = column_taps(gaussian_taps(shape.width, size.width, sigma_drawn, scratch), scratch);
+  const std::int64_t down = size.height / 2, across = size.width / 2;
+  auto* padded = scratch.take<std::uint8_t>(columns.reach);
+  std::fill_n(padded, columns.reach, std::uint8_t(0));
+  const auto row_of = [&](std::int64_t y) { return mirrored(y - down, shape.height); };
   for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
-    const std::uint8_t* plane = in + channel * shape.height * shape.width;
-    for (std::int64_t y = 0; y < shape.height;) {
-      std::size_t together = 0;
-      for (; together < PixelLoops::kTogether && y < shape.height; ++together, ++y) {
-        float* row = lines + together * stride;
-        for (std::int64_t k = 0; k < size.height; ++k)
-          sources[k] = plane + mirrored(y + k - size.height / 2, shape.height) * shape.width;
-        PixelLoops::best().weighted_rows(sources, down.data(), rows, row + edge, width);
-        for (std::int64_t x = 1; x <= edge; ++x) {
-          row[edge - x] = row[edge + x];
-          row[edge + shape.width - 1 + x] = row[edge + shape.width - 1 - x];
-        }
-        row[stride - 1] = 0;  // beyond the last neighbour
+    const auto line_of = [&](std::int64_t y) -> const std::uint8_t* {
+      std::uint8_t* line = std::copy_n(in + y * shape.width, shape.width, padded + across) - shape.width;
+      for (std::int64_t x = 1; x <= across; ++x) {
+        line[-x] = line[x];
+        line[shape.width - 1 + x] = line[shape.width - 1 - x];
       }
-      PixelLoops::best().weighted_columns(lines, together, stride, starts, weights, columns, out, width, room);
-      out += together * width;
-    }
+      return padded;
+    };
+    weigh_plane(rows, columns, line_of, row_of, out, shape.height, shape.width, scratch);
+    in += shape.height * shape.width, out += shape.height * shape.width;
   }
 }
 

@@ -1,24 +1,17 @@
 #include <shoal/workers/transforms/resize.h>
 
 #include <fmt/format.h>
-#include <shoal/internal/workers/transforms/loops/pixel_loops.h>
+#include <shoal/internal/workers/transforms/weights/weigh_plane.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
 namespace shoal {
 namespace {
-
-// Which pixels of a row or column each new one is made of: starts[i], ..., starts[i] + count - 1, weighted by
-// weights[i * count], ... If there are fewer, the rest of the weights is 0 and starts[i] is lower.
-struct Taps {
-  std::int64_t count;
-  std::int32_t* starts;
-  float* weights;
-};
 
 // Rows or columns from `start` to `start + extent`, of `count` that there are.
 struct Range {
@@ -33,7 +26,7 @@ struct Range {
 };
 
 // _upsample_bilinear2d_aa's weights.
-Taps antialiased_taps(const Range& range, std::int64_t to, TransformScratch& scratch) {
+PixelTaps antialiased_taps(const Range& range, std::int64_t to, TransformScratch& scratch) {
   const double scale = range.extent / double(to);
   const double support = std::max(scale, 1.0);
   const auto first = std::int64_t(range.start);
@@ -51,71 +44,64 @@ Taps antialiased_taps(const Range& range, std::int64_t to, TransformScratch& scr
     const auto [low, high] = pixels_of(i);
     most = std::max(most, high - low);
   }
-  Taps taps{std::min(most, range.count), scratch.take<std::int32_t>(std::size_t(to)), nullptr};
-  taps.weights = scratch.take<float>(std::size_t(to * taps.count));
-  std::fill_n(taps.weights, to * taps.count, 0.0F);
+  most = std::min(most, range.count);
+  const PixelTaps taps(std::size_t(to), std::size_t(most), scratch);
+  std::fill_n(taps.weights, to * most, 0.0);
+  const double per_support = 1 / support;
   for (std::int64_t i = 0; i < to; ++i) {
-    float* weights = taps.weights + i * taps.count;
+    double* weights = taps.weights + i * most;
     const double center = range.start + (double(i) + 0.5) * scale;
     const auto [low, high] = pixels_of(i);
-    const std::int64_t start = std::min(low, range.count - taps.count);
+    const std::int64_t start = std::min(low, range.count - most);
     taps.starts[i] = std::int32_t(start);
     double sum = 0;
-    auto weight = [&](std::int64_t at) {
+    for (std::int64_t at = low; at < high; ++at) {
       const auto [share, middle] = range.share(at);
-      return share * std::max(1 - std::abs((double(at) - center + middle) / support), 0.0);
-    };
-    for (std::int64_t at = low; at < high; ++at) sum += weight(at);
-    for (std::int64_t at = low; at < high; ++at) weights[at - start] = float(weight(at) / sum);
+      const double weight = share * std::max(1 - std::abs(double(at) - center + middle) * per_support, 0.0);
+      weights[at - start] = weight;
+      sum += weight;
+    }
+    for (std::int64_t at = low; at < high; ++at) weights[at - start] /= sum;
   }
   return taps;
 }
 
 // at::upsample_bilinear2d's weights with align_corners = false.
-Taps plain_taps(std::int64_t from, std::int64_t to, TransformScratch& scratch) {
+PixelTaps plain_taps(std::int64_t from, std::int64_t to, TransformScratch& scratch) {
   const double scale = double(from) / double(to);
-  Taps taps{std::min<std::int64_t>(2, from), scratch.take<std::int32_t>(std::size_t(to)), nullptr};
-  taps.weights = scratch.take<float>(std::size_t(to * taps.count));
-  std::fill_n(taps.weights, to * taps.count, 0.0F);
+  const std::int64_t count = std::min<std::int64_t>(2, from);
+  const PixelTaps taps(std::size_t(to), std::size_t(count), scratch);
+  std::fill_n(taps.weights, to * count, 0.0);
   for (std::int64_t i = 0; i < to; ++i) {
-    float* weights = taps.weights + i * taps.count;
+    double* weights = taps.weights + i * count;
     const double center = std::max((double(i) + 0.5) * scale - 0.5, 0.0);
     const std::int64_t low = std::min(std::int64_t(center), from - 1);
-    const std::int64_t start = std::min(low, from - taps.count);
+    const std::int64_t start = std::min(low, from - count);
     const double share = std::min(center - double(low), 1.0);
     taps.starts[i] = std::int32_t(start);
-    weights[low - start] += float(1 - share);
-    weights[std::min(low + 1, from - 1) - start] += float(share);
+    weights[low - start] += 1 - share;
+    weights[std::min(low + 1, from - 1) - start] += share;
   }
   return taps;
 }
 
-// `width`: columns of which the taps are, from `corner` on.
-void resize_by(const Taps& rows, const Taps& columns, const std::uint8_t* corner, std::int64_t width,
+// Of the picture's part from `corner` on, by taps of its rows and columns.
+void resize_by(const PixelTaps& of_rows, const PixelTaps& of_columns, const std::uint8_t* in, std::int64_t corner,
                const ImageShape& shape, std::uint8_t* out, const ImageSize& size, TransformScratch& scratch) {
-  constexpr std::int64_t kTogether = PixelLoops::kTogether;
-  auto* lines = scratch.take<float>(std::size_t(kTogether * width));
-  auto* room = scratch.take<float>(std::size_t(kTogether * width));
-  auto** sources = scratch.take<const std::uint8_t*>(std::size_t(rows.count));
-  const PixelLoops& loops = PixelLoops::best();
-  for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
-    const std::uint8_t* plane = corner + channel * shape.height * shape.width;
-    for (std::int64_t begin = 0; begin < size.height; begin += kTogether) {
-      const std::int64_t together = std::min(kTogether, size.height - begin);
-      for (std::int64_t r = 0; r < together; ++r) {
-        const std::int64_t y = begin + r;
-        const float* weights = rows.weights + y * rows.count;
-        // Rows that weigh nothing at either end are not read.
-        std::int64_t first = 0, last = rows.count;
-        while (first + 1 < last && weights[first] == 0) ++first;
-        while (last - 1 > first && weights[last - 1] == 0) --last;
-        for (std::int64_t k = first; k < last; ++k) sources[k - first] = plane + (rows.starts[y] + k) * shape.width;
-        loops.weighted_rows(sources, weights + first, std::size_t(last - first), lines + r * width, std::size_t(width));
-      }
-      loops.weighted_columns(lines, std::size_t(together), std::size_t(width), columns.starts, columns.weights,
-                             std::size_t(columns.count), out, std::size_t(size.width), room);
-      out += together * size.width;
-    }
+  const RowTaps rows(of_rows, scratch);
+  const ColumnTaps columns = column_taps(of_columns, scratch);
+  const std::uint8_t* end = in + shape.bytes();
+  auto* last_line = scratch.take<std::uint8_t>(columns.reach);
+  std::fill_n(last_line, columns.reach, std::uint8_t(0));
+  for (std::int64_t channel = 0; channel < shape.channels; ++channel, out += size.height * size.width) {
+    const std::uint8_t* plane = in + channel * shape.height * shape.width + corner;
+    // Vectors reach beyond a row; behind the picture there need not be memory.
+    const auto line_of = [&](std::int64_t y) -> const std::uint8_t* {
+      const std::uint8_t* line = plane + y * shape.width;
+      const auto left = std::size_t(end - line);
+      return left >= columns.reach ? line : std::copy_n(line, left, last_line) - left;
+    };
+    weigh_plane(rows, columns, line_of, std::identity(), out, size.height, size.width, scratch);
   }
 }
 
@@ -137,11 +123,11 @@ void move_part(const ImagePart& part, const ImageSize& size, MaskSources& mask) 
 
 void resize_part(const std::uint8_t* in, const ImageShape& shape, const ImagePart& part, std::uint8_t* out,
                  const ImageSize& size, bool antialias, TransformScratch& scratch) {
-  const std::uint8_t* corner = in + part.top * shape.width + part.left;
+  const std::int64_t corner = part.top * shape.width + part.left;
   if (part.height == size.height && part.width == size.width) {
     for (std::int64_t channel = 0; channel < shape.channels; ++channel) {
       for (std::int64_t y = 0; y < size.height; ++y, out += size.width) {
-        std::memcpy(out, corner + (channel * shape.height + y) * shape.width, std::size_t(size.width));
+        std::memcpy(out, in + corner + (channel * shape.height + y) * shape.width, std::size_t(size.width));
       }
     }
     return;
@@ -150,16 +136,16 @@ void resize_part(const std::uint8_t* in, const ImageShape& shape, const ImagePar
   const auto taps_of = [&](std::int64_t from, std::int64_t to) {
     return antialias ? antialiased_taps({0, double(from), from}, to, scratch) : plain_taps(from, to, scratch);
   };
-  const Taps rows = taps_of(part.height, size.height), columns = taps_of(part.width, size.width);
-  resize_by(rows, columns, corner, part.width, shape, out, size, scratch);
+  const PixelTaps rows = taps_of(part.height, size.height), columns = taps_of(part.width, size.width);
+  resize_by(rows, columns, in, corner, shape, out, size, scratch);
 }
 
 void detail::resize_box(const std::uint8_t* in, const ImageShape& shape, const ImageBox& box, std::uint8_t* out,
                         const ImageSize& size, TransformScratch& scratch) {
   const TransformScratch::Frame frame(scratch);
-  const Taps rows = antialiased_taps({box.top, box.height, shape.height}, size.height, scratch);
-  const Taps columns = antialiased_taps({box.left, box.width, shape.width}, size.width, scratch);
-  resize_by(rows, columns, in, shape.width, shape, out, size, scratch);
+  const PixelTaps rows = antialiased_taps({box.top, box.height, shape.height}, size.height, scratch);
+  const PixelTaps columns = antialiased_taps({box.left, box.width, shape.width}, size.width, scratch);
+  resize_by(rows, columns, in, 0, shape, out, size, scratch);
 }
 
 ImageShape Resize::output(const ImageShape& shape) const {

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace shoal {
 namespace {
 
 namespace plain {
 #define SHOAL_LOOP
+#include <shoal/internal/workers/transforms/loops/weighted_plain.inl>
+// Behind what it calls.
 #include <shoal/internal/workers/transforms/loops/pixel_loops.inl>
 #undef SHOAL_LOOP
 }  // namespace plain
@@ -17,6 +22,8 @@ namespace plain {
 // Without FMA: with it, the results would differ from the plain version's, and so between machines.
 namespace avx2 {
 #define SHOAL_LOOP [[gnu::target("avx2")]]
+#include <shoal/internal/workers/transforms/loops/weighted_avx2.inl>
+// Behind what it calls.
 #include <shoal/internal/workers/transforms/loops/pixel_loops.inl>
 #undef SHOAL_LOOP
 }  // namespace avx2

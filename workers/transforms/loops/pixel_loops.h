@@ -1,6 +1,8 @@
 // The loops over pixels, in the version that this CPU runs best.
 #pragma once
 
+#include <shoal/internal/workers/transforms/loops/column_taps.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +18,6 @@ struct ColorLines {
 /// Pointers to loops over arrays that do not overlap. All versions compute the same, to the last bit.
 /// Threads: any.
 struct PixelLoops {
-  static constexpr std::size_t kTogether = 8;  ///< rows that weighted_columns() takes at once
-
   /// out[i] = in[n - 1 - i]
   void (*reverse)(const std::uint8_t* in, std::uint8_t* out, std::size_t n);
   /// out[i] = in[i] * scale + shift
@@ -25,13 +25,12 @@ struct PixelLoops {
   /// The same rounded to the nearest float16, or bfloat16; of two the even one. `out`: their bits.
   void (*to_half)(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale, float shift);
   void (*to_bfloat16)(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale, float shift);
-  /// out[i] = sum of rows[k][i] * weights[k]
-  void (*weighted_rows)(const std::uint8_t* const* rows, const float* weights, std::size_t count, float* out,
-                        std::size_t n);
-  /// Of `rows` rows, 1 to kTogether, r at in + r * stride: out[r * n + i] = sum of in[r * stride + starts[i] + k] *
-  /// weights[i * count + k], rounded to the nearest (even), 0 to 255. `room` has kTogether * stride places.
-  void (*weighted_columns)(const float* in, std::size_t rows, std::size_t stride, const std::int32_t* starts,
-                           const float* weights, std::size_t count, std::uint8_t* out, std::size_t n, float* room);
+  /// Pixels of a line by `taps`, in units of 2^-kFractionBits, rounded. `in`: taps.reach bytes; `out`: taps.rounded_up().
+  void (*weighted_columns)(const std::uint8_t* in, const ColumnTaps& taps, std::int16_t* out);
+  /// out[i] = sum of rows[k][i] * weights[k] * 2^-bits, in units of 2^-kFractionBits, rounded. `rows`: n rounded up to
+  /// ColumnTaps's; `weights`: one more if `count` is odd, which is 0.
+  void (*weighted_rows)(const std::int16_t* const* rows, const std::int16_t* weights, std::size_t count, int bits,
+                        std::uint8_t* out, std::size_t n);
   /// pixels[i] = pixels[i] * ratio + other, cut to 0 to 255 and to a whole number
   void (*blend)(std::uint8_t* pixels, std::size_t n, float ratio, float other);
   /// pixels[i] = pixels[i] * ratio + others[i] * (1 - ratio), the same

@@ -45,112 +45,6 @@ SHOAL_LOOP_BODY void to_bfloat16_body(const std::uint8_t* __restrict in, std::ui
   for (std::size_t i = 0; i < n; ++i) out[i] = bfloat16_bits(float(in[i]) * scale + shift);
 }
 
-SHOAL_LOOP_BODY void weighted_rows_body(const std::uint8_t* const* rows, const float* weights, std::size_t count,
-                                        float* __restrict out, std::size_t n) {
-  const std::uint8_t* __restrict first = rows[0];
-  if (count == 2) {  // upscaling: most common, one pass
-    const std::uint8_t* __restrict second = rows[1];
-    const float a = weights[0], b = weights[1];
-    for (std::size_t i = 0; i < n; ++i) out[i] = float(first[i]) * a + float(second[i]) * b;
-    return;
-  }
-  const float weight = weights[0];
-  for (std::size_t i = 0; i < n; ++i) out[i] = float(first[i]) * weight;
-  for (std::size_t k = 1; k < count; ++k) {
-    const std::uint8_t* __restrict row = rows[k];
-    const float w = weights[k];
-    for (std::size_t i = 0; i < n; ++i) out[i] += float(row[i]) * w;
-  }
-}
-
-using EightFloats [[gnu::vector_size(32)]] = float;
-using EightWords [[gnu::vector_size(32)]] = std::uint32_t;
-using EightFloatsAnywhere [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
-
-SHOAL_LOOP_BODY void pair_ones(const float* a, const float* b, EightFloats& low, EightFloats& high) {
-  const EightFloats first = *reinterpret_cast<const EightFloatsAnywhere*>(a);
-  const EightFloats second = *reinterpret_cast<const EightFloatsAnywhere*>(b);
-  low = __builtin_shufflevector(first, second, 0, 8, 1, 9, 4, 12, 5, 13);
-  high = __builtin_shufflevector(first, second, 2, 10, 3, 11, 6, 14, 7, 15);
-}
-SHOAL_LOOP_BODY void pair_twos(const EightFloats& a, const EightFloats& b, EightFloats& low, EightFloats& high) {
-  low = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
-  high = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
-}
-SHOAL_LOOP_BODY void put_fours(const EightFloats& a, const EightFloats& b, float* low, float* high) {
-  *reinterpret_cast<EightFloatsAnywhere*>(low) = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
-  *reinterpret_cast<EightFloatsAnywhere*>(high) = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
-}
-
-// to[8 * c + r] = rows[r][x + c]: pairs of rows are interleaved by ones, then twos, then fours. Written out, so that all stays in
-// registers.
-SHOAL_LOOP_BODY void put_columns(const float* const* rows, std::size_t x, float* to) {
-  EightFloats a, b, c, d, e, f, g, h, p, q, r, s, t, u, v, w;
-  pair_ones(rows[0] + x, rows[1] + x, a, b);
-  pair_ones(rows[2] + x, rows[3] + x, c, d);
-  pair_ones(rows[4] + x, rows[5] + x, e, f);
-  pair_ones(rows[6] + x, rows[7] + x, g, h);
-  pair_twos(a, c, p, q);
-  pair_twos(b, d, r, s);
-  pair_twos(e, g, t, u);
-  pair_twos(f, h, v, w);
-  put_fours(p, t, to, to + 32);
-  put_fours(q, u, to + 8, to + 40);
-  put_fours(r, v, to + 16, to + 48);
-  put_fours(s, w, to + 24, to + 56);
-}
-
-// Eight pixels of a column, of its neighbours: words from 0 to 255.
-SHOAL_LOOP_BODY void weigh_column(const float* neighbours, const float* factors, std::size_t count,
-                                  EightWords& pixels) {
-  // Adding 1.5 * 2^23 leaves no bits for a fraction: the low ones are the nearest whole number.
-  constexpr float kNoFraction = 12582912.0F;
-  EightFloats sum{};
-  for (std::size_t k = 0; k < count; ++k)
-    sum += *reinterpret_cast<const EightFloatsAnywhere*>(neighbours + 8 * k) * factors[k];
-  sum = sum < 0.0F ? EightFloats{} : sum;
-  sum = sum > 255.0F ? EightFloats{} + 255.0F : sum;
-  sum += kNoFraction;
-  pixels = EightWords(sum) & 255U;
-}
-
-// A pixel's neighbours lie elsewhere for each pixel, so a row by itself makes no vectors. Eight rows do: laid side by side,
-// the eight pixels of a column are one vector, and so are their neighbours.
-SHOAL_LOOP_BODY void weighted_columns_body(const float* __restrict in, std::size_t rows, std::size_t stride,
-                                           const std::int32_t* __restrict starts, const float* __restrict weights,
-                                           std::size_t count, std::uint8_t* __restrict out, std::size_t n,
-                                           float* __restrict room) {
-  constexpr std::size_t kLanes = PixelLoops::kTogether;
-  static_assert(kLanes == sizeof(EightFloats) / sizeof(float));
-  const float* from[kLanes];
-  for (std::size_t r = 0; r < kLanes; ++r)
-    from[r] = in + std::min(r, rows - 1) * stride;  // one row stands for those missing
-  std::size_t x = 0;
-  for (; x + kLanes <= stride; x += kLanes) put_columns(from, x, room + x * kLanes);
-  for (; x < stride; ++x)
-    for (std::size_t r = 0; r < kLanes; ++r) room[x * kLanes + r] = from[r][x];
-  std::size_t at = 0;
-  for (; at + kLanes <= n; at += kLanes) {
-    // Eight words of eight columns become bytes: four columns share a word, and a row's two words are brought together.
-    EightWords all[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i)
-      weigh_column(room + std::size_t(starts[at + i]) * kLanes, weights + (at + i) * count, count, all[i]);
-    const EightWords left = all[0] | all[1] << 8U | all[2] << 16U | all[3] << 24U;
-    const EightWords right = all[4] | all[5] << 8U | all[6] << 16U | all[7] << 24U;
-    const EightWords some[] = {__builtin_shufflevector(left, right, 0, 8, 1, 9, 4, 12, 5, 13),
-                               __builtin_shufflevector(left, right, 2, 10, 3, 11, 6, 14, 7, 15)};
-    constexpr std::size_t kPlaces[kLanes] = {0, 1, 4, 5, 2, 3, 6, 7};  // of a row's eight bytes
-    std::uint64_t bytes[kLanes];
-    std::memcpy(bytes, some, sizeof bytes);
-    for (std::size_t r = 0; r < rows; ++r) std::memcpy(out + r * n + at, &bytes[kPlaces[r]], kLanes);
-  }
-  for (; at < n; ++at) {
-    EightWords words;
-    weigh_column(room + std::size_t(starts[at]) * kLanes, weights + at * count, count, words);
-    for (std::size_t r = 0; r < rows; ++r) out[r * n + at] = std::uint8_t(words[r]);
-  }
-}
-
 SHOAL_LOOP_BODY std::uint8_t cut(float value) { return std::uint8_t(std::int32_t(std::clamp(value, 0.0F, 255.0F))); }
 
 SHOAL_LOOP_BODY void blend_body(std::uint8_t* __restrict pixels, std::size_t n, float ratio, float other) {
@@ -304,14 +198,12 @@ struct Loops {
                                      float shift) {
     to_bfloat16_body(in, out, n, scale, shift);
   }
-  SHOAL_LOOP static void rows(const std::uint8_t* const* rows, const float* weights, std::size_t count, float* out,
-                              std::size_t n) {
-    weighted_rows_body(rows, weights, count, out, n);
+  SHOAL_LOOP static void columns(const std::uint8_t* in, const ColumnTaps& taps, std::int16_t* out) {
+    weighted_columns_body(in, taps, out);
   }
-  SHOAL_LOOP static void columns(const float* in, std::size_t rows, std::size_t stride, const std::int32_t* starts,
-                                 const float* weights, std::size_t count, std::uint8_t* out, std::size_t n,
-                                 float* room) {
-    weighted_columns_body(in, rows, stride, starts, weights, count, out, n, room);
+  SHOAL_LOOP static void rows(const std::int16_t* const* rows, const std::int16_t* weights, std::size_t count, int bits,
+                              std::uint8_t* out, std::size_t n) {
+    weighted_rows_body(rows, weights, count, bits, out, n);
   }
   SHOAL_LOOP static void blend(std::uint8_t* pixels, std::size_t n, float ratio, float other) {
     blend_body(pixels, n, ratio, other);
@@ -361,8 +253,8 @@ struct Loops {
                              float ratio) {
     mix_body(a, b, out, n, ratio);
   }
-  static constexpr PixelLoops kLoops{&reverse,      &to_float,    &to_half,         &to_bfloat16, &rows,
-                                     &columns,      &blend,       &blend_with,      &grey,        &split,
+  static constexpr PixelLoops kLoops{&reverse,      &to_float,    &to_half,         &to_bfloat16, &columns,
+                                     &rows,         &blend,       &blend_with,      &grey,        &split,
                                      &merge,        &mirror,      &float_planes,    &half_planes, &bfloat16_planes,
                                      &float_pixels, &half_pixels, &bfloat16_pixels, &mix};
 };

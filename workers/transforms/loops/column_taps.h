@@ -1,0 +1,27 @@
+// Which old pixels of a line each new one is made of, laid out for vectors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shoal {
+
+/// Weights are whole numbers of 2^-bits. Made, and its memory owned, by who calls column_taps().
+struct ColumnTaps {
+  static constexpr std::size_t kLanes = 8, kBytes = 16;
+  /// New pixels, of which those that were not asked for are of any value.
+  std::size_t rounded_up() const { return groups * kLanes; }
+  std::size_t groups;     // of kLanes new pixels; an even number
+  std::size_t pairs;      // of old pixels that each is made of
+  std::size_t reach;      // bytes of an old line that are read, whether they weigh anything or not
+  std::int32_t* starts;   // [groups][kLanes]
+  std::int16_t* weights;  // [groups][pairs][kLanes][2]
+  std::uint8_t* places;   // [groups][kLanes][2]: a pair's place, from starts of the group's first on
+  bool is_near;           // all places of a group are within kBytes
+  int bits;
+};
+
+/// Bits behind the point of what is made of columns.
+constexpr int kFractionBits = 7;
+
+}  // namespace shoal

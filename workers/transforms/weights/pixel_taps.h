@@ -1,0 +1,42 @@
+// Which old pixels each new one is made of, and how much each of them weighs.
+#pragma once
+
+#include <shoal/internal/workers/transforms/loops/column_taps.h>
+#include <shoal/workers/transforms/transform.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace shoal {
+
+/// Along one side of a picture: new pixel i is the sum of old pixels starts[i] + k, each times weights[i * count + k],
+/// which sum to 1. None is negative. Lies in a TransformScratch, as all taps here.
+struct PixelTaps {
+  PixelTaps(std::size_t pixels, std::size_t count, TransformScratch& scratch)
+      : pixels(pixels),
+        count(count),
+        starts(scratch.take<std::int32_t>(pixels)),
+        weights(scratch.take<double>(pixels * count)) {}
+  std::size_t pixels;  // new ones
+  std::size_t count;   // old ones that each is made of
+  std::int32_t* starts;
+  double* weights;
+};
+
+/// The same in whole numbers of 2^-bits: they sum to 1 exactly, so that an area of one colour keeps it, and every CPU
+/// computes the same with them, many at a time. What is made of them differs by less than 1/50 from what is made of the
+/// real ones, before it is rounded.
+struct RowTaps {
+  /// Of pixels that are words: 255 times 2^7, so two bytes with a sign.
+  RowTaps(const PixelTaps& taps, TransformScratch& scratch);
+  const std::int16_t* weights_of(std::size_t row) const { return weights + row * (count + 1); }
+  std::size_t count;
+  const std::int32_t* starts;
+  std::int16_t* weights;  // one more for each row: 0, so that pairs may be taken
+  int bits;
+};
+
+/// The same for a line of bytes, as the loops take them.
+ColumnTaps column_taps(const PixelTaps& taps, TransformScratch& scratch);
+
+}  // namespace shoal
