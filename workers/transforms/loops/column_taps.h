@@ -6,7 +6,8 @@
 
 namespace shoal {
 
-/// Weights are whole numbers of 2^-bits. Made, and its memory owned, by who calls column_taps().
+/// Weights are whole numbers of 2^-bits. Its memory is of the TransformScratch that column_taps() was given, until the frame
+/// in which it was made ends. Threads: any may read.
 struct ColumnTaps {
   static constexpr std::size_t kLanes = 8, kBytes = 16;
   /// New pixels, of which those that were not asked for are of any value.
@@ -18,7 +19,7 @@ struct ColumnTaps {
   std::int16_t* weights;  // [groups][pairs][kLanes][2]
   std::uint8_t* places;   // [groups][kLanes][2]: a pair's place, from starts of the group's first on
   bool is_near;           // all places of a group are within kBytes
-  int bits;
+  int bits;               // behind the point of weights
 };
 
 /// Bits behind the point of what is made of columns.
