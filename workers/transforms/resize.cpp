@@ -8,63 +8,9 @@
 #include <cstring>
 #include <functional>
 #include <stdexcept>
-#include <utility>
 
 namespace shoal {
 namespace {
-
-// Rows or columns from `start` to `start + extent`, of `count` that there are.
-struct Range {
-  double start, extent;
-  std::int64_t count;
-  // The share of pixel `at` that lies in the range, and the middle of that share, from the pixel's edge on: exactly 1 and
-  // 1/2 of one that does wholly.
-  std::pair<double, double> share(std::int64_t at) const {
-    const double from = std::max(start - double(at), 0.0), to = std::min(start + extent - double(at), 1.0);
-    return {to - from, (from + to) / 2};
-  }
-};
-
-// _upsample_bilinear2d_aa's weights.
-PixelTaps antialiased_taps(const Range& range, std::int64_t to, TransformScratch& scratch) {
-  const double scale = range.extent / double(to);
-  const double support = std::max(scale, 1.0);
-  const auto first = std::int64_t(range.start);
-  const std::int64_t end = std::min(std::int64_t(std::ceil(range.start + range.extent)), range.count);
-  // The pixels that new pixel `i` is made of.
-  const auto pixels_of = [&](std::int64_t i) {
-    const double center = range.start + (double(i) + 0.5) * scale;
-    // NOLINTBEGIN(bugprone-incorrect-roundings): as Pillow rounds.
-    return std::pair(std::max(std::int64_t(center - support + 0.5), first),
-                     std::min(std::int64_t(center + support + 0.5), end));
-    // NOLINTEND(bugprone-incorrect-roundings)
-  };
-  std::int64_t most = 1;
-  for (std::int64_t i = 0; i < to; ++i) {
-    const auto [low, high] = pixels_of(i);
-    most = std::max(most, high - low);
-  }
-  most = std::min(most, range.count);
-  const PixelTaps taps(std::size_t(to), std::size_t(most), scratch);
-  std::fill_n(taps.weights, to * most, 0.0);
-  const double per_support = 1 / support;
-  for (std::int64_t i = 0; i < to; ++i) {
-    double* weights = taps.weights + i * most;
-    const double center = range.start + (double(i) + 0.5) * scale;
-    const auto [low, high] = pixels_of(i);
-    const std::int64_t start = std::min(low, range.count - most);
-    taps.starts[i] = std::int32_t(start);
-    double sum = 0;
-    for (std::int64_t at = low; at < high; ++at) {
-      const auto [share, middle] = range.share(at);
-      const double weight = share * std::max(1 - std::abs(double(at) - center + middle) * per_support, 0.0);
-      weights[at - start] = weight;
-      sum += weight;
-    }
-    for (std::int64_t at = low; at < high; ++at) weights[at - start] /= sum;
-  }
-  return taps;
-}
 
 // at::upsample_bilinear2d's weights with align_corners = false.
 PixelTaps plain_taps(std::int64_t from, std::int64_t to, TransformScratch& scratch) {

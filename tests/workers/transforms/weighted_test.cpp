@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 #include <shoal/internal/workers/transforms/weights/pixel_taps.h>
+#include <shoal/internal/workers/transforms/weights/resized_pixels.h>
 #include <shoal/workers/transforms/transforms.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -73,30 +74,34 @@ std::vector<std::uint8_t> random_bytes(std::size_t count, std::mt19937& random) 
 TEST_CASE(
     "weighted columns: each version is the sum of neighbours by weights, near and far, and writes as much as it says") {
   std::mt19937 random(7);
-  for (const std::size_t pixels : {1UL, 2UL, 7UL, 8UL, 9UL, 16UL, 33UL, 224UL})
-    for (const std::size_t count : {1UL, 2UL, 3UL, 4UL, 7UL, 40UL})
-      for (const double step : {0.0, 0.3, 1.0, 1.99, 2.5, 11.0}) {
-        INFO(fmt::format("{} pixels of {} each, {} apart", pixels, count, step));
-        TransformScratch scratch;
-        const PixelTaps taps = random_taps(pixels, count, step, random, scratch);
-        const ColumnTaps columns = column_taps(taps, scratch);
-        REQUIRE(columns.rounded_up() >= pixels);
-        const std::vector<std::uint8_t> line = random_bytes(columns.reach, random);
-        std::vector<std::int16_t> made[2];
-        for (const bool is_best : {false, true}) {
-          std::vector<std::int16_t>& out = made[is_best];
-          out.assign(columns.rounded_up() + 16, -1);
-          (is_best ? PixelLoops::best() : PixelLoops::plain()).weighted_columns(line.data(), columns, out.data());
-          REQUIRE(std::count(out.end() - 16, out.end(), -1) == 16);
-          for (std::size_t i = 0; i < pixels; ++i) {
-            double sum = 0;
-            for (std::size_t k = 0; k < count; ++k)
-              sum += line[std::size_t(taps.starts[i]) + k] * taps.weights[i * count + k];
-            REQUIRE(std::abs(out[i] / 128.0 - sum) < 0.02);
+  for (const std::size_t colors : {1UL, 3UL})
+    for (const std::size_t pixels : {1UL, 2UL, 7UL, 8UL, 9UL, 16UL, 33UL, 224UL})
+      for (const std::size_t count : {1UL, 2UL, 3UL, 4UL, 7UL, 40UL})
+        for (const double step : {0.0, 0.3, 1.0, 1.99, 2.5, 11.0}) {
+          INFO(fmt::format("{} pixels of {} each, {} apart, {} colours", pixels, count, step, colors));
+          TransformScratch scratch;
+          const PixelTaps taps = random_taps(pixels, count, step, random, scratch);
+          const ColumnTaps columns = column_taps(taps, scratch, colors);
+          REQUIRE(columns.rounded_up() >= pixels * colors);
+          const std::vector<std::uint8_t> bytes = random_bytes(columns.reach, random);
+          const GuardedBytes line(columns.reach);
+          std::copy(bytes.begin(), bytes.end(), line.get());
+          std::vector<std::int16_t> made[2];
+          for (const bool is_best : {false, true}) {
+            std::vector<std::int16_t>& out = made[is_best];
+            out.assign(columns.rounded_up() + 16, -1);
+            (is_best ? PixelLoops::best() : PixelLoops::plain()).weighted_columns(line.get(), columns, out.data());
+            REQUIRE(std::count(out.end() - 16, out.end(), -1) == 16);
+            for (std::size_t i = 0; i < pixels * colors; ++i) {
+              double sum = 0;
+              for (std::size_t k = 0; k < count; ++k)
+                sum += bytes[(std::size_t(taps.starts[i / colors]) + k) * colors + i % colors] *
+                       taps.weights[i / colors * count + k];
+              REQUIRE(std::abs(out[i] / 128.0 - sum) < 0.02);
+            }
           }
+          REQUIRE(made[0] == made[1]);
         }
-        REQUIRE(made[0] == made[1]);
-      }
 }
 
 TEST_CASE(
@@ -182,4 +187,47 @@ TEST_CASE("resize and blur: nothing behind the picture is read, nothing behind t
       blur.apply(in.get(), shape, blurred.get(), {}, scratch);
       REQUIRE(std::memcmp(blurred.get(), transform_image(blur, image, {}).const_data_ptr(), shape.bytes()) == 0);
     }
+}
+
+TEST_CASE(
+    "resized pixels: rows that come one by one become what their planes become, and nothing behind them is read") {
+  std::mt19937 random(10);
+  const auto any = [&](double low, double high) { return std::uniform_real_distribution(low, high)(random); };
+  for (int round = 0; round < 300; ++round) {
+    const ImageSize old_size{1 + std::int64_t(random() % 70), 1 + std::int64_t(random() % 90)};
+    const ImageSize size{1 + std::int64_t(random() % 60), 1 + std::int64_t(random() % 60)};
+    shoal::detail::ImageBox box{0, 0, double(old_size.height), double(old_size.width)};
+    if (round % 3 != 0) {  // the edges within the outermost pixels
+      box.top = any(0, 0.9), box.left = any(0, 0.9);
+      box.height = std::max(box.height - box.top - any(0, 0.9), 0.1);
+      box.width = std::max(box.width - box.left - any(0, 0.9), 0.1);
+    }
+    INFO(fmt::format("{} x {} to {} x {}, from {}, {} on {} x {}", old_size.height, old_size.width, size.height,
+                     size.width, box.top, box.left, box.height, box.width));
+    const std::size_t pixels = std::size_t(old_size.height * old_size.width);
+    const std::vector<std::uint8_t> bytes = random_bytes(pixels * 3, random);
+    const GuardedBytes in(bytes.size()), in_planes(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), in.get());
+    PixelLoops::plain().split(bytes.data(), in_planes.get(), in_planes.get() + pixels, in_planes.get() + 2 * pixels,
+                              pixels);
+    const std::size_t new_pixels = std::size_t(size.height * size.width);
+    std::vector<std::uint8_t> planes(new_pixels * 3), expected(new_pixels * 3);
+    TransformScratch scratch;
+    shoal::detail::resize_box(in_planes.get(), {3, old_size.height, old_size.width}, box, planes.data(), size, scratch);
+    PixelLoops::plain().merge(planes.data(), planes.data() + new_pixels, planes.data() + 2 * new_pixels,
+                              expected.data(), new_pixels);
+
+    const GuardedBytes out(new_pixels * 3);
+    ResizedPixels resized(old_size, box, size, scratch);
+    std::size_t made = 0;
+    for (std::size_t y = 0; y < std::size_t(old_size.height); ++y) {
+      const std::size_t at = y * std::size_t(old_size.width) * 3;
+      resized.feed(in.get() + at, bytes.size() - at, [&](std::size_t row, const auto& write) {
+        REQUIRE(row == made++);
+        write(out.get() + row * std::size_t(size.width) * 3);
+      });
+    }
+    REQUIRE(made == std::size_t(size.height));
+    REQUIRE(std::equal(expected.begin(), expected.end(), out.get()));
+  }
 }

@@ -111,7 +111,7 @@ class Decoder {
  private:
   void lie_in(std::vector<std::uint8_t>& pixels, std::size_t row_bytes) {
     const std::size_t stride = (row_bytes + kLine - 1) / kLine * kLine;
-    const std::size_t needed = stride * kRowsAtOnce + 2 * kLine;
+    const std::size_t needed = kLine + kOffLine + stride * kRowsAtOnce + JpegRowSink::kBehind;
     if (pixels.size() < needed) pixels.resize(needed + needed / 4);
     const std::size_t to_line = -std::bit_cast<std::uintptr_t>(pixels.data()) % kLine;
     for (std::size_t i = 0; i < kRowsAtOnce; ++i) rows_[i] = pixels.data() + to_line + kOffLine + i * stride;

@@ -1,6 +1,7 @@
 // JPEGs to and from rows of RGB, without libtorch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -40,8 +41,10 @@ struct ImageExtent {
 /// The size in which a JPEG of width x height is decoded at 1/denominator.
 ImageExtent scaled_extent(std::int64_t width, std::int64_t height, int denominator);
 
-/// Is told of the part's row y, from 0: its pixels, valid until it returns. It does not throw.
+/// Is told of the part's row y, from 0: its pixels, valid until it returns. It does not throw. kBehind bytes behind a row may
+/// be read, and mean nothing.
 struct JpegRowSink {
+  static constexpr std::size_t kBehind = 32;
   void* context;
   void (*put)(void* context, std::size_t y, const std::uint8_t* pixels);
 };

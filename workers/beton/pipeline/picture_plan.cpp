@@ -291,8 +291,11 @@ class PicturePlan final : public FieldPlan {
         mix(shape, key, keys.back(), neighbours);
         target.put_planes(neighbours.mixed);
         std::swap(neighbours.before, neighbours.own);
-      } else if (steps_.empty() && !crop_ && !center_) {
-        source.decode_into(target);
+      } else if (steps_.empty()) {
+        if (const std::optional<PictureCrop> crop = crop_of(source.size(), key))
+          source.decode_into(target, *crop, scratch);
+        else
+          source.decode_into(target);
       } else if (form_.in_planes && form_.dtype == at::kByte && !mirrored_ && !upside_down_) {
         bytes_of(source, key, reinterpret_cast<std::uint8_t*>(out + i * stride), scratch);
       } else {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/workers/beton/format/jpeg_pixels.h>
 #include <shoal/internal/workers/images/formats/planes.h>
+#include <shoal/internal/workers/transforms/weights/resized_pixels.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
@@ -36,6 +37,24 @@ ScaledRange scaled_range(std::int64_t start, std::int64_t count, int denominator
   return {first, end - first, double(start) * scale - double(first), double(count) * scale};
 }
 
+/// How a crop is taken: a region of the picture decoded at 1/denominator, and the box in it that is resized.
+struct CropPlan {
+  CropPlan(const PictureCrop& crop, int denominator) : denominator(denominator) {
+    const ScaledRange rows = scaled_range(crop.part.top, crop.part.height, denominator);
+    const ScaledRange columns = scaled_range(crop.part.left, crop.part.width, denominator);
+    region = {rows.first, columns.first, rows.count, columns.count};
+    box = {rows.start, columns.start, rows.extent, columns.extent};
+    const auto is_whole = [](const ScaledRange& range, std::int64_t size) {
+      return range.count == size && range.extent == double(size);
+    };
+    has_its_size = is_whole(rows, crop.size.height) && is_whole(columns, crop.size.width);
+  }
+  int denominator;
+  ImagePart region;
+  ImageBox box;
+  bool has_its_size;  // nothing is resized
+};
+
 }  // namespace
 
 PictureSource::PictureSource(const BetonPlace& place, std::size_t field)
@@ -66,33 +85,24 @@ void PictureSource::prefetch() const {
   for (std::size_t at = 0; at < end; at += kLine) __builtin_prefetch(image_.bytes.data() + at, kToRead, kSecondCache);
 }
 
-void PictureSource::decode_into(PictureTarget& target) const {
-  if (image_.mode == BetonImageMode::raw) {
-    target.put_picture(image_.bytes.data());
-    return;
-  }
-  const JpegRowSink sink{&target, [](void* context, std::size_t y, const std::uint8_t* pixels) {
-                           static_cast<PictureTarget*>(context)->put_pixels(y, pixels);
-                         }};
-  named([&] {
-    decode_jpeg_part(image_.bytes, image_.width, image_.height, 1, {0, 0, image_.height, image_.width}, sink, {});
-  });
-}
-
-void PictureSource::decode(std::uint8_t* planes) const {
-  decode_region({0, 0, image_.height, image_.width}, 1, planes);
-}
-
-void PictureSource::decode_region(const ImagePart& region, int denominator, std::uint8_t* planes) const {
-  Planes to{planes, std::size_t(region.height), std::size_t(region.width)};
+/// Calls put(y, pixels, readable) for the region's rows: pixels side by side, and how many bytes from there on may be read,
+/// those of the row and others. `put` does not throw.
+template <class Put>
+void PictureSource::for_each_row(const ImagePart& region, int denominator, Put&& put) const {
   if (image_.mode == BetonImageMode::raw) {
     const std::size_t stride = std::size_t(image_.width) * 3;
-    const std::uint8_t* corner = image_.bytes.data() + std::size_t(region.top) * stride + std::size_t(region.left) * 3;
-    for (std::size_t y = 0; y < to.height; ++y) to.put_row(y, corner + y * stride);
+    const std::uint8_t* end = image_.bytes.data() + image_.bytes.size();
+    const std::uint8_t* row = image_.bytes.data() + std::size_t(region.top) * stride + std::size_t(region.left) * 3;
+    for (std::size_t y = 0; y < std::size_t(region.height); ++y, row += stride) put(y, row, std::size_t(end - row));
     return;
   }
-  const JpegRowSink sink{&to, [](void* context, std::size_t y, const std::uint8_t* pixels) {
-                           static_cast<const Planes*>(context)->put_row(y, pixels);
+  struct Context {
+    Put& put;
+    std::size_t readable;
+  } context{put, std::size_t(region.width) * 3 + JpegRowSink::kBehind};
+  const JpegRowSink sink{&context, [](void* of_sink, std::size_t y, const std::uint8_t* pixels) {
+                           const auto& its = *static_cast<const Context*>(of_sink);
+                           its.put(y, pixels, its.readable);
                          }};
   named([&] {
     decode_jpeg_part(image_.bytes, image_.width, image_.height, denominator,
@@ -100,21 +110,51 @@ void PictureSource::decode_region(const ImagePart& region, int denominator, std:
   });
 }
 
-void PictureSource::decode(const PictureCrop& crop, std::uint8_t* planes, TransformScratch& scratch) const {
-  const int denominator = image_.mode == BetonImageMode::jpg ? denominator_for(crop) : 1;
-  const ScaledRange rows = scaled_range(crop.part.top, crop.part.height, denominator);
-  const ScaledRange columns = scaled_range(crop.part.left, crop.part.width, denominator);
-  const ImagePart region{rows.first, columns.first, rows.count, columns.count};
-  const auto is_whole = [](const ScaledRange& range, std::int64_t size) {
-    return range.count == size && range.extent == double(size);
-  };
-  if (is_whole(rows, crop.size.height) && is_whole(columns, crop.size.width))
-    return decode_region(region, denominator, planes);
+void PictureSource::decode_into(PictureTarget& target) const {
+  if (image_.mode == BetonImageMode::raw) return target.put_picture(image_.bytes.data());
+  for_each_row({0, 0, image_.height, image_.width}, 1,
+               [&](std::size_t y, const std::uint8_t* pixels, std::size_t) { target.put_pixels(y, pixels); });
+}
+
+void PictureSource::decode_into(PictureTarget& target, const PictureCrop& crop, TransformScratch& scratch) const {
+  const CropPlan plan(crop, denominator_of(crop));
+  if (plan.has_its_size)
+    return for_each_row(plan.region, plan.denominator,
+                        [&](std::size_t y, const std::uint8_t* pixels, std::size_t) { target.put_pixels(y, pixels); });
   const TransformScratch::Frame frame(scratch);
-  const ImageShape shape{3, region.height, region.width};
+  ResizedPixels resized({plan.region.height, plan.region.width}, plan.box, crop.size, scratch);
+  auto* row = scratch.take<std::uint8_t>(std::size_t(crop.size.width) * 3);
+  for_each_row(plan.region, plan.denominator, [&](std::size_t, const std::uint8_t* pixels, std::size_t readable) {
+    resized.feed(pixels, readable, [&](std::size_t y, const auto& write) {
+      if (std::uint8_t* place = target.place_of(y)) return write(place);
+      write(row);
+      target.put_pixels(y, row);
+    });
+  });
+}
+
+int PictureSource::denominator_of(const PictureCrop& crop) const {
+  return image_.mode == BetonImageMode::jpg ? denominator_for(crop) : 1;
+}
+
+void PictureSource::decode(std::uint8_t* planes) const {
+  decode_region({0, 0, image_.height, image_.width}, 1, planes);
+}
+
+void PictureSource::decode_region(const ImagePart& region, int denominator, std::uint8_t* planes) const {
+  const Planes to{planes, std::size_t(region.height), std::size_t(region.width)};
+  for_each_row(region, denominator,
+               [&](std::size_t y, const std::uint8_t* pixels, std::size_t) { to.put_row(y, pixels); });
+}
+
+void PictureSource::decode(const PictureCrop& crop, std::uint8_t* planes, TransformScratch& scratch) const {
+  const CropPlan plan(crop, denominator_of(crop));
+  if (plan.has_its_size) return decode_region(plan.region, plan.denominator, planes);
+  const TransformScratch::Frame frame(scratch);
+  const ImageShape shape{3, plan.region.height, plan.region.width};
   auto* decoded = scratch.take<std::uint8_t>(shape.bytes());
-  decode_region(region, denominator, decoded);
-  resize_box(decoded, shape, {rows.start, columns.start, rows.extent, columns.extent}, planes, crop.size, scratch);
+  decode_region(plan.region, plan.denominator, decoded);
+  resize_box(decoded, shape, plan.box, planes, crop.size, scratch);
 }
 
 }  // namespace shoal::detail

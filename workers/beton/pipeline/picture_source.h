@@ -33,6 +33,8 @@ class PictureSource {
 
   /// The whole picture, straight into the batch.
   void decode_into(PictureTarget& target) const;
+  /// A part of it, resized on its way there.
+  void decode_into(PictureTarget& target, const PictureCrop& crop, TransformScratch& scratch) const;
   /// The whole picture, [3, height, width].
   void decode(std::uint8_t* planes) const;
   /// A part of it, resized, [3, size].
@@ -41,6 +43,9 @@ class PictureSource {
  private:
   template <class Work>
   void named(Work&& work) const;
+  int denominator_of(const PictureCrop& crop) const;
+  template <class Put>
+  void for_each_row(const ImagePart& region, int denominator, Put&& put) const;
   void decode_region(const ImagePart& region, int denominator, std::uint8_t* planes) const;
 
   const BetonPlace& place_;

@@ -20,13 +20,6 @@ PictureTarget::PictureTarget(const PictureForm& form, void* out, const ImageSize
   pixels_ = rows + 6 * width_;
 }
 
-template <class Number>
-Number* PictureTarget::at(std::size_t plane, std::size_t y) const {
-  const std::size_t row = upside_down_ ? height_ - 1 - y : y;
-  auto* numbers = static_cast<Number*>(out_);
-  return form_.in_planes ? numbers + (plane * height_ + row) * width_ : numbers + row * width_ * 3;
-}
-
 void PictureTarget::put_pixels(std::size_t y, const std::uint8_t* pixels) {
   if (!mirrored_) return put_unmirrored(y, pixels, width_);
   const PixelLoops& loops = PixelLoops::best();

@@ -27,6 +27,10 @@ class PictureTarget {
 
   /// Row y of the picture before it is mirrored, pixels side by side.
   void put_pixels(std::size_t y, const std::uint8_t* pixels);
+  /// Where row y's pixels go as they are; nullptr if there is more to do, for put_pixels().
+  std::uint8_t* place_of(std::size_t y) const {
+    return form_.in_planes || form_.dtype != at::kByte || mirrored_ ? nullptr : at<std::uint8_t>(0, y);
+  }
   /// The whole picture before it is mirrored, [h, w, 3]. Many rows at a time: those of small pictures are so short that a
   /// call for each costs more than their bytes.
   void put_picture(const std::uint8_t* pixels);
@@ -35,7 +39,11 @@ class PictureTarget {
 
  private:
   template <class Number>
-  Number* at(std::size_t plane, std::size_t y) const;
+  Number* at(std::size_t plane, std::size_t y) const {
+    const std::size_t row = upside_down_ ? height_ - 1 - y : y;
+    auto* numbers = static_cast<Number*>(out_);
+    return form_.in_planes ? numbers + (plane * height_ + row) * width_ : numbers + row * width_ * 3;
+  }
   void put_planes_of(std::size_t y, const std::uint8_t* pixels, std::size_t count);
   void put_unmirrored(std::size_t y, const std::uint8_t* pixels, std::size_t count);
   void put_pixels_in_order(std::size_t y, const std::uint8_t* pixels, std::size_t count);

@@ -25,7 +25,7 @@ struct PixelLoops {
   /// The same rounded to the nearest float16, or bfloat16; of two the even one. `out`: their bits.
   void (*to_half)(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale, float shift);
   void (*to_bfloat16)(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale, float shift);
-  /// Pixels of a line by `taps`, in units of 2^-kFractionBits, rounded. `in`: taps.reach bytes; `out`: taps.rounded_up().
+  /// Bytes of a line by `taps`, in units of 2^-kFractionBits, rounded. `in`: taps.reach bytes; `out`: taps.rounded_up().
   void (*weighted_columns)(const std::uint8_t* in, const ColumnTaps& taps, std::int16_t* out);
   /// out[i] = sum of rows[k][i] * weights[k] * 2^-bits, in units of 2^-kFractionBits, rounded. `rows`: n rounded up to
   /// ColumnTaps's; `weights`: one more if `count` is odd, which is 0.

@@ -9,16 +9,24 @@
 SHOAL_LOOP_BODY __m128i bytes_at(const void* at) { return _mm_loadu_si128(static_cast<const __m128i*>(at)); }
 SHOAL_LOOP_BODY __m256i words_at(const void* at) { return _mm256_loadu_si256(static_cast<const __m256i*>(at)); }
 
-/// A pair of neighbours for each of eight new pixels.
-template <bool kIsNear>
-SHOAL_LOOP_BODY __m128i pairs_of(const std::uint8_t* in, const std::int32_t* starts, const std::uint8_t* places) {
-  if constexpr (kIsNear) return _mm_shuffle_epi8(bytes_at(in + starts[0]), bytes_at(places));
+/// A pair of neighbours for each of eight new bytes.
+template <bool kIsNear, std::size_t kColors>
+SHOAL_LOOP_BODY __m128i pairs_of(const std::uint8_t* in, const ColumnTaps& taps, std::size_t group) {
+  if constexpr (kIsNear)
+    return _mm_shuffle_epi8(bytes_at(in + taps.lowest[group]), bytes_at(taps.places + group * ColumnTaps::kBytes));
+  const std::int32_t* starts = taps.starts + group * ColumnTaps::kLanes;
   std::uint16_t pairs[ColumnTaps::kLanes];
-  for (std::size_t lane = 0; lane < ColumnTaps::kLanes; ++lane) std::memcpy(pairs + lane, in + starts[lane], 2);
+  for (std::size_t lane = 0; lane < ColumnTaps::kLanes; ++lane) {
+    const std::uint8_t* first = in + starts[lane];
+    if constexpr (kColors == 1)
+      std::memcpy(pairs + lane, first, 2);
+    else
+      pairs[lane] = std::uint16_t(first[0] | first[kColors] << 8);
+  }
   return bytes_at(pairs);
 }
 
-template <bool kIsNear>
+template <bool kIsNear, std::size_t kColors>
 SHOAL_LOOP_BODY void weigh_columns(const std::uint8_t* in, const ColumnTaps& taps, std::int16_t* out) {
   constexpr std::size_t kLanes = ColumnTaps::kLanes;
   const __m128i shift = _mm_cvtsi32_si128(taps.bits - kFractionBits);
@@ -26,14 +34,11 @@ SHOAL_LOOP_BODY void weigh_columns(const std::uint8_t* in, const ColumnTaps& tap
   const std::size_t of_group = taps.pairs * kLanes * 2;
   for (std::size_t group = 0; group < taps.groups; group += 2) {
     __m256i low = half, high = half;
-    const std::int32_t* starts = taps.starts + group * kLanes;
-    const std::uint8_t* places = taps.places + group * ColumnTaps::kBytes;
     const std::int16_t* weights = taps.weights + group * of_group;
     for (std::size_t pair = 0; pair < taps.pairs; ++pair, weights += 2 * kLanes) {
-      const std::uint8_t* from = in + 2 * pair;
-      const __m256i first = _mm256_cvtepu8_epi16(pairs_of<kIsNear>(from, starts, places));
-      const __m256i second =
-          _mm256_cvtepu8_epi16(pairs_of<kIsNear>(from, starts + kLanes, places + ColumnTaps::kBytes));
+      const std::uint8_t* from = in + 2 * pair * kColors;
+      const __m256i first = _mm256_cvtepu8_epi16(pairs_of<kIsNear, kColors>(from, taps, group));
+      const __m256i second = _mm256_cvtepu8_epi16(pairs_of<kIsNear, kColors>(from, taps, group + 1));
       low = _mm256_add_epi32(low, _mm256_madd_epi16(first, words_at(weights)));
       high = _mm256_add_epi32(high, _mm256_madd_epi16(second, words_at(weights + of_group)));
     }
@@ -44,10 +49,10 @@ SHOAL_LOOP_BODY void weigh_columns(const std::uint8_t* in, const ColumnTaps& tap
 }
 
 SHOAL_LOOP_BODY void weighted_columns_body(const std::uint8_t* in, const ColumnTaps& taps, std::int16_t* out) {
-  if (taps.is_near)
-    weigh_columns<true>(in, taps, out);
+  if (taps.colors == 1)
+    taps.is_near ? weigh_columns<true, 1>(in, taps, out) : weigh_columns<false, 1>(in, taps, out);
   else
-    weigh_columns<false>(in, taps, out);
+    taps.is_near ? weigh_columns<true, 3>(in, taps, out) : weigh_columns<false, 3>(in, taps, out);
 }
 
 /// Sixteen pixels from `x` on. kCount: of rows, if it is known.

@@ -11,8 +11,8 @@ inline void weighted_columns_body(const std::uint8_t* __restrict in, const Colum
     std::fill_n(sums, ColumnTaps::kLanes, half);
     for (std::size_t pair = 0; pair < taps.pairs; ++pair, weights += 2 * ColumnTaps::kLanes)
       for (std::size_t lane = 0; lane < ColumnTaps::kLanes; ++lane) {
-        const std::uint8_t* pixels = in + starts[lane] + 2 * pair;
-        sums[lane] += pixels[0] * weights[2 * lane] + pixels[1] * weights[2 * lane + 1];
+        const std::uint8_t* pixels = in + starts[lane] + 2 * pair * taps.colors;
+        sums[lane] += pixels[0] * weights[2 * lane] + pixels[taps.colors] * weights[2 * lane + 1];
       }
     for (const std::int32_t sum : sums) *out++ = std::int16_t(sum >> shift);
   }

@@ -23,6 +23,16 @@ struct PixelTaps {
   double* weights;
 };
 
+/// Rows or columns from `start` to `start + extent`, of `count` that there are.
+struct PixelRange {
+  double start, extent;
+  std::int64_t count;
+};
+
+/// `to` new pixels of a range, by _upsample_bilinear2d_aa's weights; an old one that lies in the range by a share counts by
+/// that share. starts never fall.
+PixelTaps antialiased_taps(const PixelRange& range, std::int64_t to, TransformScratch& scratch);
+
 /// The same in whole numbers of 2^-bits: they sum to 1 exactly, so that an area of one colour keeps it, and every CPU
 /// computes the same with them, many at a time. What is made of them differs by less than 1/50 from what is made of the
 /// real ones, before it is rounded.
@@ -30,13 +40,28 @@ struct RowTaps {
   /// Of pixels that are words: 255 times 2^7, so two bytes with a sign.
   RowTaps(const PixelTaps& taps, TransformScratch& scratch);
   const std::int16_t* weights_of(std::size_t row) const { return weights + row * (count + 1); }
+
+  /// Old rows from `first` on that weigh something, by weights[0] and so on; behind them there is one more, which may be
+  /// read and is 0 if their number is odd.
+  struct Weighing {
+    std::int64_t first;
+    std::size_t count;
+    const std::int16_t* weights;
+  };
+  Weighing weighing(std::size_t row) const {
+    const std::int16_t* all = weights_of(row);
+    std::size_t begin = 0, end = count;
+    while (begin + 1 < end && all[begin] == 0) ++begin;
+    while (end - 1 > begin && all[end - 1] == 0) --end;
+    return {starts[row] + std::int64_t(begin), end - begin, all + begin};
+  }
   std::size_t count;
   const std::int32_t* starts;
   std::int16_t* weights;  // one more for each row: 0, so that pairs may be taken
   int bits;
 };
 
-/// The same for a line of bytes, as the loops take them.
-ColumnTaps column_taps(const PixelTaps& taps, TransformScratch& scratch);
+/// The same for a line of bytes, as the loops take them: of one colour, or of three side by side.
+ColumnTaps column_taps(const PixelTaps& taps, TransformScratch& scratch, std::size_t colors = 1);
 
 }  // namespace shoal

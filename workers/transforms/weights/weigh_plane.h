@@ -48,12 +48,9 @@ void weigh_plane(const RowTaps& rows, const ColumnTaps& columns, const LineOf& l
   MadeRows<LineOf> made(columns, rows.count, line_of, scratch);
   auto** sources = scratch.take<const std::int16_t*>(rows.count);
   for (std::int64_t y = 0; y < height; ++y, out += width) {
-    const std::int16_t* weights = rows.weights_of(std::size_t(y));
-    std::size_t first = 0, last = rows.count;
-    while (first + 1 < last && weights[first] == 0) ++first;
-    while (last - 1 > first && weights[last - 1] == 0) --last;
-    for (std::size_t k = first; k < last; ++k) sources[k - first] = made(row_of(rows.starts[y] + std::int64_t(k)));
-    PixelLoops::best().weighted_rows(sources, weights + first, last - first, rows.bits, out, std::size_t(width));
+    const RowTaps::Weighing weighing = rows.weighing(std::size_t(y));
+    for (std::size_t k = 0; k < weighing.count; ++k) sources[k] = made(row_of(weighing.first + std::int64_t(k)));
+    PixelLoops::best().weighted_rows(sources, weighing.weights, weighing.count, rows.bits, out, std::size_t(width));
   }
 }
 
