@@ -218,7 +218,7 @@ TEST_CASE(
                               expected.data(), new_pixels);
 
     const GuardedBytes out(new_pixels * 3);
-    ResizedPixels resized(old_size, box, size, scratch);
+    ResizedPixels resized({box.top, box.height, old_size.height}, {box.left, box.width, old_size.width}, size, scratch);
     std::size_t made = 0;
     for (std::size_t y = 0; y < std::size_t(old_size.height); ++y) {
       const std::size_t at = y * std::size_t(old_size.width) * 3;

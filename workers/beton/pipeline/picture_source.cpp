@@ -122,7 +122,8 @@ void PictureSource::decode_into(PictureTarget& target, const PictureCrop& crop, 
     return for_each_row(plan.region, plan.denominator,
                         [&](std::size_t y, const std::uint8_t* pixels, std::size_t) { target.put_pixels(y, pixels); });
   const TransformScratch::Frame frame(scratch);
-  ResizedPixels resized({plan.region.height, plan.region.width}, plan.box, crop.size, scratch);
+  ResizedPixels resized({plan.box.top, plan.box.height, plan.region.height},
+                        {plan.box.left, plan.box.width, plan.region.width}, crop.size, scratch);
   auto* row = scratch.take<std::uint8_t>(std::size_t(crop.size.width) * 3);
   for_each_row(plan.region, plan.denominator, [&](std::size_t, const std::uint8_t* pixels, std::size_t readable) {
     resized.feed(pixels, readable, [&](std::size_t y, const auto& write) {

@@ -3,7 +3,6 @@
 
 #include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 #include <shoal/internal/workers/transforms/weights/pixel_taps.h>
-#include <shoal/workers/transforms/resize.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -18,12 +17,10 @@ class ResizedPixels {
  public:
   static constexpr std::size_t kColors = 3;
 
-  /// The box lies in a picture of `old_size`.
-  ResizedPixels(const ImageSize& old_size, const detail::ImageBox& box, const ImageSize& size,
-                TransformScratch& scratch)
-      : rows_(antialiased_taps({box.top, box.height, old_size.height}, size.height, scratch), scratch),
-        columns_(column_taps(antialiased_taps({box.left, box.width, old_size.width}, size.width, scratch), scratch,
-                             kColors)),
+  /// The parts of the old rows and columns that `size` is made of.
+  ResizedPixels(const PixelRange& rows, const PixelRange& columns, const ImageSize& size, TransformScratch& scratch)
+      : rows_(antialiased_taps(rows, size.height, scratch), scratch),
+        columns_(column_taps(antialiased_taps(columns, size.width, scratch), scratch, kColors)),
         height_(std::size_t(size.height)),
         bytes_(std::size_t(size.width) * kColors),
         made_(scratch.take<std::int16_t>(rows_.count * columns_.rounded_up())),
