@@ -42,6 +42,7 @@ double factor(SampleRandom& random, double magnitude) {
 
 // As F.pad(mode="reflect"): without repeating the last pixel.
 std::int64_t mirrored(std::int64_t at, std::int64_t size) {
+  if (size == 1) return 0;
   const std::int64_t period = 2 * (size - 1);
   const std::int64_t in_period = (at % period + period) % period;
   return in_period < size ? in_period : period - in_period;
@@ -193,10 +194,12 @@ void RandomSolarize::apply(const std::uint8_t* in, const ImageShape& shape, std:
 
 ImageShape GaussianBlur::output(const ImageShape& shape) const {
   const ImageSize kernel = kernel_of(*this);
-  if (kernel.height % 2 == 0 || kernel.width % 2 == 0 || !(sigma[0] > 0 && sigma[0] <= sigma[1]))
-    throw std::invalid_argument(fmt::format(
-        "GaussianBlur: kernel_size is {} x {}, sigma {} to {}; odd numbers, and above 0, the lower one first",
-        kernel.height, kernel.width, sigma[0], sigma[1]));
+  if (kernel.height % 2 == 0 || kernel.width % 2 == 0 ||
+      !(sigma[0] > 0 && sigma[0] <= sigma[1] && std::isfinite(sigma[1])))
+    throw std::invalid_argument(
+        fmt::format("GaussianBlur: kernel_size is {} x {}, sigma {} to {}; odd numbers, and finite ones above 0, the "
+                    "lower one first",
+                    kernel.height, kernel.width, sigma[0], sigma[1]));
   if (shape.height <= kernel.height / 2 || shape.width <= kernel.width / 2)
     throw std::invalid_argument(fmt::format("GaussianBlur: a picture of {} x {} is too small for a kernel of {} x {}",
                                             shape.height, shape.width, kernel.height, kernel.width));

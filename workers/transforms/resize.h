@@ -13,7 +13,7 @@ namespace shoal {
 /// longer one at most max_size, if that is set). With antialias each pixel is the weighted sum of all pixels that fall
 /// on it (a triangle as wide as the scale); without, of two by two, whatever the scale. The result equals torch's
 /// interpolate of floats, rounded to the nearest integer, up to one unit: weights are rounded, as in torch's own uint8
-/// path.
+/// path. Made smaller more than 250 times, a picture may be drawn so that it is more, by 1/500 unit for each row.
 struct Resize {
   ImageSize size;             ///< {h, w}, or {n} for the shorter side
   std::int64_t max_size = 0;  ///< of the longer side; 0: any

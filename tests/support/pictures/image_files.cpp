@@ -22,7 +22,11 @@ Bytes interleaved(const at::Tensor& image) {
 
 enum class Scans { one, progressive };
 
-Bytes write_jpeg(const at::Tensor& image, int quality, JpegColor color, Scans scans) {
+struct Sampling {
+  int across = 2, down = 2;  // brightness for one of the colours
+};
+
+Bytes write_jpeg(const at::Tensor& image, int quality, JpegColor color, Scans scans, const Sampling& sampling = {}) {
   jpeg_error_mgr errors;
   jpeg_compress_struct info;
   info.err = jpeg_std_error(&errors);
@@ -36,6 +40,10 @@ Bytes write_jpeg(const at::Tensor& image, int quality, JpegColor color, Scans sc
   info.in_color_space = color == JpegColor::grey ? JCS_GRAYSCALE : color == JpegColor::cmyk ? JCS_CMYK : JCS_RGB;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, quality, TRUE);
+  if (info.jpeg_color_space == JCS_YCbCr) {
+    info.comp_info[0].h_samp_factor = sampling.across;
+    info.comp_info[0].v_samp_factor = sampling.down;
+  }
   if (scans == Scans::progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
   Bytes pixels = interleaved(image);
@@ -55,6 +63,9 @@ Bytes write_jpeg(const at::Tensor& image, int quality, JpegColor color, Scans sc
 
 Bytes jpeg_of(const at::Tensor& image, int quality, JpegColor color) {
   return write_jpeg(image, quality, color, Scans::one);
+}
+Bytes sampled_jpeg_of(const at::Tensor& image, int across, int down) {
+  return write_jpeg(image, 95, JpegColor::rgb, Scans::one, {across, down});
 }
 Bytes progressive_jpeg_of(const at::Tensor& image) { return write_jpeg(image, 95, JpegColor::rgb, Scans::progressive); }
 

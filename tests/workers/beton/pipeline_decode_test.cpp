@@ -54,8 +54,11 @@ TEST_CASE("beton pipeline: any part of a JPEG has the pixels of the whole one, w
     const at::Tensor rows = image.permute({1, 2, 0}).contiguous();
     return shoal::detail::encode_jpeg_rows({rows.const_data_ptr<std::uint8_t>(), rows.nbytes()}, 117, 83, 90);  // 4:2:0
   };
-  const std::vector<Bytes> jpegs = {encoded(picture), encoded(noise), progressive_jpeg_of(noise),
-                                    jpeg_of(noise.narrow(0, 0, 1).contiguous(), 95, JpegColor::grey)};
+  std::vector<Bytes> jpegs = {encoded(picture), encoded(noise), progressive_jpeg_of(noise),
+                              jpeg_of(noise.narrow(0, 0, 1).contiguous(), 95, JpegColor::grey)};
+  for (const int across : {1, 2, 4})
+    for (const int down : {1, 2, 4})
+      if (across * down <= 8) jpegs.push_back(sampled_jpeg_of(noise, across, down));  // libjpeg's limit
   for (const Bytes& jpeg : jpegs)
     for (const int denominator : {1, 2, 4, 8}) {
       const auto size = shoal::detail::scaled_extent(117, 83, denominator);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -158,6 +159,9 @@ TEST_CASE("blur: a convolution with torchvision's kernel over the mirrored pictu
   }
   CHECK_THROWS_WITH(transform_image(GaussianBlur{.kernel_size = {4}}, image, {}), ContainsSubstring("odd numbers"));
   CHECK_THROWS_WITH(transform_image(GaussianBlur{.kernel_size = {63}}, image, {}), ContainsSubstring("too small"));
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  CHECK_THROWS_WITH(transform_image(GaussianBlur{.sigma = {kInfinity, kInfinity}}, image, {}),
+                    ContainsSubstring("finite"));
 }
 
 TEST_CASE("erasing: one rectangle of a share of the area gets the value; with p = 0 none") {

@@ -23,7 +23,7 @@ struct PixelTaps {
   double* weights;
 };
 
-/// Rows or columns from `start` to `start + extent`, of `count` that there are.
+/// Rows or columns from `start` to `start + extent`, of `count` that there are: within these, and not empty.
 struct PixelRange {
   double start, extent;
   std::int64_t count;
@@ -34,8 +34,9 @@ struct PixelRange {
 PixelTaps antialiased_taps(const PixelRange& range, std::int64_t to, TransformScratch& scratch);
 
 /// The same in whole numbers of 2^-bits: they sum to 1 exactly, so that an area of one colour keeps it, and every CPU
-/// computes the same with them, many at a time. What is made of them differs by less than 1/50 from what is made of the
-/// real ones, before it is rounded.
+/// computes the same with them, many at a time. Each is rounded to 2^-16 (columns' to 2^-22): what is made of n old rows
+/// differs by at most n/500 from what is made of the real weights, before it is rounded, and by that only if bright and
+/// dark rows alternate as the roundings do. Stripes stay within one unit.
 struct RowTaps {
   /// Of pixels that are words: 255 times 2^7, so two bytes with a sign.
   RowTaps(const PixelTaps& taps, TransformScratch& scratch);
