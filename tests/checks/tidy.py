@@ -52,13 +52,22 @@ class Tidy:
         for entry in json.loads((build / "compile_commands.json").read_text()):
             words = entry.get("arguments") or shlex.split(entry["command"])
             source = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
-            self.flags.setdefault(source, self.flags_that_matter(words))
+            flags = self.flags_that_matter(words)
+            for one in self.compiled_as(source):
+                self.flags.setdefault(one, flags)
 
     def headers_in_front(self):
         """A header of the project -> the source that begins with it, and is looked at in place of the header alone."""
         path = self.build / "headers_alone/first"
         lines = path.read_text().splitlines() if path.exists() else []
         return dict(line.split(" ", 1) for line in lines)
+
+    def compiled_as(self, source):
+        """The source, or those of tests and examples that it includes: .cmake/Together.cmake."""
+        folder = os.path.dirname(source)
+        if os.path.basename(folder) != "together":
+            return [source]
+        return [os.path.realpath(os.path.join(folder, name)) for name in include.findall(pathlib.Path(source).read_text())]
 
     @staticmethod
     def flags_that_matter(words):

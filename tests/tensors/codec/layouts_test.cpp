@@ -25,7 +25,7 @@ T through_queue(const T& value) {
 }
 
 /// Equal in everything that a receiver can see.
-bool same(const at::Tensor& a, const at::Tensor& b) {
+bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) return false;
   if (!a.defined()) return true;
   if (a.is_nested() != b.is_nested() || a.layout() != b.layout() || a.dtype() != b.dtype() || a.device() != b.device())
@@ -119,10 +119,10 @@ TEST_CASE("layouts: every one arrives as it was, through a queue and through a p
   for (const auto& [name, make] : layouts()) {
     CAPTURE(name);
     at::Tensor tensor = make();
-    CHECK(same(through_queue(tensor), tensor));
+    CHECK(same_layout(through_queue(tensor), tensor));
     Pipe<at::Tensor> pipe;
     pipe.first.send(tensor);
-    CHECK(same(pipe.second.recv(), tensor));
+    CHECK(same_layout(pipe.second.recv(), tensor));
   }
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("layouts: of a shared tensor the receiver has the same memory, whateve
     share_memory_(tensor);
     CHECK(is_shared(tensor));
     at::Tensor got = through_queue(tensor);
-    CHECK(same(got, tensor));
+    CHECK(same_layout(got, tensor));
     CHECK(is_shared(got));
     auto memory = [](const at::Tensor& t) {
       if (t.layout() == at::kSparse) return t._values().storage().data();
@@ -159,10 +159,10 @@ TEST_CASE("layouts: every one is an argument and a result, inside other values, 
         spawn({.nprocs = 1, .start_method = method, .fork_despite_threads = true}, echo, value);
     REQUIRE(results.size() == 1);
     REQUIRE(results[0].list.size() == value.list.size());
-    for (std::size_t i = 0; i < value.list.size(); ++i) CHECK(same(results[0].list[i], value.list[i]));
+    for (std::size_t i = 0; i < value.list.size(); ++i) CHECK(same_layout(results[0].list[i], value.list[i]));
     for (const auto& [name, entry] : value.map) {
       CAPTURE(name);
-      CHECK(same(results[0].map[name].first, entry.first));
+      CHECK(same_layout(results[0].map[name].first, entry.first));
       CHECK(results[0].map[name].second == entry.second);
     }
   }

@@ -42,7 +42,7 @@ std::string numbered(const TemporaryFolder& folder, std::int64_t count = 64, con
   return folder.file(name);
 }
 
-std::vector<std::int64_t> labels_of(auto& loader) {
+std::vector<std::int64_t> labels_read(auto& loader) {
   std::vector<std::int64_t> labels;
   for (auto& batch : loader) {
     const at::Tensor& label = batch["label"];
@@ -224,7 +224,7 @@ TEST_CASE("beton loader: the same batches with 0, 1 and 3 workers, another order
         path,
         {.batch_size = 10, .num_workers = workers, .order = BetonOrder::quasi_random, .seed = 3, .window_pages = 2});
     for (std::size_t epoch = 0; epoch < 2; ++epoch) {
-      const auto labels = labels_of(loader);
+      const auto labels = labels_read(loader);
       CHECK(labels.size() == 60);  // drop_last, as FFCV has it
       if (workers == 0)
         epochs.push_back(labels);
@@ -234,7 +234,7 @@ TEST_CASE("beton loader: the same batches with 0, 1 and 3 workers, another order
   }
   CHECK(epochs[0] != epochs[1]);
   BetonLoader in_order(path, {.batch_size = 10, .drop_last = false});
-  CHECK(labels_of(in_order) == counted(0, 64));
+  CHECK(labels_read(in_order) == counted(0, 64));
   CHECK_THROWS_AS(BetonLoader(path, {.batches_ahead = 0}), std::invalid_argument);
 }
 
@@ -244,7 +244,7 @@ TEST_CASE("beton loader: a state in the middle of a quasi-random epoch goes on w
   const BetonLoaderOptions options{
       .batch_size = 8, .num_workers = 1, .order = BetonOrder::quasi_random, .seed = 5, .window_pages = 2};
   BetonLoader whole(path, options);
-  const auto all = labels_of(whole);
+  const auto all = labels_read(whole);
   std::string state;
   {
     BetonLoader first(path, options);
@@ -256,7 +256,7 @@ TEST_CASE("beton loader: a state in the middle of a quasi-random epoch goes on w
   others.num_workers = 2;
   BetonLoader rest(path, others);
   rest.load_state_dict(LoaderState::from_string(state));
-  CHECK(labels_of(rest) == std::vector<std::int64_t>(all.begin() + 24, all.end()));
+  CHECK(labels_read(rest) == std::vector<std::int64_t>(all.begin() + 24, all.end()));
   others.window_pages = 3;
   BetonLoader other_order(path, others);
   CHECK_THROWS_WITH(other_order.load_state_dict(LoaderState::from_string(state)),

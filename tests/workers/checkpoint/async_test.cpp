@@ -1,6 +1,7 @@
 // save_async(): what is written is what was there at the call, whoever dies.
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/runtime/process.h>
+#include <shoal/tensors/codec.h>
 #include <shoal/workers/checkpoint/checkpoint_error.h>
 #include <shoal/workers/checkpoint/checkpoints.h>
 #include <signal.h>
