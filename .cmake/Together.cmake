@@ -1,7 +1,7 @@
 # shoal_together(RESULT NAME SIZE source...): RESULT is sources in place of these, each of which includes up to SIZE of one folder
-# (0: all of it, 1: these sources as they are). Half of the time that a source takes, and more under sanitizers, goes into what it includes and instantiates,
-# again for each. The sources of a folder must have no two names in common outside of classes and blocks. Those with flags of
-# their own stay by themselves.
+# (0: all of it, 1: these sources as they are). Half of the time that a source takes, and more under sanitizers, goes into what it
+# includes and instantiates, again for each. The sources of a folder must have no two names in common outside of classes and
+# blocks. Those with flags of their own stay by themselves.
 #
 # Not CMake's own UNITY_BUILD: it writes absolute paths, by which ccache would miss in every other clone.
 function(shoal_together result name size)

@@ -18,7 +18,7 @@ namespace shoal::test {
 namespace {
 
 std::set<pid_t> allowed_children;
-int leaking = 0;
+int leaking = 0, ended = 0;
 
 // Children that were killed but are not gone yet, and blocks that another process gives back a moment later, are no
 // leaks.
@@ -53,6 +53,7 @@ class LeakGuard : public ListenerBase {
   void testCaseEnded(const Catch::TestCaseStats&) override {
     const auto leaks = find_lasting_leaks(before_);
     stop_watchdog();
+    ++ended;
     for (const auto& leak : leaks) {
       std::fprintf(stderr, "LEAK '%s': %s\n", name_.c_str(), leak.c_str());
     }
@@ -81,6 +82,8 @@ CATCH_REGISTER_LISTENER(LeakGuard)
 void allow_child(pid_t pid) { allowed_children.insert(pid); }
 
 int leaking_tests() { return leaking; }
+
+int ended_tests() { return ended; }
 
 int test_scale() {
   const char* text = std::getenv("SHOAL_TEST_SCALE");

@@ -25,6 +25,9 @@ void allow_child(pid_t pid);
 /// How many test cases have leaked so far.
 int leaking_tests();
 
+/// How many test cases have ended so far.
+int ended_tests();
+
 /// How much longer than usual a campaign (stress, kill, seeds) shall be: SHOAL_TEST_SCALE, 1 unless set.
 int test_scale();
 
