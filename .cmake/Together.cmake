@@ -46,6 +46,8 @@ function(shoal_together result name size)
       endforeach()
       set(file ${place}/${name}_${folder}_${number}.cpp)
       file(CONFIGURE OUTPUT ${file} CONTENT "@text@" @ONLY)
+      # gcc tells a source's own types from others' by the file that it is given: here it takes them for a header's.
+      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
       list(APPEND made ${file})
       math(EXPR number "${number} + 1")
     endwhile()
