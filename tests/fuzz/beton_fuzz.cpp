@@ -84,6 +84,22 @@ void read(const BetonView& view, std::span<const std::uint8_t> bytes) {
   (void)seen;
 }
 
+/// All that a loop over half of the colours may touch.
+void read_half_colors(const BetonImage& image) {
+  auto width = std::size_t(image.width);
+  const JpegHalfColorSink sink{&width, [](void* context, std::size_t, const std::uint8_t* luma, const HalfColors& its) {
+                                 const std::size_t pixels = *static_cast<std::size_t*>(context);
+                                 unsigned sum = 0;
+                                 for (std::size_t i = 0; i < HalfColors::rounded_up(pixels); ++i) sum += luma[i];
+                                 for (const auto* row : {its.near_blue, its.far_blue, its.near_red, its.far_red})
+                                   for (std::size_t i = 0; i < 1 + (pixels + 1) / 2 + HalfColors::kBehind; ++i)
+                                     sum += (row - 1)[i];
+                                 volatile unsigned seen = sum;
+                                 (void)seen;
+                               }};
+  (void)decode_half_color_jpeg(image.bytes, image.width, image.height, sink, "fuzz");
+}
+
 void read_value(const BetonView& view, std::int64_t row, std::size_t f) {
   switch (view.fields()[f].type) {
     case BetonType::integer:
@@ -109,6 +125,7 @@ void read_value(const BetonView& view, std::int64_t row, std::size_t f) {
       if (image.width * image.height > 1'000'000) return;  // as it says itself: slow, not wrong
       std::vector<std::uint8_t> pixels(std::size_t(image.width * image.height) * 3);
       decode_jpeg_rows(image.bytes, image.width, image.height, pixels, "fuzz");
+      read_half_colors(image);
     }
   }
 }

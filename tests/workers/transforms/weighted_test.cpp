@@ -8,8 +8,6 @@
 #include <shoal/internal/workers/transforms/weights/pixel_taps.h>
 #include <shoal/internal/workers/transforms/weights/resized_pixels.h>
 #include <shoal/workers/transforms/transforms.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,33 +16,12 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/guarded_bytes.h"
 
 using namespace shoal;
+using namespace shoal::test;
 
 namespace {
-
-/// Memory that ends at a page that nobody may touch.
-class GuardedBytes {
- public:
-  explicit GuardedBytes(std::size_t size) {
-    const auto page = std::size_t(::sysconf(_SC_PAGESIZE));
-    pages_ = (size + page - 1) / page * page;
-    memory_ = ::mmap(nullptr, pages_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(memory_ != MAP_FAILED);
-    REQUIRE(::mprotect(static_cast<std::uint8_t*>(memory_) + pages_, page, PROT_NONE) == 0);
-    mapped_ = pages_ + page;
-    bytes_ = static_cast<std::uint8_t*>(memory_) + pages_ - size;
-  }
-  GuardedBytes(const GuardedBytes&) = delete;
-  GuardedBytes& operator=(const GuardedBytes&) = delete;
-  ~GuardedBytes() { ::munmap(memory_, mapped_); }
-  std::uint8_t* get() const { return bytes_; }
-
- private:
-  void* memory_;
-  std::size_t pages_, mapped_;
-  std::uint8_t* bytes_;
-};
 
 /// Random weights that sum to 1, at places that rise by `step` on average and end where the line does.
 PixelTaps random_taps(std::size_t pixels, std::size_t count, double step, std::mt19937& random,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <jerror.h>
 #include <jpeglib.h>
+#include <shoal/internal/workers/images/formats/half_color_rows.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
@@ -106,6 +107,23 @@ class Decoder {
     if (end == info_.output_height) jpeg_finish_decompress(&info_);
     return true;
   }
+  bool has_half_colors() const { return shoal::jpeg::has_half_colors(info_); }
+  /// `memory`: kept for the next picture.
+  bool read_half_colors(std::vector<std::uint8_t>& memory, const JpegHalfColorSink& sink) {
+    if (setjmp(failure_.back) != 0) return false;  // see Failure
+    info_.raw_data_out = TRUE;
+    info_.dct_method = JDCT_IFAST;
+    jpeg_start_decompress(&info_);
+    shoal::jpeg::HalfColorRows rows(info_.output_width, info_.output_height, memory);
+    while (info_.output_scanline < info_.output_height) {
+      jpeg_read_raw_data(&info_, rows.next(), JDIMENSION(shoal::jpeg::HalfColorRows::kLumaRows));
+      rows.put([&](std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
+        sink.put(sink.context, y, luma, colors);
+      });
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
+  }
   JpegHeader header() const { return {info_.image_width, info_.image_height, info_.num_components}; }
   const char* text() const { return failure_.text; }
 
@@ -114,7 +132,11 @@ class Decoder {
   /// those that have a quarter of the columns and half of the rows, for one. It then leaves pixels as memory was.
   bool can_be_cropped() const {
     return std::all_of(info_.comp_info, info_.comp_info + info_.num_components, [&](const jpeg_component_info& its) {
+#if JPEG_LIB_VERSION >= 70  // Ubuntu's: the same structures with names of later versions
+      const int scaled = its.DCT_h_scaled_size, least = info_.min_DCT_h_scaled_size;
+#else
       const int scaled = its.DCT_scaled_size, least = info_.min_DCT_scaled_size;
+#endif
       return scaled == least || (its.h_samp_factor * scaled == info_.max_h_samp_factor * least &&
                                  its.v_samp_factor * scaled == info_.max_v_samp_factor * least);
     });
@@ -251,6 +273,17 @@ void decode_jpeg_part(std::span<const std::uint8_t> jpeg, std::int64_t width, st
   check_size(decoder.header(), width, height, name);
   thread_local std::vector<std::uint8_t> pixels;
   if (!decoder.read_part(part, denominator, pixels, sink)) report(decoder, name);
+}
+
+bool decode_half_color_jpeg(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
+                            const JpegHalfColorSink& sink, const std::string& name) {
+  Decoder decoder(jpeg);
+  if (!decoder.read_header()) report(decoder, name);
+  check_size(decoder.header(), width, height, name);
+  if (!decoder.has_half_colors()) return false;
+  thread_local std::vector<std::uint8_t> memory;
+  if (!decoder.read_half_colors(memory, sink)) report(decoder, name);
+  return true;
 }
 
 std::vector<std::uint8_t> encode_jpeg_rows(std::span<const std::uint8_t> rows, std::int64_t width, std::int64_t height,

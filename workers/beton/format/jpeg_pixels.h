@@ -1,6 +1,8 @@
 // JPEGs to and from rows of RGB, without libtorch.
 #pragma once
 
+#include <shoal/internal/workers/transforms/loops/half_colors.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -55,6 +57,18 @@ struct JpegRowSink {
 /// has seen a part of this width; libjpeg makes and frees its tables.
 void decode_jpeg_part(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height, int denominator,
                       const JpegPart& part, const JpegRowSink& sink, const std::string& name);
+
+/// Is told of row y: its pixels' brightness, and what their colours are made of, as bytes of PixelLoops' full_colors(). Valid
+/// until it returns. It does not throw.
+struct JpegHalfColorSink {
+  void* context;
+  void (*put)(void* context, std::size_t y, const std::uint8_t* luma, const HalfColors& colors);
+};
+
+/// Like decode_jpeg_rows, row by row, from the top, before colours are made of what the JPEG has: false, and nothing said,
+/// if these do not have half of the picture's columns and rows (shoal::jpeg::HalfColorRows).
+bool decode_half_color_jpeg(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
+                            const JpegHalfColorSink& sink, const std::string& name);
 
 /// Encodes width * height * 3 bytes as OpenCV does for FFCV: JFIF, 4:2:0, libjpeg's default DCT.
 std::vector<std::uint8_t> encode_jpeg_rows(std::span<const std::uint8_t> rows, std::int64_t width, std::int64_t height,

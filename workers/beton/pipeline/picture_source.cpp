@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <shoal/internal/workers/beton/format/jpeg_pixels.h>
 #include <shoal/internal/workers/images/formats/planes.h>
+#include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 #include <shoal/internal/workers/transforms/weights/resized_pixels.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace shoal::detail {
@@ -110,8 +112,25 @@ void PictureSource::for_each_row(const ImagePart& region, int denominator, Put&&
   });
 }
 
+/// Calls put(y, luma, colors) for each row of a JPEG whose colours have half of its columns and rows; false for any other
+/// picture. `put` does not throw.
+template <class Put>
+bool PictureSource::for_each_half_color_row(Put&& put) const {
+  if (image_.mode == BetonImageMode::raw) return false;
+  const JpegHalfColorSink sink{&put, [](void* its, std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
+                                 (*static_cast<std::remove_reference_t<Put>*>(its))(y, luma, colors);
+                               }};
+  bool is_done = false;
+  named([&] { is_done = decode_half_color_jpeg(image_.bytes, image_.width, image_.height, sink, {}); });
+  return is_done;
+}
+
 void PictureSource::decode_into(PictureTarget& target) const {
   if (image_.mode == BetonImageMode::raw) return target.put_picture(image_.bytes.data());
+  if (for_each_half_color_row([&](std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
+        target.put_half_colors(y, luma, colors);
+      }))
+    return;
   for_each_row({0, 0, image_.height, image_.width}, 1,
                [&](std::size_t y, const std::uint8_t* pixels, std::size_t) { target.put_pixels(y, pixels); });
 }
@@ -138,7 +157,17 @@ int PictureSource::denominator_of(const PictureCrop& crop) const {
   return image_.mode == BetonImageMode::jpg ? denominator_for(crop) : 1;
 }
 
-void PictureSource::decode(std::uint8_t* planes) const {
+void PictureSource::decode(std::uint8_t* planes, TransformScratch& scratch) const {
+  const TransformScratch::Frame frame(scratch);
+  const auto width = std::size_t(image_.width), row = HalfColors::rounded_up(width);
+  auto* rows = scratch.take<std::uint8_t>(3 * row);
+  std::uint8_t* const colors[] = {rows, rows + row, rows + 2 * row};
+  const Planes to{planes, std::size_t(image_.height), width};
+  if (for_each_half_color_row([&](std::size_t y, const std::uint8_t* luma, const HalfColors& half) {
+        PixelLoops::best().full_colors(luma, half, colors, width);
+        to.put_color_rows(y, colors);
+      }))
+    return;
   decode_region({0, 0, image_.height, image_.width}, 1, planes);
 }
 

@@ -15,9 +15,10 @@ PictureTarget::PictureTarget(const PictureForm& form, void* out, const ImageSize
       upside_down_(upside_down) {
   constexpr std::size_t kTogether = 4096;  // bytes that stay in the nearest cache beside what is made of them
   rows_together_ = std::max<std::size_t>(kTogether / (3 * std::max<std::size_t>(width_, 1)), 1);
-  auto* rows = scratch.take<std::uint8_t>((6 + 3 * rows_together_) * width_);
-  for (std::size_t i = 0; i < 3; ++i) rows_[i] = rows + i * width_, mirror_[i] = rows + (3 + i) * width_;
-  pixels_ = rows + 6 * width_;
+  const std::size_t row = HalfColors::rounded_up(width_);
+  auto* rows = scratch.take<std::uint8_t>(6 * row + 3 * rows_together_ * width_);
+  for (std::size_t i = 0; i < 3; ++i) rows_[i] = rows + i * row, mirror_[i] = rows + (3 + i) * row;
+  pixels_ = rows + 6 * row;
 }
 
 void PictureTarget::put_pixels(std::size_t y, const std::uint8_t* pixels) {
@@ -98,28 +99,32 @@ void PictureTarget::put_plane_row(std::size_t plane, std::size_t y, const std::u
                                                                    shift);
 }
 
-void PictureTarget::put_planes(const std::uint8_t* planes) {
-  const std::size_t size = height_ * width_;
+void PictureTarget::put_colors(std::size_t y, const std::uint8_t* const* colors) {
   if (form_.in_planes) {
-    for (std::size_t plane = 0; plane < 3; ++plane)
-      for (std::size_t y = 0; y < height_; ++y) put_plane_row(plane, y, planes + plane * size + y * width_);
+    for (std::size_t plane = 0; plane < 3; ++plane) put_plane_row(plane, y, colors[plane]);
     return;
   }
   const PixelLoops& loops = PixelLoops::best();
-  for (std::size_t y = 0; y < height_; ++y) {
-    const std::uint8_t* colors[3];
-    for (std::size_t plane = 0; plane < 3; ++plane) {
-      colors[plane] = planes + plane * size + y * width_;
-      if (!mirrored_) continue;
-      loops.reverse(colors[plane], mirror_[plane], width_);
-      colors[plane] = mirror_[plane];
-    }
-    if (form_.dtype == at::kByte) {
-      loops.merge(colors[0], colors[1], colors[2], at<std::uint8_t>(0, y), width_);
-    } else {
-      loops.merge(colors[0], colors[1], colors[2], pixels_, width_);
-      put_pixels_in_order(y, pixels_, width_);
-    }
+  const std::uint8_t* in_order[] = {colors[0], colors[1], colors[2]};
+  for (std::size_t plane = 0; mirrored_ && plane < 3; ++plane) {
+    loops.reverse(colors[plane], mirror_[plane], width_);
+    in_order[plane] = mirror_[plane];
+  }
+  const bool are_bytes = form_.dtype == at::kByte;
+  loops.merge(in_order[0], in_order[1], in_order[2], are_bytes ? at<std::uint8_t>(0, y) : pixels_, width_);
+  if (!are_bytes) put_pixels_in_order(y, pixels_, width_);
+}
+
+void PictureTarget::put_half_colors(std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
+  PixelLoops::best().full_colors(luma, colors, rows_, width_);
+  put_colors(y, rows_);
+}
+
+void PictureTarget::put_planes(const std::uint8_t* planes) {
+  const std::size_t size = height_ * width_;
+  for (std::size_t y = 0; y < height_; ++y, planes += width_) {
+    const std::uint8_t* const colors[] = {planes, planes + size, planes + 2 * size};
+    put_colors(y, colors);
   }
 }
 

@@ -34,6 +34,10 @@ class PictureTarget {
   /// The whole picture before it is mirrored, [h, w, 3]. Many rows at a time: those of small pictures are so short that a
   /// call for each costs more than their bytes.
   void put_picture(const std::uint8_t* pixels);
+  /// Row y, each colour's bytes by themselves.
+  void put_colors(std::size_t y, const std::uint8_t* const* colors);
+  /// Row y as a JPEG has it.
+  void put_half_colors(std::size_t y, const std::uint8_t* luma, const HalfColors& colors);
   /// The whole picture, [3, h, w].
   void put_planes(const std::uint8_t* planes);
 
@@ -53,7 +57,7 @@ class PictureTarget {
   void* out_;
   std::size_t height_, width_;
   bool mirrored_, upside_down_;
-  std::uint8_t* rows_[3];    // of one colour each
+  std::uint8_t* rows_[3];    // of one colour each, rounded up to HalfColors::kTogether
   std::uint8_t* mirror_[3];  // the same, mirrored
   std::uint8_t* pixels_;     // rows_together_ rows, pixels side by side
   std::size_t rows_together_;

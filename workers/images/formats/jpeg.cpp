@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <jerror.h>
 #include <jpeglib.h>
+#include <shoal/internal/workers/images/formats/half_color_rows.h>
 #include <shoal/internal/workers/images/formats/planes.h>
+#include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 #include <shoal/workers/data/sample_warnings.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
@@ -81,15 +83,17 @@ class Decoder {
 
   void read_pixels(Planes planes) {
     planes_ = planes;
+    if (info_.scale_denom == 1 && has_half_colors(info_)) {
+      if (!try_half_colors()) report();
+      return warn();
+    }
     const std::size_t row_bytes = std::size_t(info_.output_width) * std::size_t(info_.out_color_components);
     const std::size_t stride = (row_bytes + kLine - 1) / kLine * kLine;
     pixels_.resize(stride * kRowsAtOnce + 2 * kLine);
     const std::size_t to_line = -std::bit_cast<std::uintptr_t>(pixels_.data()) % kLine;
     for (std::size_t i = 0; i < kRowsAtOnce; ++i) rows_[i] = pixels_.data() + to_line + kOffLine + i * stride;
     if (!try_pixels()) report();
-    if (failure_.warnings != 0)
-      warn_of_sample(fmt::format("{}: this JPEG is damaged ({} warning{}): {}", name_, failure_.warnings,
-                                 failure_.warnings == 1 ? "" : "s", failure_.text));
+    warn();
   }
 
  private:
@@ -129,6 +133,25 @@ class Decoder {
     return true;
   }
 
+  bool try_half_colors() {
+    if (setjmp(failure_.back) != 0) return false;
+    info_.raw_data_out = TRUE;
+    jpeg_start_decompress(&info_);
+    const std::size_t row = HalfColors::rounded_up(info_.output_width);
+    colors_.resize(3 * row);
+    HalfColorRows rows(info_.output_width, info_.output_height, pixels_);
+    while (info_.output_scanline < info_.output_height) {
+      jpeg_read_raw_data(&info_, rows.next(), JDIMENSION(HalfColorRows::kLumaRows));
+      rows.put([&](std::size_t y, const std::uint8_t* luma, const HalfColors& half) {
+        std::uint8_t* const colors[] = {colors_.data(), colors_.data() + row, colors_.data() + 2 * row};
+        PixelLoops::best().full_colors(luma, half, colors, info_.output_width);
+        planes_.put_color_rows(y, colors);
+      });
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
+  }
+
   void put_row(std::size_t y, const std::uint8_t* pixels) const {
     switch (info_.out_color_space) {
       case JCS_GRAYSCALE:
@@ -140,6 +163,11 @@ class Decoder {
     }
   }
 
+  void warn() const {
+    if (failure_.warnings != 0)
+      warn_of_sample(fmt::format("{}: this JPEG is damaged ({} warning{}): {}", name_, failure_.warnings,
+                                 failure_.warnings == 1 ? "" : "s", failure_.text));
+  }
   [[noreturn]] void report() const {
     throw DatasetError(fmt::format("{}: {}: {}", name_,
                                    failure_.cut_short       ? "this JPEG is cut short"
@@ -154,7 +182,7 @@ class Decoder {
   Failure failure_{};
   jpeg_decompress_struct info_{};
   Planes planes_{};
-  std::vector<std::uint8_t> pixels_;
+  std::vector<std::uint8_t> pixels_, colors_;
   JSAMPROW rows_[kRowsAtOnce]{};
 };
 

@@ -18,6 +18,10 @@ void Planes::put_row(std::size_t y, const std::uint8_t* pixels, std::size_t byte
   }
 }
 
+void Planes::put_color_rows(std::size_t y, const std::uint8_t* const* colors) const {
+  for (std::size_t channel = 0; channel < 3; ++channel) std::memcpy(row(channel, y), colors[channel], width);
+}
+
 void Planes::put_grey_row(std::size_t y, const std::uint8_t* pixels) const {
   for (std::size_t channel = 0; channel < 3; ++channel) std::memcpy(row(channel, y), pixels, width);
 }

@@ -14,6 +14,8 @@ struct Planes {
 
   /// Row `y` from pixels of `bytes_per_pixel` bytes, the first three of which are red, green, blue.
   void put_row(std::size_t y, const std::uint8_t* pixels, std::size_t bytes_per_pixel = 3) const;
+  /// Row `y` from a row of each channel.
+  void put_color_rows(std::size_t y, const std::uint8_t* const* colors) const;
   /// Row `y` from one byte per pixel: grey.
   void put_grey_row(std::size_t y, const std::uint8_t* pixels) const;
   /// Row `y` from CMYK, inverted as Adobe's programs write it.

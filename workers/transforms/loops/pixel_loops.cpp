@@ -1,6 +1,7 @@
 #include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #if defined(__x86_64__)
@@ -12,6 +13,8 @@ namespace {
 
 namespace plain {
 #define SHOAL_LOOP
+#include <shoal/internal/workers/transforms/loops/half_colors_plain.inl>
+#include <shoal/internal/workers/transforms/loops/interleave_plain.inl>
 #include <shoal/internal/workers/transforms/loops/weighted_plain.inl>
 // Behind what it calls.
 #include <shoal/internal/workers/transforms/loops/pixel_loops.inl>
@@ -23,6 +26,9 @@ namespace plain {
 namespace avx2 {
 #define SHOAL_LOOP [[gnu::target("avx2")]]
 #include <shoal/internal/workers/transforms/loops/weighted_avx2.inl>
+// Behind what it calls.
+#include <shoal/internal/workers/transforms/loops/half_colors_avx2.inl>
+#include <shoal/internal/workers/transforms/loops/interleave_avx2.inl>
 // Behind what it calls.
 #include <shoal/internal/workers/transforms/loops/pixel_loops.inl>
 #undef SHOAL_LOOP

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <shoal/internal/workers/transforms/loops/column_taps.h>
+#include <shoal/internal/workers/transforms/loops/half_colors.h>
 
 #include <array>
 #include <cstddef>
@@ -43,6 +44,9 @@ struct PixelLoops {
   /// The other way: planes become pixels side by side
   void (*merge)(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue, std::uint8_t* pixels,
                 std::size_t n);
+  /// out[c][i] = red, green, blue of pixel i of a JPEG's row, as libjpeg makes them with its "fancy" upsampling. `luma` and
+  /// rows of `out`: n rounded up to HalfColors::kTogether
+  void (*full_colors)(const std::uint8_t* luma, const HalfColors& colors, std::uint8_t* const* out, std::size_t n);
   /// Pixel i of `out` = pixel n - 1 - i, pixels side by side
   void (*mirror)(const std::uint8_t* pixels, std::uint8_t* out, std::size_t n);
   /// planes[c][i] = pixels[3 * i + c] * scale[c] + shift[c]; if mirrored, of pixel n - 1 - i. In one pass, as floats or as

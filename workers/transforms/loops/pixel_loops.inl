@@ -63,25 +63,6 @@ SHOAL_LOOP_BODY void grey_body(const std::uint8_t* __restrict red, const std::ui
   }
 }
 
-// By shuffles of bytes if there are any, so seven times as fast with AVX2.
-SHOAL_LOOP_BODY void split_body(const std::uint8_t* __restrict pixels, std::uint8_t* __restrict red,
-                                std::uint8_t* __restrict green, std::uint8_t* __restrict blue, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) {
-    red[i] = pixels[3 * i];
-    green[i] = pixels[3 * i + 1];
-    blue[i] = pixels[3 * i + 2];
-  }
-}
-
-SHOAL_LOOP_BODY void merge_body(const std::uint8_t* __restrict red, const std::uint8_t* __restrict green,
-                                const std::uint8_t* __restrict blue, std::uint8_t* __restrict pixels, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) {
-    pixels[3 * i] = red[i];
-    pixels[3 * i + 1] = green[i];
-    pixels[3 * i + 2] = blue[i];
-  }
-}
-
 // Five pixels in one vector of bytes, which are a byte less than it has. So a store spoils the byte in front of its pixels,
 // and the next one, which goes there, writes it again: the last pixels are stored one by one.
 SHOAL_LOOP_BODY void mirror_body(const std::uint8_t* __restrict pixels, std::uint8_t* __restrict out, std::size_t n) {
@@ -223,6 +204,10 @@ struct Loops {
                                std::uint8_t* pixels, std::size_t n) {
     merge_body(red, green, blue, pixels, n);
   }
+  SHOAL_LOOP static void full_colors(const std::uint8_t* luma, const HalfColors& colors, std::uint8_t* const* out,
+                                     std::size_t n) {
+    full_colors_body(luma, colors, out, n);
+  }
   SHOAL_LOOP static void mirror(const std::uint8_t* pixels, std::uint8_t* out, std::size_t n) {
     mirror_body(pixels, out, n);
   }
@@ -253,10 +238,11 @@ struct Loops {
                              float ratio) {
     mix_body(a, b, out, n, ratio);
   }
-  static constexpr PixelLoops kLoops{&reverse,      &to_float,    &to_half,         &to_bfloat16, &columns,
-                                     &rows,         &blend,       &blend_with,      &grey,        &split,
-                                     &merge,        &mirror,      &float_planes,    &half_planes, &bfloat16_planes,
-                                     &float_pixels, &half_pixels, &bfloat16_pixels, &mix};
+  static constexpr PixelLoops kLoops{&reverse,      &to_float,     &to_half,         &to_bfloat16,
+                                     &columns,      &rows,         &blend,           &blend_with,
+                                     &grey,         &split,        &merge,           &full_colors,
+                                     &mirror,       &float_planes, &half_planes,     &bfloat16_planes,
+                                     &float_pixels, &half_pixels,  &bfloat16_pixels, &mix};
 };
 
 #undef SHOAL_LOOP_BODY
