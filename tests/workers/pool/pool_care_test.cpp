@@ -23,7 +23,7 @@
 #include "tests/support/forked.h"
 #include "tests/workers/fork_refusal.h"
 
-namespace shoal {
+namespace shoal::pool_care_test {
 namespace {
 
 using detail::PoolCore;
@@ -363,4 +363,4 @@ TEST_CASE("pool: imap of a pool that is closed on the way gives what the pool ha
   CHECK(results.next() == std::nullopt);
 }
 
-}  // namespace shoal
+}  // namespace shoal::pool_care_test

@@ -25,7 +25,7 @@
 #include "tests/support/guard.h"
 #include "tests/workers/fork_refusal.h"
 
-namespace shoal {
+namespace shoal::pool_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -540,4 +540,4 @@ TEST_CASE("pool: what makes no sense is refused by name") {
 }
 
 }  // namespace
-}  // namespace shoal
+}  // namespace shoal::pool_test

@@ -23,6 +23,8 @@
 
 using namespace shoal;
 
+namespace python_pool_test {
+
 namespace {
 
 int twice(int value) { return 2 * value; }
@@ -194,3 +196,5 @@ TEST_CASE("Python's pool: whatever a task does, tasks that others wait for are d
 }
 
 }  // namespace
+
+}  // namespace python_pool_test

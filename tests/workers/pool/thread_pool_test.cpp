@@ -23,7 +23,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 
-namespace shoal {
+namespace shoal::thread_pool_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -297,4 +297,4 @@ TEST_CASE("thread pool: a chunk may be larger than any input") {
   CHECK(got == numbers);
 }
 
-}  // namespace shoal
+}  // namespace shoal::thread_pool_test

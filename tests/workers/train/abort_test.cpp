@@ -15,6 +15,8 @@
 
 using namespace shoal;
 
+namespace abort_test {
+
 namespace {
 
 template <class Call>
@@ -67,3 +69,5 @@ TEST_CASE("abort: a rank that aborts the group ends what all are in, and all tha
     CHECK_THAT(said[1][2], ContainsSubstring("aborted the group"));
   }
 }
+
+}  // namespace abort_test

@@ -20,6 +20,8 @@
 
 using namespace shoal;
 
+namespace backend_calls_test {
+
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -492,3 +494,5 @@ TEST_CASE("backend shm: sequence numbers, hooks, timings, memory, parts and erro
     CHECK(said[1] == wanted);
   }
 }
+
+}  // namespace backend_calls_test

@@ -14,6 +14,8 @@
 
 using namespace shoal;
 
+namespace backend_test {
+
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -202,3 +204,5 @@ TEST_CASE("backend shm: what only root gives is refused on other ranks, and type
     CHECK_THAT(said,
                ContainsSubstring("all_gather(24 bytes of Float)") && ContainsSubstring("all_gather(24 bytes of Int)"));
 }
+
+}  // namespace backend_test

@@ -20,6 +20,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace comm_hooks_test {
+
 namespace {
 
 torch::nn::Sequential make_net(int seed) {
@@ -235,3 +237,5 @@ TEST_CASE("comm hooks: a hook of one's own gets all gradients in buckets, and gi
   CHECK_THROWS_AS(top_k_hook(nullptr, {.fraction = 0}), std::invalid_argument);
   CHECK_THROWS_AS(power_sgd_hook(nullptr, {.rank = 0}), std::invalid_argument);
 }
+
+}  // namespace comm_hooks_test

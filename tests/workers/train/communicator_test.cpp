@@ -19,6 +19,8 @@
 
 using namespace shoal;
 
+namespace communicator_test {
+
 namespace {
 
 /// Which ranks' tensors lie in the heap.
@@ -298,3 +300,5 @@ TEST_CASE("communicator: one shared tensor may be everybody's: it counts once a 
   spawn({.nprocs = 3}, one_tensor_for_all, ShmGroup(3), shared);
   CHECK(shared.eq(3).all().item<bool>());
 }
+
+}  // namespace communicator_test

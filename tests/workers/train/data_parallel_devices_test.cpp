@@ -14,6 +14,8 @@
 
 using namespace shoal;
 
+namespace data_parallel_devices_test {
+
 namespace {
 
 struct NetImpl : torch::nn::Cloneable<NetImpl> {
@@ -224,3 +226,5 @@ TEST_CASE("data_parallel over devices: CUDA devices do what the CPU does, and te
     CHECK(share.peak_allocated_bytes.value_or(0) >= share.allocated_bytes.value_or(0));
   }
 }
+
+}  // namespace data_parallel_devices_test

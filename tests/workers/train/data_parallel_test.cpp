@@ -17,6 +17,8 @@
 
 using namespace shoal;
 
+namespace data_parallel_test {
+
 namespace {
 
 struct MlpImpl : torch::nn::Module {
@@ -430,3 +432,5 @@ TEST_CASE("data parallel: after an answer that cannot be read, every later call 
   const torch::NoGradGuard no_grad;
   for (int call = 0; call < 3; ++call) CHECK_THROWS_AS(core->forward({batch(call, 4)}), DecodeError);
 }
+
+}  // namespace data_parallel_test

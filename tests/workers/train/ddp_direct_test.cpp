@@ -16,6 +16,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace ddp_direct_test {
+
 namespace {
 
 /// Gradients of many kinds: rows and columns exchanged, one value for all, conjugated, of several types, of no element.
@@ -279,3 +281,5 @@ TEST_CASE("DDP: a rank whose gradient of a parameter is none gets the mean that 
 TEST_CASE("DDP: steps go with the Reducer in a Join, and without it before and after") {
   for (const std::string& said : spawn({.nprocs = 3}, around_join, ShmGroup(3))) CHECK(said == "right");
 }
+
+}  // namespace ddp_direct_test

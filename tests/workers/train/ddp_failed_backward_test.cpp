@@ -13,6 +13,8 @@
 
 using namespace shoal;
 
+namespace ddp_failed_backward_test {
+
 namespace {
 
 struct NetImpl : torch::nn::Module {
@@ -125,3 +127,5 @@ TEST_CASE("DDP: a gradient that is sparse or dense unannounced is refused by the
     CHECK_THAT(said, ContainsSubstring("the gradient of rows is Strided") && ContainsSubstring("was announced"));
   for (auto& said : spawn({.nprocs = 2}, sparse_gradient, ShmGroup(2), true, true)) CHECK(said == "went through");
 }
+
+}  // namespace ddp_failed_backward_test

@@ -18,6 +18,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace ddp_options_test {
+
 namespace {
 
 /// One step: the gradients by DDP are the averages of what one model has of every rank's batch.
@@ -412,3 +414,5 @@ TEST_CASE("DDP: gradients of a bfloat16 module are added in float, with a hook f
   for (bool in_float : {false, true})
     for (auto& said : spawn({.nprocs = 4}, reduced_in_float, ShmGroup(4), in_float)) CHECK(said == "went through");
 }
+
+}  // namespace ddp_options_test

@@ -17,6 +17,8 @@
 
 using namespace shoal;
 
+namespace ddp_test {
+
 namespace {
 
 constexpr int kBatch = 12;
@@ -315,3 +317,5 @@ TEST_CASE("DDP: when a rank is killed in the backward pass, backward() throws Pe
   processes[1].join();
   CHECK(processes[1].exitcode() == -SIGKILL);
 }
+
+}  // namespace ddp_test

@@ -19,6 +19,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace ddp_touched_gradients_test {
+
 namespace {
 
 /// Two parts of the loss without a parameter in common; gradients come in the order b, a, d, c.
@@ -198,3 +200,5 @@ TEST_CASE("DDP: a gradient that was replaced while it was reduced, or saved and 
 TEST_CASE("DDP: a gradient that was given other memory is the mean again after the next step") {
   for (const auto& said : spawn({.nprocs = 2}, give_other_memory, ShmGroup(2))) CHECK(said == "right");
 }
+
+}  // namespace ddp_touched_gradients_test

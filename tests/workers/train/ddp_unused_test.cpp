@@ -24,6 +24,8 @@
 
 using namespace shoal;
 
+namespace ddp_unused_test {
+
 namespace {
 
 void require(bool condition, const std::string& what) {
@@ -224,3 +226,5 @@ TEST_CASE("DDP: a result in which no tensors are found is refused where they are
                  ContainsSubstring("in which no tensors can be found"));
   CHECK(spawn({.nprocs = 1}, return_what_hides_tensors, ShmGroup(1), false)[0] == "went through");
 }
+
+}  // namespace ddp_unused_test

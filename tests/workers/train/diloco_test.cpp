@@ -27,6 +27,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace diloco_test {
+
 namespace {
 
 torch::nn::Sequential make_net(int seed) {
@@ -342,3 +344,5 @@ TEST_CASE("DiLoCo: when a rank is killed, step() throws PeerDied on the others, 
   processes[1].join();
   CHECK(processes[1].exitcode() == -SIGKILL);
 }
+
+}  // namespace diloco_test

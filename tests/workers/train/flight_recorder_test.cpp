@@ -21,6 +21,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace flight_recorder_test {
+
 namespace {
 
 SessionFile own_session() {
@@ -134,7 +136,8 @@ TEST_CASE("flight recorder: who has not called what the others wait in is named,
   // It may be on its way there still.
   until([&] {
     report = report_group(file, look_at(file), only_group(file, 10), 10);
-    return report.find("it is in `(anonymous namespace)::evaluate_for_ever()`") != std::string::npos;
+    return report.find("it is in `flight_recorder_test::(anonymous namespace)::evaluate_for_ever()`") !=
+           std::string::npos;
   });
   CHECK_THAT(report, StartsWith(who));
   CHECK_THAT(report, ContainsSubstring("ended barrier 1") && ContainsSubstring("all_reduce") &&
@@ -229,3 +232,5 @@ TEST_CASE("flight recorder: a group of any bytes is no more than that") {
   }
   CHECK(shown > 0);
 }
+
+}  // namespace flight_recorder_test

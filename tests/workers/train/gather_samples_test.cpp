@@ -17,6 +17,8 @@
 
 using namespace shoal;
 
+namespace gather_samples_test {
+
 namespace {
 
 void require(bool condition, const std::string& what) {
@@ -90,3 +92,5 @@ TEST_CASE("all_gather_samples: each sample's row once and in order, whatever sam
       for (auto& said : spawn({.nprocs = world}, gather, ShmGroup(world), by_process_group))
         CHECK(said == "went through");
 }
+
+}  // namespace gather_samples_test

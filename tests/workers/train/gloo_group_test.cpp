@@ -16,6 +16,8 @@
 using namespace shoal;
 using namespace std::chrono_literals;
 
+namespace gloo_group_test {
+
 namespace {
 
 /// Two members in this process, connected by the loopback.
@@ -89,3 +91,5 @@ TEST_CASE("gloo group: abort wakes whoever waits, and whoever comes later") {
   CHECK(why_it_failed(*pair.a, second) == GlooFailure::ended);
   pair.a->settle();
 }
+
+}  // namespace gloo_group_test

@@ -19,6 +19,8 @@
 
 using namespace shoal;
 
+namespace group_kill_test {
+
 namespace {
 
 constexpr int kWorld = 3;
@@ -140,3 +142,5 @@ TEST_CASE("group: a rank killed at any moment is named to the others, and nothin
     REQUIRE(heap_bytes_in_use() == before);
   }
 }
+
+}  // namespace group_kill_test

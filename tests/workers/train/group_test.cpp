@@ -18,6 +18,8 @@
 using namespace shoal;
 using c10::ScalarType;
 
+namespace group_test {
+
 TEST_CASE("group: sizes that make no sense are refused") {
   CHECK_THROWS_WITH(ShmGroup(0), ContainsSubstring("a group of 0 ranks: it takes 1 to 256"));
   CHECK_THROWS_AS(ShmGroup(-1), std::invalid_argument);
@@ -249,3 +251,5 @@ TEST_CASE("group: a handle that is none is refused where it arrives") {
   Decoder decoder(encoder.bytes(), std::move(handles));
   CHECK_THROWS_AS(decode<ShmGroup>(decoder), DecodeError);
 }
+
+}  // namespace group_test

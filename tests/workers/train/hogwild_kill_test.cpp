@@ -22,6 +22,8 @@
 
 using namespace shoal;
 
+namespace hogwild_kill_test {
+
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -155,3 +157,5 @@ TEST_CASE("hogwild kill: processes killed at any moment leave an optimizer that 
         CHECK(torch::allclose(parameter, torch::ones_like(parameter), 0.05, 0.05));
     }
 }
+
+}  // namespace hogwild_kill_test

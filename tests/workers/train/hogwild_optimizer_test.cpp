@@ -16,6 +16,8 @@
 
 using namespace shoal;
 
+namespace hogwild_optimizer_test {
+
 namespace {
 
 namespace optim = torch::optim;
@@ -473,3 +475,5 @@ TEST_CASE("hogwild optimizers: what does not fit is refused") {
   refuses([&] { optimizer.attach(others); }, "parameter 0 is not the optimizer's");
   refuses([&] { optimizer.load_state({torch::ones({1})}); }, "1 tensors");
 }
+
+}  // namespace hogwild_optimizer_test

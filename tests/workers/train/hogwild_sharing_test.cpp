@@ -23,6 +23,8 @@
 
 using namespace shoal;
 
+namespace hogwild_sharing_test {
+
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -310,3 +312,5 @@ TEST_CASE("hogwild sharing: processes stay within the bound of each other") {
   CHECK(most[1] <= 6);
   CHECK(optimizer.steps() == 802);
 }
+
+}  // namespace hogwild_sharing_test

@@ -14,6 +14,8 @@
 
 using namespace shoal;
 
+namespace hogwild_test {
+
 namespace {
 
 torch::optim::SGDOptions options() { return torch::optim::SGDOptions(0.05).momentum(0.5); }
@@ -105,3 +107,5 @@ TEST_CASE("Hogwild: state that does not fit its optimizer is refused") {
   CHECK_THROWS_WITH(use_optimizer_state(optimizer, state),
                     ContainsSubstring("momentum_buffer of parameter 0 has another shape"));
 }
+
+}  // namespace hogwild_test

@@ -26,6 +26,8 @@ using namespace shoal;
 using namespace shoal::test;
 using namespace std::chrono_literals;
 
+namespace host_mail_test {
+
 namespace {
 
 constexpr std::uint64_t kKey = 77;
@@ -203,3 +205,5 @@ TEST_CASE("store questions: where no thread is to be had, a question is refused"
   });
   CHECK(child.join() == 0);
 }
+
+}  // namespace host_mail_test

@@ -23,6 +23,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace join_test {
+
 namespace {
 
 struct NetImpl : torch::nn::Module {
@@ -293,3 +295,5 @@ TEST_CASE("Join: when a rank that has batches is killed, those that have none ge
   processes[1].join();
   CHECK(processes[1].exitcode() == -SIGKILL);
 }
+
+}  // namespace join_test

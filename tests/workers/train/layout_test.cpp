@@ -9,6 +9,8 @@ using namespace shoal;
 using shoal::test::documented;
 using shoal::test::Fields;
 
+namespace layout_test {
+
 TEST_CASE("group layout: docs/collectives.md shows the structures as they are, of this version") {
   CHECK(documented("collectives.md", fmt::format("GroupLayout (version {})", GroupLayout::kVersion)) ==
         Fields{FIELD(GroupLayout, magic), FIELD(GroupLayout, version), FIELD(GroupLayout, world_size),
@@ -57,3 +59,5 @@ TEST_CASE("hogwild layout: docs/hogwild.md shows the structures as they are, of 
   CHECK(documented("hogwild.md", "ParticipantRecord") ==
         Fields{FIELD(ParticipantRecord, tag), FIELD(ParticipantRecord, pid), FIELD(ParticipantRecord, clock)});
 }
+
+}  // namespace layout_test

@@ -19,6 +19,8 @@
 
 using namespace shoal;
 
+namespace monitored_barrier_test {
+
 namespace {
 
 constexpr int kWorld = 4;
@@ -139,3 +141,5 @@ TEST_CASE("monitored barrier: c10d's monitoredBarrier names who did not come") {
   CHECK(first.result() == "monitored_barrier: rank 1 did not come within 50 ms");
   second.join();
 }
+
+}  // namespace monitored_barrier_test

@@ -30,6 +30,8 @@
 using namespace shoal;
 using namespace std::chrono_literals;
 
+namespace note_lines_test {
+
 namespace {
 
 using Bytes = std::string;
@@ -264,3 +266,5 @@ TEST_CASE("note lines: an end that nobody explains is one after a while") {
   lines.all[1].reset();
   CHECK(why_it_failed(lines[0], 1) == GlooFailure::ended);
 }
+
+}  // namespace note_lines_test

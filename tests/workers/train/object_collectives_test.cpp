@@ -17,6 +17,8 @@
 
 using namespace shoal;
 
+namespace object_collectives_test {
+
 namespace {
 
 constexpr int kWorld = 3;
@@ -103,32 +105,37 @@ struct Many {
 };
 
 }  // namespace
+}  // namespace object_collectives_test
 
 template <>
-struct shoal::Codec<Moody> {
+struct shoal::Codec<object_collectives_test::Moody> {
+  using Moody = object_collectives_test::Moody;
   static constexpr std::uint64_t schema() { return schema_hash("Moody"); }
   static void encode(Encoder& encoder, const Moody& moody) {
     encoder.add(allocate_shared(5000));  // what it has begun has to go
-    if (moody.refused_by == the_rank) throw std::domain_error("not in this mood");
+    if (moody.refused_by == object_collectives_test::the_rank) throw std::domain_error("not in this mood");
     encoder.write(moody);
   }
   static Moody decode(Decoder& decoder) {
     auto moody = decoder.read<Moody>();
-    if (moody.unreadable_for == the_rank) throw DecodeError("this cannot be read");
+    if (moody.unreadable_for == object_collectives_test::the_rank) throw DecodeError("this cannot be read");
     return moody;
   }
 };
 
 template <>
-struct shoal::Codec<Many> {
+struct shoal::Codec<object_collectives_test::Many> {
+  using Many = object_collectives_test::Many;
   static constexpr std::uint64_t schema() { return schema_hash("Many"); }
   static void encode(Encoder& encoder, const Many& many) {
     encoder.write(many);
-    for (int i = 0; many.of == the_rank && i <= UINT16_MAX; ++i) encoder.add(allocate_shared(8));
+    for (int i = 0; many.of == object_collectives_test::the_rank && i <= UINT16_MAX; ++i)
+      encoder.add(allocate_shared(8));
   }
   static Many decode(Decoder& decoder) { return decoder.read<Many>(); }
 };
 
+namespace object_collectives_test {
 namespace {
 
 template <class Call>
@@ -225,7 +232,8 @@ TEST_CASE("object collectives: what one rank cannot send or read is told to all,
     }
   };
   check(0, 1, "domain_error: not in this mood",
-        "Error: all_gather_object: rank 1 could not send its (anonymous namespace)::Moody: not in this mood");
+        "Error: all_gather_object: rank 1 could not send its object_collectives_test::(anonymous namespace)::Moody: "
+        "not in this mood");
   check(1, 2, "domain_error: not in this mood", "Error: gather_object: rank 2 could not send its");
   check(2, 0, "domain_error: not in this mood", "Error: broadcast_object: rank 0 could not send its");
   check(3, 1, "invalid_argument: scatter_object: 2 values for 3 ranks", "scatter_object: 2 values for 3 ranks");
@@ -244,3 +252,5 @@ TEST_CASE("object collectives: what one rank cannot send or read is told to all,
 TEST_CASE("object collectives: values and letters about buffers come through the same inboxes") {
   CHECK(spawn({.nprocs = kWorld}, mixed_with_letters, ShmGroup(kWorld)) == std::vector<int>(kWorld, 300));
 }
+
+}  // namespace object_collectives_test

@@ -15,6 +15,8 @@
 
 using namespace shoal;
 
+namespace overlap_test {
+
 namespace {
 
 /// Several chunks, so that a rank that began to write would meet one that still reads.
@@ -70,3 +72,5 @@ TEST_CASE("communicator: overlapping views of one shared tensor are reduced as c
         if (world == 4) CHECK(torch::equal(seen[3], what == What::reduce ? inputs[3] : result));
       }
 }
+
+}  // namespace overlap_test

@@ -17,6 +17,8 @@
 
 using namespace shoal;
 
+namespace point_to_point_kill_test {
+
 namespace {
 
 constexpr int kVictim = 1;
@@ -145,3 +147,5 @@ TEST_CASE("point to point: what a rank has sent can be received when it is gone,
                  ContainsSubstring("send to rank 1, tag 0: rank 1") && ContainsSubstring(dies ? "died" : "left"));
     }
 }
+
+}  // namespace point_to_point_kill_test

@@ -23,6 +23,8 @@
 
 using namespace shoal;
 
+namespace point_to_point_test {
+
 namespace {
 
 void require(bool condition, const std::string& what) {
@@ -275,9 +277,11 @@ std::string objects(int rank, ShmGroup group) {
 struct Unwilling {};
 
 }  // namespace
+}  // namespace point_to_point_test
 
 template <>
-struct shoal::Codec<Unwilling> {
+struct shoal::Codec<point_to_point_test::Unwilling> {
+  using Unwilling = point_to_point_test::Unwilling;
   static constexpr std::uint64_t schema() { return schema_hash("Unwilling"); }
   static void encode(Encoder& encoder, const Unwilling&) {
     encoder.add(allocate_shared(5000));
@@ -286,6 +290,7 @@ struct shoal::Codec<Unwilling> {
   static Unwilling decode(Decoder&) { return {}; }
 };
 
+namespace point_to_point_test {
 namespace {
 
 std::string unwilling(int rank, ShmGroup group) {
@@ -467,3 +472,5 @@ TEST_CASE("point to point: what is under way goes on while its rank waits for so
   const auto progress = GENERATE(Progress::in_call, Progress::thread);
   CHECK_NOTHROW(spawn({.nprocs = 2}, wait_besides, ShmGroup(2), ShmGroup(2), besides, progress));
 }
+
+}  // namespace point_to_point_test

@@ -18,6 +18,8 @@
 
 using namespace shoal;
 
+namespace process_group_test {
+
 namespace {
 
 constexpr int kWorld = 4;
@@ -86,3 +88,5 @@ TEST_CASE("process group: a list of ranks that makes no sense is refused at the 
   CHECK_THROWS_WITH(split(alone, {0, 0}), ContainsSubstring("rank 0 twice"));
   CHECK(split(alone, {0})->world_size() == 1);
 }
+
+}  // namespace process_group_test

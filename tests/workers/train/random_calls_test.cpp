@@ -13,6 +13,8 @@
 
 using namespace shoal;
 
+namespace random_calls_test {
+
 namespace {
 
 constexpr int kCalls = 120;
@@ -34,3 +36,5 @@ TEST_CASE("random calls: every result is a plain loop's, and nothing is written 
       CHECK_NOTHROW(spawn({.nprocs = world}, work, ShmGroup(world), seed, progress));
     }
 }
+
+}  // namespace random_calls_test

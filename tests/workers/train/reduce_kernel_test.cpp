@@ -11,6 +11,8 @@
 using shoal::ReduceKernel;
 using shoal::ReduceOp;
 
+namespace reduce_kernel_test {
+
 namespace {
 
 const std::vector<at::ScalarType> kIntegers{at::kByte, at::kChar, at::kShort, at::kInt, at::kLong};
@@ -145,3 +147,5 @@ TEST_CASE("reduce kernel: what has no meaning is refused by name") {
   CHECK_THROWS_WITH(ReduceKernel(at::kQInt8, ReduceOp::sum),
                     ContainsSubstring("QInt8") && ContainsSubstring("cannot be reduced"));
 }
+
+}  // namespace reduce_kernel_test

@@ -19,6 +19,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace same_numbers_test {
+
 namespace {
 
 constexpr int kSteps = 100, kSamplesOfRank = 4;
@@ -224,3 +226,5 @@ TEST_CASE("same numbers: 100 steps with each of DDP's options are those of one p
   CHECK_THROWS_WITH(largest(2, {.static_graph = true, .accumulates = true}),
                     ContainsSubstring("leave static_graph out"));
 }
+
+}  // namespace same_numbers_test

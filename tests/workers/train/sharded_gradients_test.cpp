@@ -26,6 +26,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace sharded_gradients_test {
+
 namespace {
 
 /// Throws in its backward pass if it is told to.
@@ -456,3 +458,5 @@ TEST_CASE("sharded gradients: what does not go is refused, by name and on all ra
     for (auto& said : spawn({.nprocs = 2}, refused, ShmGroup(2), what))
       CHECK_THAT(said, ContainsSubstring(words[what]));
 }
+
+}  // namespace sharded_gradients_test

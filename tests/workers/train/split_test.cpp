@@ -25,6 +25,8 @@
 
 using namespace shoal;
 
+namespace split_test {
+
 namespace {
 
 /// Who is in the group with this rank, by their ranks in it.
@@ -186,3 +188,5 @@ TEST_CASE("sub-groups: a death is known in each group that the rank was in, and 
                ContainsSubstring("barrier: rank 3 (process ") && ContainsSubstring("died; 2 in the row"));
   CHECK_THAT(processes[2].result(), ContainsSubstring("barrier: rank 1 (process ") && ContainsSubstring("died"));
 }
+
+}  // namespace split_test

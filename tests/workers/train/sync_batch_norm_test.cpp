@@ -17,6 +17,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace sync_batch_norm_test {
+
 namespace {
 
 constexpr int kChannels = 4;
@@ -239,3 +241,5 @@ TEST_CASE("SyncBatchNorm: gradients of gradients are refused, since they would b
   for (auto& said : spawn({.nprocs = 2}, twice_derived, ShmGroup(2)))
     CHECK_THAT(said, ContainsSubstring("create_graph"));
 }
+
+}  // namespace sync_batch_norm_test

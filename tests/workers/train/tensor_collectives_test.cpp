@@ -16,6 +16,8 @@
 
 using namespace shoal;
 
+namespace tensor_collectives_test {
+
 namespace {
 
 constexpr int kWorld = 3;
@@ -173,3 +175,5 @@ TEST_CASE("tensor collectives: an all-to-all in which nobody sends to another is
   CHECK(first.result());
   CHECK(second.result());
 }
+
+}  // namespace tensor_collectives_test

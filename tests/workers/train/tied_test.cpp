@@ -23,6 +23,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace tied_test {
+
 namespace {
 
 /// The largest layer has two names.
@@ -172,3 +174,5 @@ TEST_CASE("tied parameters: an optimizer's checkpoint has one state for each") {
   train(loaded, other, 1);
   require_equal(loaded, net, "after loading");
 }
+
+}  // namespace tied_test

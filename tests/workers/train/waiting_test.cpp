@@ -15,6 +15,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace waiting_test {
+
 TEST_CASE("group: of many ranks that wait for many one asks after the dead") {
   constexpr int kHalf = 8;
   ShmGroup group(2 * kHalf);
@@ -55,3 +57,5 @@ TEST_CASE("group: of many ranks that wait for many one asks after the dead") {
   late[3]->kill();
   for (auto& rank : waiting) CHECK(rank->join() == 0);
 }
+
+}  // namespace waiting_test

@@ -29,6 +29,8 @@
 
 using namespace shoal;
 
+namespace work_test {
+
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -356,3 +358,5 @@ TEST_CASE("work: a death in the middle of training comes out of backward() as Pe
   CHECK_THAT(first.result(), ContainsSubstring("rank 1 (process ") && ContainsSubstring("died"));
   second.join();
 }
+
+}  // namespace work_test

@@ -24,6 +24,8 @@
 using namespace shoal;
 using namespace shoal::test;
 
+namespace zero_redundancy_optimizer_test {
+
 namespace {
 
 torch::nn::Sequential make_net() {
@@ -197,3 +199,5 @@ TEST_CASE("partition_by_size: the largest first, each to the part with the least
   const auto total = std::accumulate(load.begin(), load.end(), std::int64_t(0));
   for (const auto one : load) CHECK(one * 7 * 3 <= total * 4);
 }
+
+}  // namespace zero_redundancy_optimizer_test
