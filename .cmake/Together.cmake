@@ -1,7 +1,8 @@
 # shoal_together(RESULT NAME SIZE source...): RESULT is sources in place of these, each of which includes up to SIZE of one folder
 # (0: all of it, 1: these sources as they are). Half of the time that a source takes, and more under sanitizers, goes into what it
-# includes and instantiates, again for each. The sources of a folder must have no two names in common outside of classes and
-# blocks. Those with flags of their own stay by themselves.
+# includes and instantiates, again for each. The sources of a folder must have no two names in common outside of classes,
+# blocks and namespaces: where each has its network Net, each has a namespace of its own name. Those with flags of their own stay by
+# themselves.
 #
 # Not CMake's own UNITY_BUILD: it writes absolute paths, by which ccache would miss in every other clone.
 function(shoal_together result name size)
@@ -13,7 +14,7 @@ function(shoal_together result name size)
   set(folders)
   foreach(source ${ARGN})
     set(is_by_itself FALSE)
-    foreach(property COMPILE_DEFINITIONS COMPILE_OPTIONS SKIP_PRECOMPILE_HEADERS HEADER_FILE_ONLY)
+    foreach(property COMPILE_DEFINITIONS COMPILE_OPTIONS INCLUDE_DIRECTORIES SKIP_PRECOMPILE_HEADERS HEADER_FILE_ONLY)
       get_source_file_property(value ${source} ${property})
       if(value)
         set(is_by_itself TRUE)
@@ -54,3 +55,11 @@ function(shoal_together result name size)
   endforeach()
   set(${result} ${made} PARENT_SCOPE)
 endfunction()
+
+# Of the libraries. Under sanitizers, where few sources change, whole folders; elsewhere so many that a change of one costs not
+# much more than itself.
+set(together 4)
+if(SHOAL_SANITIZE)
+  set(together 0)
+endif()
+set(SHOAL_TOGETHER ${together} CACHE STRING "So many sources of a folder are compiled as one; 0: all of them, 1: each by itself")

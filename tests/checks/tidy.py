@@ -49,7 +49,8 @@ class Tidy:
         self.texts = {}   # a file of the project -> its digest, the files of the project that it includes, the headers of others
         self.flags = {}   # a source -> its flags
         self.first = self.headers_in_front()
-        for entry in json.loads((build / "compile_commands.json").read_text()):
+        entries = json.loads((build / "compile_commands.json").read_text())
+        for entry in sorted(entries, key=lambda entry: "_apart.dir/" in entry.get("command", "")):   # .cmake/Libraries.cmake
             words = entry.get("arguments") or shlex.split(entry["command"])
             source = os.path.realpath(os.path.join(entry["directory"], entry["file"]))
             flags = self.flags_that_matter(words)

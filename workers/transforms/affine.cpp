@@ -1,6 +1,7 @@
 #include <shoal/workers/transforms/affine.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/workers/transforms/masks/mask_sources.h>
 
 #include <algorithm>
 #include <cmath>
@@ -50,11 +51,6 @@ void check_pair(const char* transform, const char* name, const std::array<double
 
 constexpr double kMostDegrees = 360'000;
 
-[[noreturn]] void refuse_mask(const char* transform) {
-  throw std::invalid_argument(
-      fmt::format("{}: a mask is moved by whole rows and columns, which turned pictures do not have", transform));
-}
-
 }  // namespace
 
 void affine(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const AffineMap& map, std::uint8_t fill,
@@ -95,7 +91,7 @@ void RandomRotation::apply(const std::uint8_t* in, const ImageShape& shape, std:
 }
 
 void RandomRotation::move(const ImageShape& /*shape*/, const Draws& /*draws*/, MaskSources& /*mask*/) const {
-  refuse_mask("RandomRotation");
+  detail::refuse_turned_mask("RandomRotation");
 }
 
 ImageShape RandomAffine::output(const ImageShape& shape) const {
@@ -121,7 +117,7 @@ void RandomAffine::apply(const std::uint8_t* in, const ImageShape& shape, std::u
 }
 
 void RandomAffine::move(const ImageShape& /*shape*/, const Draws& /*draws*/, MaskSources& /*mask*/) const {
-  refuse_mask("RandomAffine");
+  detail::refuse_turned_mask("RandomAffine");
 }
 
 }  // namespace shoal

@@ -1,6 +1,7 @@
 #include <shoal/workers/transforms/auto_augment.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/workers/transforms/masks/mask_sources.h>
 #include <shoal/workers/transforms/affine.h>
 #include <shoal/workers/transforms/color.h>
 #include <shoal/workers/transforms/color_jitter.h>
@@ -122,11 +123,6 @@ void check(const char* name, std::int64_t bins, const ImageShape& shape) {
     throw std::invalid_argument(fmt::format("{}: a picture of {} channels; 1, grey, or 3, RGB", name, shape.channels));
 }
 
-[[noreturn]] void refuse_mask(const char* transform) {
-  throw std::invalid_argument(
-      fmt::format("{}: a mask is moved by whole rows and columns, which turned pictures do not have", transform));
-}
-
 }  // namespace
 
 ImageShape RandAugment::output(const ImageShape& shape) const {
@@ -156,7 +152,7 @@ void RandAugment::apply(const std::uint8_t* in, const ImageShape& shape, std::ui
 }
 
 void RandAugment::move(const ImageShape& /*shape*/, const Draws& /*draws*/, MaskSources& /*mask*/) const {
-  refuse_mask("RandAugment");
+  detail::refuse_turned_mask("RandAugment");
 }
 
 ImageShape TrivialAugment::output(const ImageShape& shape) const {
@@ -174,7 +170,7 @@ void TrivialAugment::apply(const std::uint8_t* in, const ImageShape& shape, std:
 }
 
 void TrivialAugment::move(const ImageShape& /*shape*/, const Draws& /*draws*/, MaskSources& /*mask*/) const {
-  refuse_mask("TrivialAugment");
+  detail::refuse_turned_mask("TrivialAugment");
 }
 
 }  // namespace shoal

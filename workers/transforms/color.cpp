@@ -14,8 +14,6 @@
 namespace shoal {
 namespace {
 
-std::size_t pixels_of(const ImageShape& shape) { return std::size_t(shape.height * shape.width); }
-
 ImageShape checked(const char* name, double magnitude, double most, double p, const ImageShape& shape) {
   if (!(magnitude >= 0 && magnitude <= most))
     throw std::invalid_argument(fmt::format("{}: magnitude is {}; from 0 to {}", name, magnitude, most));
@@ -79,7 +77,7 @@ void posterize(std::uint8_t* image, const ImageShape& shape, int bits) {
 }
 
 void autocontrast(std::uint8_t* image, const ImageShape& shape) {
-  const std::size_t pixels = pixels_of(shape);
+  const std::size_t pixels = shape.pixels();
   for (std::int64_t channel = 0; channel < shape.channels; ++channel, image += pixels) {
     if (pixels == 0) continue;
     const auto [least, most] = std::minmax_element(image, image + pixels);
@@ -91,7 +89,7 @@ void autocontrast(std::uint8_t* image, const ImageShape& shape) {
 }
 
 void equalize(std::uint8_t* image, const ImageShape& shape) {
-  const std::size_t pixels = pixels_of(shape);
+  const std::size_t pixels = shape.pixels();
   for (std::int64_t channel = 0; channel < shape.channels; ++channel, image += pixels) {
     std::array<std::int64_t, 256> counts{};
     for (std::size_t i = 0; i < pixels; ++i) ++counts[image[i]];
@@ -135,7 +133,7 @@ void adjust_sharpness(std::uint8_t* image, const ImageShape& shape, double facto
 void to_grayscale(std::uint8_t* image, const ImageShape& shape, TransformScratch& scratch) {
   if (shape.channels != 3) return;
   const TransformScratch::Frame frame(scratch);
-  const std::size_t pixels = pixels_of(shape);
+  const std::size_t pixels = shape.pixels();
   auto* grey = scratch.take<float>(pixels);
   PixelLoops::best().grey(image, image + pixels, image + 2 * pixels, grey, pixels);
   for (std::size_t i = 0; i < pixels; ++i) image[i] = std::uint8_t(grey[i]);

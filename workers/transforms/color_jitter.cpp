@@ -12,11 +12,11 @@
 namespace shoal {
 namespace {
 
-using Range = std::array<double, 2>;
+using JitterRange = std::array<double, 2>;
 
-Range range_of(const char* name, const Jitter& jitter, double center, double low, double high) {
-  const Range range =
-      jitter.range.value_or(Range{std::max(center - jitter.amount, low), std::min(center + jitter.amount, high)});
+JitterRange range_of(const char* name, const Jitter& jitter, double center, double low, double high) {
+  const JitterRange range =
+      jitter.range.value_or(JitterRange{std::max(center - jitter.amount, low), std::min(center + jitter.amount, high)});
   if (!(jitter.amount >= 0) || !(range[0] >= low && range[0] <= range[1] && range[1] <= high)) {
     throw std::invalid_argument(fmt::format("ColorJitter: {} is {} to {} (amount {}); within {} to {}", name, range[0],
                                             range[1], jitter.amount, low, high));
@@ -35,15 +35,13 @@ struct Ranges {
     }
   }
   static constexpr double kLargest = 1e6;
-  Range brightness, contrast, saturation, hue;
+  JitterRange brightness, contrast, saturation, hue;
 };
 
-bool changes(const Range& range, double neutral) { return range[0] != neutral || range[1] != neutral; }
-
-std::size_t pixels_of(const ImageShape& shape) { return std::size_t(shape.height * shape.width); }
+bool changes(const JitterRange& range, double neutral) { return range[0] != neutral || range[1] != neutral; }
 
 const float* grey_of(const std::uint8_t* image, const ImageShape& shape, TransformScratch& scratch) {
-  const std::size_t pixels = pixels_of(shape);
+  const std::size_t pixels = shape.pixels();
   auto* grey = scratch.take<float>(pixels);
   if (shape.channels == 3) {
     PixelLoops::best().grey(image, image + pixels, image + 2 * pixels, grey, pixels);
@@ -84,7 +82,7 @@ void adjust_brightness(std::uint8_t* image, const ImageShape& shape, double fact
 
 void adjust_contrast(std::uint8_t* image, const ImageShape& shape, double factor, TransformScratch& scratch) {
   const TransformScratch::Frame frame(scratch);
-  const std::size_t pixels = pixels_of(shape);
+  const std::size_t pixels = shape.pixels();
   const float* grey = grey_of(image, shape, scratch);
   double sum = 0;
   for (std::size_t i = 0; i < pixels; ++i) sum += double(grey[i]);
@@ -97,13 +95,13 @@ void adjust_saturation(std::uint8_t* image, const ImageShape& shape, double fact
   const TransformScratch::Frame frame(scratch);
   const float* grey = grey_of(image, shape, scratch);
   for (std::size_t channel = 0; channel < 3; ++channel) {
-    PixelLoops::best().blend_with(image + channel * pixels_of(shape), grey, pixels_of(shape), float(factor));
+    PixelLoops::best().blend_with(image + channel * shape.pixels(), grey, shape.pixels(), float(factor));
   }
 }
 
 void adjust_hue(std::uint8_t* image, const ImageShape& shape, double shift) {
   if (shape.channels != 3) return;
-  const std::size_t pixels = pixels_of(shape);
+  const std::size_t pixels = shape.pixels();
   for (std::size_t i = 0; i < pixels; ++i) {
     shift_hue(image[i], image[pixels + i], image[2 * pixels + i], float(shift));
   }
@@ -126,7 +124,7 @@ void ColorJitter::apply(const std::uint8_t* in, const ImageShape& shape, std::ui
   std::array<int, 4> order = {0, 1, 2, 3};
   for (std::size_t i = 3; i > 0; --i) std::swap(order[i], order[std::size_t(random.below(std::int64_t(i) + 1))]);
   // Always all four, so that one does not depend on which of the others are asked for.
-  auto draw = [&random](const Range& range) { return random.uniform(range[0], range[1]); };
+  auto draw = [&random](const JitterRange& range) { return random.uniform(range[0], range[1]); };
   const double brightness_factor = draw(ranges.brightness), contrast_factor = draw(ranges.contrast);
   const double saturation_factor = draw(ranges.saturation), hue_shift = draw(ranges.hue);
   for (const int which : order) {

@@ -31,7 +31,7 @@ void Poison::apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t
   }
   const auto* marks = mask.const_data_ptr<float>();
   const auto* shares = alpha.const_data_ptr<float>();
-  const auto pixels = std::size_t(shape.height * shape.width);
+  const std::size_t pixels = shape.pixels();
   const auto low = float(clamp[0]), high = float(clamp[1]);
   for (std::int64_t channel = 0; channel < shape.channels; ++channel, in += pixels, out += pixels, marks += pixels)
     for (std::size_t i = 0; i < pixels; ++i)

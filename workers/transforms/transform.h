@@ -21,7 +21,8 @@ struct ImageShape {
   std::int64_t height = 0;    ///< rows
   std::int64_t width = 0;     ///< columns
 
-  std::size_t bytes() const { return std::size_t(channels * height * width); }  ///< of such a picture
+  std::size_t pixels() const { return std::size_t(height * width); }      ///< of such a picture
+  std::size_t bytes() const { return std::size_t(channels) * pixels(); }  ///< likewise
   bool operator==(const ImageShape&) const = default;
 };
 

@@ -16,7 +16,7 @@
 namespace shoal::detail {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t(16) << 20;
+constexpr std::size_t kWriteBytes = std::size_t(16) << 20;
 
 [[noreturn]] void fail(const char* what, const std::filesystem::path& path) {
   throw SystemError(fmt::format("{} {}", what, path.native()), errno,
@@ -43,7 +43,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   // Two pieces at least, so that a test ends a process within a file of any size.
-  const std::size_t most = std::min(kPieceBytes, (bytes.size() + 1) / 2);
+  const std::size_t most = std::min(kWriteBytes, (bytes.size() + 1) / 2);
   while (!bytes.empty()) {
     const ssize_t written = ::write(file_.get(), bytes.data(), std::min(bytes.size(), most));
     if (written < 0 && errno == EINTR) continue;

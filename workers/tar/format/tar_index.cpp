@@ -23,7 +23,7 @@ namespace shoal::detail {
 namespace {
 
 // An index: magic, hash of what follows, the archive's bytes and time, the number of places, the places. Little-endian.
-constexpr std::string_view kMagic = "shoaltar";
+constexpr std::string_view kIndexMagic = "shoaltar";
 constexpr std::size_t kNumbersBefore = 5;  // the magic is the first
 
 std::uint64_t number_at(std::span<const std::uint8_t> bytes, std::size_t number) {
@@ -100,7 +100,7 @@ TarPlaces find_tar_samples(std::span<const std::uint8_t> archive, const std::str
 
 std::vector<std::uint8_t> store_tar_index(const TarPlaces& places, const FileStamp& archive) {
   std::vector<std::uint8_t> bytes(8 * (kNumbersBefore + places.size()));
-  std::memcpy(bytes.data(), kMagic.data(), 8);
+  std::memcpy(bytes.data(), kIndexMagic.data(), 8);
   const auto store = [&](std::size_t number, std::uint64_t value) {
     std::memcpy(bytes.data() + 8 * number, &value, 8);
   };
@@ -114,7 +114,7 @@ std::vector<std::uint8_t> store_tar_index(const TarPlaces& places, const FileSta
 
 std::optional<TarPlaces> load_tar_index(std::span<const std::uint8_t> bytes, const FileStamp& archive) {
   if (bytes.size() < 8 * (kNumbersBefore + 2) || bytes.size() % 8 != 0 ||
-      std::memcmp(bytes.data(), kMagic.data(), 8) != 0)
+      std::memcmp(bytes.data(), kIndexMagic.data(), 8) != 0)
     return std::nullopt;
   const FileStamp stamp{number_at(bytes, 2), std::int64_t(number_at(bytes, 3))};
   if (number_at(bytes, 1) != hash_of(bytes.subspan(16)) || stamp != archive ||

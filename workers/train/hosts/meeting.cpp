@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <shoal/internal/workers/train/hosts/time_left.h>
 #include <shoal/ipc/error.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -69,18 +70,14 @@ SocketAddress decoded(const std::string& text) {
   return side;
 }
 
-milliseconds left_of(Deadline deadline) {
-  return std::max(std::chrono::ceil<milliseconds>(deadline.left(std::chrono::hours(24))), milliseconds(1));
-}
-
 /// The stores that this process keeps, by port. Never destroyed: groups with static lifetime use them.
-struct Kept {
+struct KeptStores {
   std::mutex mutex;
   std::map<int, c10::intrusive_ptr<c10d::TCPStore>> by_port;
 };
 
-Kept& kept() {
-  static Kept& stores = *new Kept;
+KeptStores& kept() {
+  static KeptStores& stores = *new KeptStores;
   return stores;
 }
 
@@ -149,7 +146,7 @@ MeetingPlace meeting_place(const Environment& self, const std::string& group) {
 
 int open_store(const MeetingPlace& place, Deadline deadline) {
   if (place.served) return place.port;
-  Kept& stores = kept();
+  KeptStores& stores = kept();
   std::lock_guard lock(stores.mutex);
   if (const auto there = stores.by_port.find(place.port); there != stores.by_port.end())
     return there->second->getPort();

@@ -11,6 +11,7 @@
 #include <shoal/internal/ipc/base/spin.h>
 #include <shoal/internal/workers/train/gloo/gloo_group.h>
 #include <shoal/internal/workers/train/hosts/numeric_address.h>
+#include <shoal/internal/workers/train/hosts/time_left.h>
 #include <shoal/ipc/error.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -39,11 +40,7 @@ struct Hello {
   std::uint64_t index = 0;
 };
 
-milliseconds left_of(Deadline deadline) {
-  return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline.left(std::chrono::hours(1))));
-}
-
-std::string side_key(int index) { return fmt::format("line/{}", index); }
+std::string line_key(int index) { return fmt::format("line/{}", index); }
 std::string connected_key(int index) { return fmt::format("line/{}/connected", index); }
 
 void send_at_once(int socket) {
@@ -143,10 +140,10 @@ void NoteLines::meet(c10d::Store& store, int index, const std::vector<std::strin
     throw SystemError(fmt::format("a port at {} for the ranks of other hosts", addresses[std::size_t(index)]), errno);
   std::random_device random;
   const std::uint64_t token = std::uint64_t(random()) << 32 | random();
-  store.set(side_key(index), fmt::format("{} {}", own_side(listener.get()).port, token));
+  store.set(line_key(index), fmt::format("{} {}", own_side(listener.get()).port, token));
   for (int peer = 0; peer < index; ++peer) {
-    store.wait({side_key(peer)}, left_of(deadline));
-    const std::string text = store.get_to_str(side_key(peer));
+    store.wait({line_key(peer)}, left_of(deadline));
+    const std::string text = store.get_to_str(line_key(peer));
     int port = 0;
     Hello hello{0, std::uint64_t(index)};
     const char* const last = text.data() + text.size();

@@ -53,4 +53,9 @@ void MaskSources::copy(const at::Tensor& mask, void* out) const {
   });
 }
 
+void detail::refuse_turned_mask(const char* transform) {
+  throw std::invalid_argument(
+      fmt::format("{}: a mask is moved by whole rows and columns, which turned pictures do not have", transform));
+}
+
 }  // namespace shoal

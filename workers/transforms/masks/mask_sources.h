@@ -65,5 +65,8 @@ inline std::int64_t nearest_source(std::int64_t at, std::int64_t from, std::int6
   return source < from ? source : from - 1;
 }
 
+/// Throws std::invalid_argument, for a transform that turns or shears.
+[[noreturn]] void refuse_turned_mask(const char* transform);
+
 }  // namespace detail
 }  // namespace shoal
