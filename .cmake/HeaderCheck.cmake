@@ -47,7 +47,7 @@ if(SHOAL_TENSORS)
 endif()
 # Which source begins with a header.
 foreach(folder ${folders})
-  foreach(target shoal_${folder} shoal_${folder}_heavy)
+  foreach(target shoal_${folder} shoal_${folder}_heavy shoal_${folder}_apart shoal_${folder}_heavy_apart)   # whichever have them
     if(TARGET ${target})
       get_target_property(sources ${target} SOURCES)
       list(FILTER sources INCLUDE REGEX "\\.cpp$")
