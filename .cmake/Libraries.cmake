@@ -3,16 +3,25 @@
 # folders after HEAVY, or of these names, get the precompiled headers HEAVY_PCH: a target has one set, so they are a target of
 # objects, shoal_FOLDER_heavy.
 
-# The sources one by one: nobody builds this target, but compile_commands.json has how each is compiled, for editors.
+# The sources one by one: the target `apart`, which nothing else builds. By it compile_commands.json has how each is compiled.
+if(PROJECT_IS_TOP_LEVEL AND NOT SHOAL_SANITIZE)
+  add_custom_target(apart)
+endif()
 function(shoal_apart target pch links)
-  if(SHOAL_TOGETHER EQUAL 1 OR SHOAL_SANITIZE)
+  if(NOT TARGET apart OR SHOAL_TOGETHER EQUAL 1)
     return()
   endif()
   add_library(${target}_apart OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  add_dependencies(apart ${target}_apart)
   shoal_build_settings(${target}_apart)
-  shoal_use_pch(${target}_apart ${pch})
+  if(pch)
+    shoal_use_pch(${target}_apart ${pch})
+  endif()
   set_target_properties(${target}_apart PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  target_include_directories(${target}_apart PRIVATE ${SHOAL_INCLUDE_TREE} $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+  target_include_directories(${target}_apart PRIVATE ${SHOAL_INCLUDE_TREE})
+  # Headers of others that are given to the library later. Its own are none of the system's: warnings in them are seen.
+  target_include_directories(${target}_apart SYSTEM PRIVATE
+    "$<FILTER:$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>,EXCLUDE,^${SHOAL_INCLUDE_TREE}$>")
   target_link_libraries(${target}_apart PRIVATE ${links})
 endfunction()
 

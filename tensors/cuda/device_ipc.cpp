@@ -17,7 +17,7 @@
 namespace shoal {
 namespace {
 
-constexpr std::chrono::milliseconds kLookEvery{100};
+constexpr std::chrono::milliseconds kCollectEvery{100};
 
 constinit OnePerProcess<DeviceIpc> the_device_ipc;
 
@@ -116,7 +116,7 @@ void DeviceIpc::run() {
     }
     while (look_through()) {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kLookEvery, [] { return false; });  // nobody waits for it: a wake-up says nothing new
+      changed_.wait_for(lock, kCollectEvery, [] { return false; });  // nobody waits for it: a wake-up says nothing new
     }
   }
 }

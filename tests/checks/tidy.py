@@ -7,8 +7,9 @@ means; precompiled headers and warnings are GCC's own.
 
 Six sevenths of the time go into headers of others, so many sources are looked at eight at a time, one behind the other in a file
 made for it. The headers that they begin with stand in front, each behind those that include no header of others that it does
-not include: what it forgets is found as if it were alone (those of the project that it forgets, the library's build finds). A
-source in which something is found there, or that does not go with the others, is looked at by itself.
+not include: what it forgets is found as if it were alone. What a source forgets is found where few are looked at, each by itself:
+with the change that forgets it. A source in which something is found there, or that does not go with the others, is looked at by
+itself.
 """
 
 import concurrent.futures

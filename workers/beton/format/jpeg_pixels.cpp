@@ -275,15 +275,15 @@ void decode_jpeg_part(std::span<const std::uint8_t> jpeg, std::int64_t width, st
   if (!decoder.read_part(part, denominator, pixels, sink)) report(decoder, name);
 }
 
-bool decode_half_color_jpeg(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
-                            const JpegHalfColorSink& sink, const std::string& name) {
+void decode_whole_jpeg(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
+                       const JpegHalfColorSink& half_colors, const JpegRowSink& pixels, const std::string& name) {
   Decoder decoder(jpeg);
   if (!decoder.read_header()) report(decoder, name);
   check_size(decoder.header(), width, height, name);
-  if (!decoder.has_half_colors()) return false;
   thread_local std::vector<std::uint8_t> memory;
-  if (!decoder.read_half_colors(memory, sink)) report(decoder, name);
-  return true;
+  const bool is_read = decoder.has_half_colors() ? decoder.read_half_colors(memory, half_colors)
+                                                 : decoder.read_part({0, 0, height, width}, 1, memory, pixels);
+  if (!is_read) report(decoder, name);
 }
 
 std::vector<std::uint8_t> encode_jpeg_rows(std::span<const std::uint8_t> rows, std::int64_t width, std::int64_t height,

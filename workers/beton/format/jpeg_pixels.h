@@ -65,10 +65,10 @@ struct JpegHalfColorSink {
   void (*put)(void* context, std::size_t y, const std::uint8_t* luma, const HalfColors& colors);
 };
 
-/// Like decode_jpeg_rows, row by row, from the top, before colours are made of what the JPEG has: false, and nothing said,
-/// if these do not have half of the picture's columns and rows (shoal::jpeg::HalfColorRows).
-bool decode_half_color_jpeg(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
-                            const JpegHalfColorSink& sink, const std::string& name);
+/// Like decode_jpeg_rows, row by row, from the top. Where colours have half of the picture's columns and rows, rows come before
+/// colours are made of them (shoal::jpeg::HalfColorRows), and otherwise as pixels.
+void decode_whole_jpeg(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
+                       const JpegHalfColorSink& half_colors, const JpegRowSink& pixels, const std::string& name);
 
 /// Encodes width * height * 3 bytes as OpenCV does for FFCV: JFIF, 4:2:0, libjpeg's default DCT.
 std::vector<std::uint8_t> encode_jpeg_rows(std::span<const std::uint8_t> rows, std::int64_t width, std::int64_t height,

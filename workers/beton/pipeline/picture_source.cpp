@@ -112,27 +112,25 @@ void PictureSource::for_each_row(const ImagePart& region, int denominator, Put&&
   });
 }
 
-/// Calls put(y, luma, colors) for each row of a JPEG whose colours have half of its columns and rows; false for any other
-/// picture. `put` does not throw.
-template <class Put>
-bool PictureSource::for_each_half_color_row(Put&& put) const {
-  if (image_.mode == BetonImageMode::raw) return false;
-  const JpegHalfColorSink sink{&put, [](void* its, std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
-                                 (*static_cast<std::remove_reference_t<Put>*>(its))(y, luma, colors);
-                               }};
-  bool is_done = false;
-  named([&] { is_done = decode_half_color_jpeg(image_.bytes, image_.width, image_.height, sink, {}); });
-  return is_done;
+/// The rows of a whole JPEG: put_half(y, luma, colors) if its colours have half of the columns and rows, put(y, pixels) if not.
+/// They do not throw.
+template <class PutHalf, class Put>
+void PictureSource::for_each_jpeg_row(PutHalf&& put_half, Put&& put) const {
+  const JpegHalfColorSink half_colors{&put_half,
+                                      [](void* its, std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
+                                        (*static_cast<std::remove_reference_t<PutHalf>*>(its))(y, luma, colors);
+                                      }};
+  const JpegRowSink pixels{&put, [](void* its, std::size_t y, const std::uint8_t* row) {
+                             (*static_cast<std::remove_reference_t<Put>*>(its))(y, row);
+                           }};
+  named([&] { decode_whole_jpeg(image_.bytes, image_.width, image_.height, half_colors, pixels, {}); });
 }
 
 void PictureSource::decode_into(PictureTarget& target) const {
   if (image_.mode == BetonImageMode::raw) return target.put_picture(image_.bytes.data());
-  if (for_each_half_color_row([&](std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
-        target.put_half_colors(y, luma, colors);
-      }))
-    return;
-  for_each_row({0, 0, image_.height, image_.width}, 1,
-               [&](std::size_t y, const std::uint8_t* pixels, std::size_t) { target.put_pixels(y, pixels); });
+  for_each_jpeg_row([&](std::size_t y, const std::uint8_t* luma,
+                        const HalfColors& colors) { target.put_half_colors(y, luma, colors); },
+                    [&](std::size_t y, const std::uint8_t* pixels) { target.put_pixels(y, pixels); });
 }
 
 void PictureSource::decode_into(PictureTarget& target, const PictureCrop& crop, TransformScratch& scratch) const {
@@ -158,17 +156,18 @@ int PictureSource::denominator_of(const PictureCrop& crop) const {
 }
 
 void PictureSource::decode(std::uint8_t* planes, TransformScratch& scratch) const {
+  if (image_.mode == BetonImageMode::raw) return decode_region({0, 0, image_.height, image_.width}, 1, planes);
   const TransformScratch::Frame frame(scratch);
-  const auto width = std::size_t(image_.width), row = HalfColors::rounded_up(width);
+  const Planes to{planes, std::size_t(image_.height), std::size_t(image_.width)};
+  const std::size_t row = HalfColors::rounded_up(to.width);
   auto* rows = scratch.take<std::uint8_t>(3 * row);
   std::uint8_t* const colors[] = {rows, rows + row, rows + 2 * row};
-  const Planes to{planes, std::size_t(image_.height), width};
-  if (for_each_half_color_row([&](std::size_t y, const std::uint8_t* luma, const HalfColors& half) {
-        PixelLoops::best().full_colors(luma, half, colors, width);
+  for_each_jpeg_row(
+      [&](std::size_t y, const std::uint8_t* luma, const HalfColors& half) {
+        PixelLoops::best().full_colors(luma, half, colors, to.width);
         to.put_color_rows(y, colors);
-      }))
-    return;
-  decode_region({0, 0, image_.height, image_.width}, 1, planes);
+      },
+      [&](std::size_t y, const std::uint8_t* pixels) { to.put_row(y, pixels); });
 }
 
 void PictureSource::decode_region(const ImagePart& region, int denominator, std::uint8_t* planes) const {

@@ -46,8 +46,8 @@ class PictureSource {
   int denominator_of(const PictureCrop& crop) const;
   template <class Put>
   void for_each_row(const ImagePart& region, int denominator, Put&& put) const;
-  template <class Put>
-  bool for_each_half_color_row(Put&& put) const;
+  template <class PutHalf, class Put>
+  void for_each_jpeg_row(PutHalf&& put_half, Put&& put) const;
   void decode_region(const ImagePart& region, int denominator, std::uint8_t* planes) const;
 
   const BetonPlace& place_;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/workers/images/formats/file_bytes.h>
 #include <shoal/ipc/fd.h>
 #include <shoal/workers/datasets/dataset_error.h>
 #include <sys/stat.h>
@@ -16,10 +17,6 @@
 namespace shoal {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* what, int error) {
-  throw DatasetError(fmt::format("{}: can't be {}: {}", path.native(), what, std::strerror(error)));
-}
-
 // Removed, unless it was renamed.
 class FileBeside {
  public:
@@ -31,7 +28,7 @@ class FileBeside {
       beside_ = path.parent_path() / fmt::format(".shoal.{}.{}.part", ::getpid(), number.fetch_add(1));
       file_ = lift(Fd(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)));
     } while (!file_ && errno == EEXIST);
-    if (!file_) fail(path_, "written", errno);
+    if (!file_) refuse_file(path_, "written", errno);
   }
   FileBeside(const FileBeside&) = delete;
   FileBeside& operator=(const FileBeside&) = delete;
@@ -43,13 +40,13 @@ class FileBeside {
     while (!bytes.empty()) {
       const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail(path_, "written", errno);
+      if (written < 0) refuse_file(path_, "written", errno);
       bytes = bytes.subspan(std::size_t(written));
     }
   }
   void take_place() {
     SHOAL_KILL_POINT("images.write.whole");
-    if (::rename(beside_.c_str(), path_.c_str()) != 0) fail(path_, "renamed to that", errno);
+    if (::rename(beside_.c_str(), path_.c_str()) != 0) refuse_file(path_, "renamed to that", errno);
     renamed_ = true;
   }
 

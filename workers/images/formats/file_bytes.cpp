@@ -12,17 +12,18 @@
 #include <cstring>
 
 namespace shoal {
-namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& path, const char* what, int error) {
+void refuse_file(const std::filesystem::path& path, const char* what, int error) {
   throw DatasetError(fmt::format("{}: can't be {}: {}", path.native(), what, std::strerror(error)));
 }
 
+namespace {
+
 Fd open_file(const std::filesystem::path& path, std::size_t& size) {
   Fd file = lift(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
-  if (file.get() < 0) fail(path, "opened", errno);
+  if (file.get() < 0) refuse_file(path, "opened", errno);
   struct stat status{};
-  if (::fstat(file.get(), &status) != 0) fail(path, "looked at", errno);
+  if (::fstat(file.get(), &status) != 0) refuse_file(path, "looked at", errno);
   if (!S_ISREG(status.st_mode)) throw DatasetError(fmt::format("{}: not a regular file", path.native()));
   size = std::size_t(status.st_size);
   return file;
@@ -34,7 +35,7 @@ void read_all(const std::filesystem::path& path, const Fd& file, std::span<std::
     const std::size_t most = std::min<std::size_t>(bytes.size() - done, 1U << 30U);
     const ssize_t got = ::read(file.get(), bytes.data() + done, most);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path, "read", errno);
+    if (got < 0) refuse_file(path, "read", errno);
     if (got == 0) {
       throw DatasetError(fmt::format("{}: has {} bytes, not the {} that it had when it was opened", path.native(), done,
                                      bytes.size()));

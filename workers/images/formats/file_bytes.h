@@ -14,4 +14,7 @@ void read_file(const std::filesystem::path& path, std::vector<std::uint8_t>& byt
 /// Fills `bytes` with the file. Throws DatasetError that names it if it can't be read, or has another size by now.
 void read_file_into(const std::filesystem::path& path, std::span<std::uint8_t> bytes);
 
+/// Throws DatasetError: the file can't be `what` ("opened", "written"), with the text of this errno.
+[[noreturn]] void refuse_file(const std::filesystem::path& path, const char* what, int error);
+
 }  // namespace shoal

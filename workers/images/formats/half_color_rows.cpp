@@ -6,6 +6,11 @@
 
 #include <bit>
 
+#ifndef LIBJPEG_TURBO_VERSION
+#error \
+    "libjpeg-turbo, please: libjpeg 7 and later decodes colours at twice the size, in more rows than HalfColorRows has"
+#endif
+
 namespace shoal::jpeg {
 
 bool has_half_colors(const jpeg_decompress_struct& info) {

@@ -19,11 +19,11 @@ constexpr std::chrono::milliseconds kAsking{3000};
 std::string told_key(int host) { return fmt::format("told/{}", host); }
 
 /// "1 3 rank 3 ... died": kind, rank, text.
-std::string encoded(const Failure& failure) {
+std::string encoded_failure(const Failure& failure) {
   return fmt::format("{} {} {}", int(failure.kind), failure.rank, failure.text);
 }
 
-Failure decoded(const std::string& text) {
+Failure decoded_failure(const std::string& text) {
   Failure failure;
   int kind = 0, begin = 0;
   if (std::sscanf(text.c_str(), "%d %d %n", &kind, &failure.rank, &begin) == 2)
@@ -38,11 +38,11 @@ std::string left_key(int rank) { return fmt::format("left/{}", rank); }
 
 std::optional<Failure> first_told(StoreConnection& store) {
   if (!store.has(kFailure)) return std::nullopt;
-  return decoded(store.wait(kFailure, Deadline::after(std::chrono::seconds(1))));  // it is there
+  return decoded_failure(store.wait(kFailure, Deadline::after(std::chrono::seconds(1))));  // it is there
 }
 
 Failure tell(StoreConnection& store, const HostMap& map, const Failure& seen) {
-  const Failure first = decoded(store.set_first(kFailure, encoded(seen)));
+  const Failure first = decoded_failure(store.set_first(kFailure, encoded_failure(seen)));
   store.set(told_key(map.my_host()), "told");
   return first;
 }

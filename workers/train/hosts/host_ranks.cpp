@@ -17,12 +17,13 @@
 #include <thread>
 
 namespace shoal {
-namespace {
 
-std::string text_of(const char* variable) {
+std::string variable_text(const char* variable) {
   const char* value = std::getenv(variable);
   return value ? value : "";
 }
+
+namespace {
 
 /// Hosts may have one folder of sockets in common: machines that are simulated by network name spaces have.
 std::string host_text(const Environment& self) {
@@ -79,7 +80,7 @@ void check_session(const RankPlace& self) {
 
 /// Tells the ranks of one spawn() from those of another process's.
 std::string starter_text(const RankPlace& self) {
-  if (!self.spawned) return text_of("SHOAL_ROUND");
+  if (!self.spawned) return variable_text("SHOAL_ROUND");
   SessionCore& session = SessionCore::current();
   return fmt::format("of {:x}", session.record(session.self().slot()).parent.load());
 }

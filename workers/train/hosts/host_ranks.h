@@ -22,6 +22,9 @@ RankPlace rank_place();
 /// it is in this process. Returns when all are there. Throws what join_launched_ranks() throws.
 Communicator join_host_ranks(const RankPlace& place, const std::string& name, int number, Deadline deadline);
 
+/// An environment variable's text; empty without one.
+std::string variable_text(const char* variable);
+
 /// The n-th group of a name in this process is the n-th in all others.
 int next_group_number(const std::string& name);
 

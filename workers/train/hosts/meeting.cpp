@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <shoal/internal/workers/train/hosts/host_ranks.h>
 #include <shoal/internal/workers/train/hosts/time_left.h>
 #include <shoal/ipc/error.h>
 #include <sys/socket.h>
@@ -48,11 +49,6 @@ class GivenUp : public std::exception {
   std::string text_;
 };
 
-std::string text_of(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value ? value : "";
-}
-
 std::string first_line(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));
@@ -60,9 +56,9 @@ std::string first_line(const std::exception& error) {
 
 std::string side_key(int rank) { return fmt::format("side/{}", rank); }
 
-std::string encoded(const SocketAddress& side) { return fmt::format("{} {}", side.port, side.address); }
+std::string encoded_side(const SocketAddress& side) { return fmt::format("{} {}", side.port, side.address); }
 
-SocketAddress decoded(const std::string& text) {
+SocketAddress decoded_side(const std::string& text) {
   SocketAddress side;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, side.port);
@@ -137,9 +133,9 @@ MeetingPlace meeting_place(const Environment& self, const std::string& group) {
   place.host = self.master_addr;
   place.port = self.master_port;
   place.rank = self.rank;
-  place.served = text_of("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  place.served = variable_text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   place.run = fmt::format("{} {} {} {} {}", launcher_name(self.launcher), self.run_id, self.restart_count,
-                          text_of("SHOAL_ROUND"), self.world_size);
+                          variable_text("SHOAL_ROUND"), self.world_size);
   place.group = fmt::format("shoal/{}/{}/{}/", self.run_id, self.restart_count, group);
   return place;
 }
@@ -331,7 +327,7 @@ void StoreConnection::end_meeting(const std::vector<HostMap::Host>& hosts, bool 
 }
 
 void StoreConnection::write_side(int rank) {
-  if (!sockets_.sockets().empty()) set(side_key(rank), encoded(own_side(sockets_.sockets()[0].descriptor.get())));
+  if (!sockets_.sockets().empty()) set(side_key(rank), encoded_side(own_side(sockets_.sockets()[0].descriptor.get())));
 }
 
 std::vector<int> StoreConnection::seen_to_end(const std::vector<int>& ranks) {
@@ -342,7 +338,7 @@ std::vector<int> StoreConnection::seen_to_end(const std::vector<int>& ranks) {
     if (const auto seen = seen_sides_.find(rank); seen != seen_sides_.end()) {
       if (!there.contains({seen->second.address, seen->second.port})) ended.push_back(rank);
     } else if (has(side_key(rank))) {
-      SocketAddress side = decoded(wait(side_key(rank), Deadline::after(std::chrono::seconds(1))));
+      SocketAddress side = decoded_side(wait(side_key(rank), Deadline::after(std::chrono::seconds(1))));
       if (there.contains({side.address, side.port})) seen_sides_.emplace(rank, std::move(side));
     }
   }
