@@ -3,8 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/workers/beton/decode/picture_planes.h>
 #include <shoal/internal/workers/beton/format/jpeg_pixels.h>
-#include <shoal/internal/workers/images/formats/planes.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
@@ -47,21 +47,6 @@ at::ScalarType type_of(const BetonPlace& place, std::size_t field) {
 void swap_bytes(std::uint8_t* data, std::size_t bytes, const BetonDtype& dtype) {
   const std::size_t number = dtype.kind == 'c' ? dtype.bytes / 2 : dtype.bytes;
   for (std::size_t at = 0; at + number <= bytes; at += number) std::reverse(data + at, data + at + number);
-}
-
-void decode_picture(const BetonPlace& place, std::size_t field, std::uint8_t* target) {
-  const BetonImage image = place.file->image(place.row, field);
-  const std::size_t height = std::size_t(image.height), stride = std::size_t(image.width) * 3;
-  // Kept for the thread's next picture: a worker decodes thousands of similar size.
-  thread_local std::vector<std::uint8_t> decoded;
-  const std::uint8_t* rows = image.bytes.data();
-  if (image.mode == BetonImageMode::jpg) {
-    decoded.resize(height * stride);
-    decode_jpeg_rows(image.bytes, image.width, image.height, decoded, where(place, field));
-    rows = decoded.data();
-  }
-  const Planes planes{target, height, std::size_t(image.width)};
-  for (std::size_t y = 0; y < height; ++y) planes.put_row(y, rows + y * stride);
 }
 
 template <class Number>
@@ -108,7 +93,7 @@ void decode_value(const BetonPlace& place, std::size_t field, std::uint8_t* targ
     case BetonType::real:
       return store(target, place.file->real(place.row, field));
     case BetonType::rgb_image:
-      return decode_picture(place, field, target);
+      return decode_picture_planes(place.file->image(place.row, field), target, where(place, field));
     case BetonType::bytes: {
       const auto bytes = place.file->bytes(place.row, field);
       return copy(bytes.data(), bytes.size());

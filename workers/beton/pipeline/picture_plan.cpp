@@ -254,7 +254,7 @@ class PicturePlan final : public FieldPlan {
     if (crop)
       source.decode(*crop, bytes, scratch);
     else
-      source.decode(bytes, scratch);
+      source.decode(bytes);
     for (const NumberedOperation& step : steps_) {
       const ImageShape after = output(step, shape);
       std::uint8_t* to = &step == &steps_.back() ? out : scratch.take<std::uint8_t>(after.bytes());

@@ -1,15 +1,14 @@
 #include <shoal/internal/workers/beton/pipeline/picture_source.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/workers/beton/decode/picture_planes.h>
 #include <shoal/internal/workers/beton/format/jpeg_pixels.h>
 #include <shoal/internal/workers/images/formats/planes.h>
-#include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 #include <shoal/internal/workers/transforms/weights/resized_pixels.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 namespace shoal::detail {
@@ -112,25 +111,16 @@ void PictureSource::for_each_row(const ImagePart& region, int denominator, Put&&
   });
 }
 
-/// The rows of a whole JPEG: put_half(y, luma, colors) if its colours have half of the columns and rows, put(y, pixels) if not.
-/// They do not throw.
-template <class PutHalf, class Put>
-void PictureSource::for_each_jpeg_row(PutHalf&& put_half, Put&& put) const {
-  const JpegHalfColorSink half_colors{&put_half,
-                                      [](void* its, std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
-                                        (*static_cast<std::remove_reference_t<PutHalf>*>(its))(y, luma, colors);
-                                      }};
-  const JpegRowSink pixels{&put, [](void* its, std::size_t y, const std::uint8_t* row) {
-                             (*static_cast<std::remove_reference_t<Put>*>(its))(y, row);
-                           }};
-  named([&] { decode_whole_jpeg(image_.bytes, image_.width, image_.height, half_colors, pixels, {}); });
-}
-
 void PictureSource::decode_into(PictureTarget& target) const {
   if (image_.mode == BetonImageMode::raw) return target.put_picture(image_.bytes.data());
-  for_each_jpeg_row([&](std::size_t y, const std::uint8_t* luma,
-                        const HalfColors& colors) { target.put_half_colors(y, luma, colors); },
-                    [&](std::size_t y, const std::uint8_t* pixels) { target.put_pixels(y, pixels); });
+  const JpegHalfColorSink half_colors{&target,
+                                      [](void* its, std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
+                                        static_cast<PictureTarget*>(its)->put_half_colors(y, luma, colors);
+                                      }};
+  const JpegRowSink pixels{&target, [](void* its, std::size_t y, const std::uint8_t* row) {
+                             static_cast<PictureTarget*>(its)->put_pixels(y, row);
+                           }};
+  named([&] { decode_whole_jpeg(image_.bytes, image_.width, image_.height, half_colors, pixels, {}); });
 }
 
 void PictureSource::decode_into(PictureTarget& target, const PictureCrop& crop, TransformScratch& scratch) const {
@@ -155,19 +145,8 @@ int PictureSource::denominator_of(const PictureCrop& crop) const {
   return image_.mode == BetonImageMode::jpg ? denominator_for(crop) : 1;
 }
 
-void PictureSource::decode(std::uint8_t* planes, TransformScratch& scratch) const {
-  if (image_.mode == BetonImageMode::raw) return decode_region({0, 0, image_.height, image_.width}, 1, planes);
-  const TransformScratch::Frame frame(scratch);
-  const Planes to{planes, std::size_t(image_.height), std::size_t(image_.width)};
-  const std::size_t row = HalfColors::rounded_up(to.width);
-  auto* rows = scratch.take<std::uint8_t>(3 * row);
-  std::uint8_t* const colors[] = {rows, rows + row, rows + 2 * row};
-  for_each_jpeg_row(
-      [&](std::size_t y, const std::uint8_t* luma, const HalfColors& half) {
-        PixelLoops::best().full_colors(luma, half, colors, to.width);
-        to.put_color_rows(y, colors);
-      },
-      [&](std::size_t y, const std::uint8_t* pixels) { to.put_row(y, pixels); });
+void PictureSource::decode(std::uint8_t* planes) const {
+  named([&] { decode_picture_planes(image_, planes, {}); });
 }
 
 void PictureSource::decode_region(const ImagePart& region, int denominator, std::uint8_t* planes) const {

@@ -36,7 +36,7 @@ class PictureSource {
   /// A part of it, resized on its way there.
   void decode_into(PictureTarget& target, const PictureCrop& crop, TransformScratch& scratch) const;
   /// The whole picture, [3, height, width].
-  void decode(std::uint8_t* planes, TransformScratch& scratch) const;
+  void decode(std::uint8_t* planes) const;
   /// A part of it, resized, [3, size].
   void decode(const PictureCrop& crop, std::uint8_t* planes, TransformScratch& scratch) const;
 
@@ -46,8 +46,6 @@ class PictureSource {
   int denominator_of(const PictureCrop& crop) const;
   template <class Put>
   void for_each_row(const ImagePart& region, int denominator, Put&& put) const;
-  template <class PutHalf, class Put>
-  void for_each_jpeg_row(PutHalf&& put_half, Put&& put) const;
   void decode_region(const ImagePart& region, int denominator, std::uint8_t* planes) const;
 
   const BetonPlace& place_;
