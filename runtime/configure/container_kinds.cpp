@@ -158,9 +158,14 @@ Node TupleKind::write(const void* value, const OptionText* about) const {
   return list;
 }
 
+std::string MapKind::type() const { return fmt::format("{{{}={},...}}", key().type(), inner().type()); }
+
 std::string TupleKind::type() const {
   std::string text;
-  for (std::size_t i = 0; i < size(); ++i) text += (i ? "," : "") + element(nullptr, i).kind->type();
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (i > 0) text += ',';
+    text += element(nullptr, i).kind->type();
+  }
   return text;
 }
 

@@ -200,7 +200,7 @@ class MapKind : public Kind {
  public:
   void read(void* value, const Node& node, const At& at) const override;
   Node write(const void* value, const OptionText* about) const override;
-  std::string type() const override { return "{" + key().type() + "=" + inner().type() + ",...}"; }
+  std::string type() const override;
   bool can_grow() const override { return true; }
   bool step(void* value, std::string_view name, bool typed, Part& part) const override;
   void validate(const void* value, const At& at) const override;

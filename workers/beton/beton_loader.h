@@ -48,7 +48,8 @@ struct BetonLoaderOptions {
   /// The kernel is asked to read the pages of the next samples before the loop needs them, as many as have so many bytes.
   /// 0: none.
   std::uint64_t read_ahead_bytes = 0;
-  DataLoaderOptions loader = {};  ///< all else: to_device, pin_memory, on_error, ...; what is named above counts
+  DataLoaderOptions loader =
+      {};  ///< all else: to_device, pin_memory, on_error, ...; what is named above is refused here
 
   /// For `--help` and printed files.
   static constexpr OptionText kTexts[] = {

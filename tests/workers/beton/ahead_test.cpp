@@ -284,4 +284,11 @@ TEST_CASE("beton loader: pages are read ahead for the loop that begins, also beh
   CHECK(labels_of(loader).size() == 120);
   CHECK_THROWS_WITH(BetonLoader(written(folder), {.loader = {.prefetch_factor = 8}}),
                     ContainsSubstring("prefetch_factor is 8") && ContainsSubstring("batches_ahead"));
+  CHECK_THROWS_WITH(BetonLoader(written(folder), {.loader = {.batch_size = 8}}),
+                    "BetonLoader: loader.batch_size is 8, and batch_size, which counts, is 1: set batch_size");
+  CHECK_THROWS_WITH(BetonLoader(written(folder), {.loader = {.num_workers = 2}}), ContainsSubstring("set num_workers"));
+  CHECK_THROWS_WITH(BetonLoader(written(folder), {.loader = {.seed = 7}}), ContainsSubstring("set seed"));
+  CHECK_THROWS_WITH(BetonLoader(written(folder), {.drop_last = false, .loader = {.drop_last = true}}),
+                    ContainsSubstring("set drop_last"));
+  CHECK_NOTHROW(BetonLoader(written(folder), {.batch_size = 8, .loader = {.batch_size = 8}}));
 }

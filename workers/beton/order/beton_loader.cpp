@@ -100,10 +100,20 @@ DataLoaderOptions loader_options(const BetonLoaderOptions& options, const LoopPa
   if (options.batches_ahead < 1)
     throw std::invalid_argument(
         fmt::format("BetonLoader: batches_ahead is {}; give at least 1", options.batches_ahead));
-  if (options.loader.prefetch_factor != DataLoaderOptions().prefetch_factor)
+  const DataLoaderOptions usual;
+  if (options.loader.prefetch_factor != usual.prefetch_factor)
     throw std::invalid_argument(fmt::format(
         "BetonLoader: loader.prefetch_factor is {}, and batches_ahead says how many batches are made ahead: {}",
         options.loader.prefetch_factor, options.batches_ahead));
+  const auto check_own = [](const char* name, const auto& in_loader, const auto& as_usual, const auto& own) {
+    if (in_loader == as_usual || in_loader == own) return;
+    throw std::invalid_argument(
+        fmt::format("BetonLoader: loader.{0} is {1}, and {0}, which counts, is {2}: set {0}", name, in_loader, own));
+  };
+  check_own("batch_size", options.loader.batch_size, usual.batch_size, options.batch_size);
+  check_own("num_workers", options.loader.num_workers, usual.num_workers, options.num_workers);
+  check_own("seed", options.loader.seed, usual.seed, options.seed);
+  check_own("drop_last", options.loader.drop_last, usual.drop_last, options.drop_last);
   DataLoaderOptions loader = options.loader;
   loader.batch_size = options.batch_size;
   loader.num_workers = options.num_workers;
