@@ -14,7 +14,7 @@
 namespace shoal::detail {
 namespace {
 
-std::string where(const BetonPlace& place, std::size_t field) {
+std::string begun(const BetonPlace& place, std::size_t field) {
   return fmt::format("{}: sample {}, field {:?}", place.file->path(), place.row, place.file->fields()[field].name);
 }
 
@@ -72,7 +72,7 @@ void PictureSource::named(Work&& work) const {
   try {
     work();
   } catch (const DatasetError& error) {
-    throw DatasetError(where(place_, field_) + error.what());
+    throw DatasetError(begun(place_, field_) + error.what());
   }
 }
 
