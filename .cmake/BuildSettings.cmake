@@ -4,9 +4,10 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(CCACHE_PROGRAM ccache)
   if(CCACHE_PROGRAM)
     # A precompiled header changes its time stamp at every build: without this sloppiness ccache refuses to
-    # look at sources that use one. Paths below the source folder count as relative: a second clone hits.
+    # look at sources that use one. Paths below the source folder count as relative: a second clone hits. What a source
+    # includes is read off the compiler's list of it: otherwise ccache preprocesses first, a second for each source.
     set(CMAKE_CXX_COMPILER_LAUNCHER
-        env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+        env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
         CCACHE_IGNOREOPTIONS=--param=ggc-min-heapsize=* CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
         ${CCACHE_PROGRAM})
   endif()

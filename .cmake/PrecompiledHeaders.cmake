@@ -5,7 +5,7 @@
 # tests/workers/images/decode_test.cpp 6.9, 2.1.
 #
 # TARGET must be compiled with the same flags. Loading a precompiled <torch/torch.h> takes 4 s by itself, which is why only
-# sources that include it get it.
+# targets with sources that include it get it.
 
 set(general <fmt/format.h> <algorithm> <atomic> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <string>
     <thread> <unordered_map> <variant> <vector>)
@@ -40,19 +40,19 @@ endif()
 # Programs of the tests and of docs/examples: at -O1, which compiles a sixth faster than -O3, and at -O0 under sanitizers, whose
 # checks are half of what is compiled. What they try is compiled as it is for users, but for its templates.
 set(shoal_test_options $<$<CONFIG:Release>:-O1>$<$<CONFIG:RelWithDebInfo>:-O0>)
+set(links fmt::fmt-header-only Threads::Threads)
 if(SHOAL_TESTS)
   find_package(Catch2 REQUIRED)
-  shoal_pch(test LINKS Catch2::Catch2 fmt::fmt-header-only Threads::Threads OPTIONS ${shoal_test_options}
-            HEADERS [["tests/support/catch.h"]] ${general})
+  set(catch [["tests/support/catch.h"]])
+  shoal_pch(test LINKS Catch2::Catch2 ${links} OPTIONS ${shoal_test_options} HEADERS ${catch} ${general})
 endif()
 if(SHOAL_TENSORS AND SHOAL_TESTS)
-  shoal_pch(tensor_test LINKS Catch2::Catch2 fmt::fmt-header-only Threads::Threads Libtorch::Libtorch OPTIONS ${shoal_test_options}
-            HEADERS <ATen/ATen.h> [["tests/support/catch.h"]] ${general})
-  shoal_pch(torch_test LINKS Catch2::Catch2 fmt::fmt-header-only Threads::Threads Libtorch::Libtorch OPTIONS ${shoal_test_options}
-            HEADERS <torch/torch.h> [["tests/support/catch.h"]] ${general})
+  shoal_pch(tensor_test LINKS Catch2::Catch2 ${links} Libtorch::Libtorch OPTIONS ${shoal_test_options} HEADERS <ATen/ATen.h> ${catch} ${general})
 endif()
 if(SHOAL_TENSORS AND SHOAL_EXAMPLES)
-  shoal_pch(torch_example LINKS fmt::fmt-header-only Threads::Threads Libtorch::Libtorch HEADERS <torch/torch.h> ${general})
-  shoal_pch(example LINKS fmt::fmt-header-only Threads::Threads Libtorch::Libtorch OPTIONS ${shoal_test_options}
-            HEADERS <ATen/ATen.h> ${general})
+  shoal_pch(example LINKS ${links} Libtorch::Libtorch OPTIONS ${shoal_test_options} HEADERS <ATen/ATen.h> ${general})
+endif()
+# Of tests and examples, without Catch2, which would hide what an example forgets: it takes a gigabyte and half a minute.
+if(SHOAL_TENSORS AND (SHOAL_TESTS OR SHOAL_EXAMPLES))
+  shoal_pch(torch_program LINKS ${links} Libtorch::Libtorch OPTIONS ${shoal_test_options} HEADERS <torch/torch.h> ${general})
 endif()

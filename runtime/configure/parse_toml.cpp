@@ -5,6 +5,7 @@
 // NOLINTBEGIN(readability-identifier-naming): toml++ has these names.
 // What toml++ asserts does not always hold of a hostile file ("[[@"), and with NDEBUG it is assumed. Without either its own
 // checks find the error.
+#pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_ASSERT(expr) static_cast<void>(0)
 #define TOML_EXCEPTIONS 0
@@ -23,6 +24,7 @@
 #pragma pop_macro("TOML_UNREACHABLE")
 #endif
 #include <toml++/toml.h>
+#pragma pop_macro("NDEBUG")
 
 #include <algorithm>
 #include <cerrno>

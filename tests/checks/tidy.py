@@ -5,7 +5,7 @@ is compiled with, .clang-tidy or clang-tidy itself have changed, but for comment
 ~/.cache/shoal-tidy, for all clones. How a source is compiled stands in build/release/compile_commands.json. clang takes the flags that change what a source
 means; precompiled headers and warnings are GCC's own.
 
-Six sevenths of the time go into headers of others, so many sources are looked at eight at a time, one behind the other in a file
+Six sevenths of the time go into headers of others, so many sources are looked at twelve at a time, one behind the other in a file
 made for it. The headers that they begin with stand in front, each behind those that include no header of others that it does
 not include: what it forgets is found as if it were alone. What a source forgets is found where few are looked at, each by itself:
 with the change that forgets it. A source in which something is found there, or that does not go with the others, is looked at by
@@ -35,7 +35,7 @@ silenced = re.compile(r"\bNOLINT(NEXTLINE|BEGIN)?\b(?!\([a-z0-9.,\- ]+\): \S)") 
 begun = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
 declared = re.compile(r"^(?!using namespace)[\w\[(].*?\b(\w+) ?[({=;\[]", re.MULTILINE)
 apart = "\n#define SHOAL_NEXT_SOURCE\n#undef SHOAL_NEXT_SOURCE\n"   # for readability-duplicate-include, which begins anew there
-together = 8      # sources; more share no more
+together = 12   # sources; more share no more
 few = 16          # each by itself: all that it forgets to include is found, too
 days_kept = 30
 
@@ -128,7 +128,7 @@ class Tidy:
                                     for path in (header and str(self.root / header), source))
             names = {name for block in begun.findall(pathlib.Path(source).read_text()) for name in declared.findall(block)}
             units.append((len(of_header), source, header, of_header, of_source, names))
-        for _, source, header, of_header, of_source, names in sorted(units):
+        for _, source, header, of_header, of_source, names in sorted(units, key=lambda unit: (unit[2] is None, unit)):   # those that fit anywhere fill up
             fits = [batch for batch in found if len(batch["sources"]) < together and batch["flags"] == self.flags[source]
                     and (not header or batch["of_headers"] <= of_header) and not batch["names"] & names
                     and not source.startswith(str(self.build))]

@@ -2,8 +2,9 @@
 which lists them. A reader copies a block, includes <shoal/shoal.h>, and has what works: so a block is given nothing else.
 
 * Definitions of a block (functions, types, using, static variables) come before its statements, which become a function's.
-* All blocks lie in one source, each in a namespace. One with `int main`, an #include or something inside namespace shoal is a source
-  of its own; then what it includes is all that it is given, with <shoal/shoal.h> where that is nothing of shoal's.
+* All blocks lie in one source, each in a namespace; those that include <torch/torch.h>, too, and nothing else, in a second. One with
+  `int main`, another #include or something inside namespace shoal is a source of its own; then what it includes is all that it is
+  given, with <shoal/shoal.h> where that is nothing of shoal's.
 * A comment right above a block says more: `<!-- continues -->`: it goes on where the block before it on the page ended.
   `<!-- refused: PATTERN -->`: it must not compile, and the compiler's words match PATTERN.
   `<!-- from FILE -->`: it stands in that program of docs/examples, which the tests build.
@@ -135,7 +136,7 @@ class Writer:
         return place(self.base, self.root, block.page, line) + code + "\n"
 
     def source(self, block, name):
-        """What the compiler is given of a block and all that it continues; and whether it is a source of its own."""
+        """What the compiler is given of a block and all that it continues; and the source in which it lies with others, or none."""
         chain = [block]
         while chain[0].before:
             chain.insert(0, chain[0].before)
@@ -145,18 +146,22 @@ class Writer:
         statements = [item for item in items if not item[3]]
         whole = "".join(blank(item[2]) for item in definitions)
         is_program = re.search(r"\bint main\(", whole) is not None
-        alone = bool(includes) or is_program or inside_shoal.search(whole) is not None or block.kind == "refused"
+        headers = {header for item in includes for header in re.findall("<(.*)>", item[2])} - {"shoal/shoal.h"}
+        shared = "together_torch" if headers == {"torch/torch.h"} else None if includes else "together"
+        if is_program or inside_shoal.search(whole) or block.kind == "refused":
+            shared = None
         result = ""
-        if alone and not any("<shoal/" in item[2] for item in includes):
-            result += "#include <shoal/shoal.h>\n"
-        result += "".join(self.text(part, line, code) for part, line, code, _ in includes)
-        if not alone:
+        if shared:
             result += f"namespace {name} {{\n"
+        else:
+            if not any("<shoal/" in item[2] for item in includes):
+                result += "#include <shoal/shoal.h>\n"
+            result += "".join(self.text(part, line, code) for part, line, code, _ in includes)
         result += "".join(self.text(part, line, code) for part, line, code, _ in definitions)
         if statements:
             result += f"void {name}_statements() {{\n" + \
                       "".join(self.text(part, line, code) for part, line, code, _ in statements) + "}\n"
-        return result + ("" if alone else "}\n"), alone
+        return result + ("}\n" if shared else ""), shared
 
 
 def names_in_text(root, page):
@@ -173,30 +178,32 @@ def names_in_text(root, page):
 def make(root, out, base):
     writer = Writer(root, base)
     pages = sorted(path.relative_to(root).as_posix() for path in [root / "README.md", *(root / "docs").rglob("*.md")] if path.exists())
-    together, sources, refused, counted, named = "#include <shoal/shoal.h>\n", {}, [], 0, set()
+    together = {"together": "#include <shoal/shoal.h>\n"}
+    sources, refused, counted, named = {}, [], 0, set()
     for page in pages:
         blocks, faults = read(root, page)
         for _, line, text in faults:
-            together += place(base, root, page, line) + f'#error "{text}"\n'
+            together["together"] += place(base, root, page, line) + f'#error "{text}"\n'
         broken = {line for _, line, _ in faults}
         for block in blocks:
             counted += 1
             if block.kind == "from" or any(block.line <= line < block.line + len(block.code) for line in broken):
                 continue
             name = re.sub(r"\W", "_", page.removesuffix(".md")) + f"_{block.line}"
-            text, alone = writer.source(block, name)
+            text, shared = writer.source(block, name)
             if block.kind == "refused":
                 refused.append((f"{name}.cpp", f"{page}:{block.line}", block.says))
-            if alone:
-                sources[f"{name}.cpp"] = text
+            if shared:
+                together.setdefault(shared, "#include <shoal/shoal.h>\n#include <torch/torch.h>\n")
+                together[shared] += text
             else:
-                together += text
+                sources[f"{name}.cpp"] = text
         for line, name in names_in_text(root, page):
             if name not in named:
                 named.add(name)
                 declaration = f"namespace {name} = shoal::{name};" if name in namespaces else f"using shoal::{name};"
-                together += f"namespace names {{\n{place(base, root, page, line)}{declaration}\n}}\n"
-    sources["together.cpp"] = together
+                together["together"] += f"namespace names {{\n{place(base, root, page, line)}{declaration}\n}}\n"
+    sources |= {f"{name}.cpp": text for name, text in together.items()}
     listed = "".join(f'list(APPEND page_sources "${{CMAKE_CURRENT_LIST_DIR}}/{name}")\n' for name in sorted(sources)
                      if name not in {file for file, _, _ in refused})
     listed += "".join(f'page_refused("{title}" [==[{pattern}]==] "${{CMAKE_CURRENT_LIST_DIR}}/{name}")\n'

@@ -35,6 +35,7 @@ right = {
     "continued": page("int a = 1;", ("continues", "int b = a;\nint f() { return 0; }"), ("continues", "int c = a + b + f();")),
     "a program": page(program),
     "inside shoal": page("struct Mine {};\ntemplate <>\nstruct shoal::Codec<Mine> {\n  static int size();\n};"),
+    "two with torch/torch.h": page("#include <torch/torch.h>\nint i = 1;", "#include <shoal/shoal.h>\n#include <torch/torch.h>\nint i = 2;"),
     "a program's piece": page(("from docs/examples/x.cpp", "nothing that compiles")),
     "refused": page(("refused: a pointer cannot cross", 'shoal::send((int*)nullptr);')),
     "text": "```text\nshoal {\n```\n\n    a --put()--> b\n\n* One thing\n    and more of it;\n\n`shoal::Lock`, `shoal::workers`, `shoal::hogwild`\n",
@@ -46,6 +47,7 @@ faults = [
     (page("int i = 1;\nstatic auto f = [] { return i; };"), "page.md:5:29: error: ‘i’ was not declared"),
     (page("for (int i : {1, 2}) { ... }"), "page.md:4:24: error: expected"),
     (page(program, "std::vector<int> numbers;"), "page.md:10:6: error: ‘vector’ is not a member of ‘std’"),
+    (page("#include <torch/torch.h>\nint i = j;"), "page.md:5:9: error: ‘j’ was not declared"),
     (page("int main() { shoal::Locks lock; }"), "page.md:4:21: error: ‘Locks’ is not a member of ‘shoal’"),
     (page("int i = 1;\nif (i == 1) {"), 'page.md:5:2: error: #error "this has no end'),
     (page("shoal::Lock lock"), 'page.md:4:2: error: #error "this has no end'),
@@ -63,7 +65,7 @@ faults = [
 def compile_page(text):
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        for name, content in {"include/shoal/shoal.h": header, "docs/page.md": text, "docs/examples/x.cpp": "",
+        for name, content in {"include/shoal/shoal.h": header, "include/torch/torch.h": "", "docs/page.md": text, "docs/examples/x.cpp": "",
                               "README.md": "# Here\n\n```cpp\nint i;\n```\n"}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(content)

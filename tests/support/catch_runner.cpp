@@ -75,7 +75,7 @@ constexpr const char* kNoTests = "NoTests";
 #endif
 
 // Catch2's own script for this takes a name with a semicolon for two, and then runs neither without a word.
-int write_ctest(const std::string& file, const std::string& label) {
+int write_ctest(const std::string& file, const std::string& label, const std::string& properties) {
   std::ofstream out(file);
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   std::map<std::string, int> cases_of;
@@ -85,14 +85,14 @@ int write_ctest(const std::string& file, const std::string& label) {
     // is for when that fails.
     out << fmt::format(
         "add_test([==[{0}/{1}]==] [==[{2}]==] [==[{3}]==] --warn {4})\n"
-        "set_tests_properties([==[{0}/{1}]==] PROPERTIES TIMEOUT 300 LABELS \"{0};{5}\")\n",
-        label, test.name, program, pattern_of(test.name), kNoTests, test.is_alone ? "alone" : "case");
+        "set_tests_properties([==[{0}/{1}]==] PROPERTIES TIMEOUT 300 LABELS \"{0};{5}\" {6})\n",
+        label, test.name, program, pattern_of(test.name), kNoTests, test.is_alone ? "alone" : "case", properties);
   }
   for (const auto& [name, cases] : cases_of)
     out << fmt::format(
         "add_test([==[{1}]==] [==[{2}]==] --cases-of [==[{1}]==])\n"
-        "set_tests_properties([==[{1}]==] PROPERTIES TIMEOUT {3} COST {4} LABELS \"{0};file\")\n",
-        label, name, program, 300 + 60 * cases, cases);
+        "set_tests_properties([==[{1}]==] PROPERTIES TIMEOUT {3} COST {4} LABELS \"{0};file\" {5})\n",
+        label, name, program, 300 + 60 * cases, cases, properties);
   return out.flush() ? 0 : 1;
 }
 
@@ -121,7 +121,8 @@ int run_cases_of(const std::string& file) {
 }  // namespace
 
 int run_catch(int argc, char** argv) {
-  if (argc == 4 && std::string(argv[1]) == "--write-ctest") return write_ctest(argv[2], argv[3]);
+  if (argc >= 4 && std::string(argv[1]) == "--write-ctest")
+    return write_ctest(argv[2], argv[3], argc > 4 ? argv[4] : "");
   const bool is_file = argc == 3 && std::string(argv[1]) == "--cases-of";
   const int code = is_file ? run_cases_of(argv[2]) : Catch::Session().run(argc, argv);
   return code == 0 && leaking_tests() > 0 ? 1 : code;

@@ -3,9 +3,9 @@
 
 namespace shoal::test {
 
-/// Returns the exit code: not zero where a test failed or leaked, or if no test has the name asked for. With the
-/// arguments
-/// `--write-ctest FILE LABEL` it runs nothing, but writes a file that tells ctest of every test case.
+/// Returns the exit code: not zero where a test failed or leaked, or if no test has the name asked for. With the arguments
+/// `--write-ctest FILE LABEL [PROPERTIES]` it runs nothing, but writes a file that tells ctest of every test case, each with
+/// these PROPERTIES, in ctest's words.
 int run_catch(int argc, char** argv);
 
 }  // namespace shoal::test

@@ -51,16 +51,16 @@ constexpr std::size_t kLine = 64, kOffLine = 8;
 // more are decoded on each side, and left out.
 constexpr std::int64_t kMargin = 2;
 
-class Decoder {
+class JpegDecoder {
  public:
-  explicit Decoder(std::span<const std::uint8_t> jpeg) : jpeg_(jpeg) {
+  explicit JpegDecoder(std::span<const std::uint8_t> jpeg) : jpeg_(jpeg) {
     info_.err = jpeg_std_error(&failure_.base);
     failure_.base.error_exit = on_error;
     failure_.base.emit_message = on_message;
   }
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { jpeg_destroy_decompress(&info_); }
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+  ~JpegDecoder() { jpeg_destroy_decompress(&info_); }
 
   bool read_header() {
     if (setjmp(failure_.back) != 0) return false;  // see Failure
@@ -175,18 +175,18 @@ struct Destination {
   }
 };
 
-class Encoder {
+class JpegEncoder {
  public:
-  Encoder() {
+  JpegEncoder() {
     destination_.base.init_destination = [](j_compress_ptr info) { Destination::grow(info); };
     destination_.base.empty_output_buffer = &Destination::grow;
     destination_.base.term_destination = [](j_compress_ptr) {};
     info_.err = jpeg_std_error(&failure_.base);
     failure_.base.error_exit = on_error;
   }
-  Encoder(const Encoder&) = delete;
-  Encoder& operator=(const Encoder&) = delete;
-  ~Encoder() {
+  JpegEncoder(const JpegEncoder&) = delete;
+  JpegEncoder& operator=(const JpegEncoder&) = delete;
+  ~JpegEncoder() {
     jpeg_destroy_compress(&info_);
     std::free(destination_.bytes);
   }
@@ -221,7 +221,7 @@ class Encoder {
   Destination destination_{};
 };
 
-[[noreturn]] void report(const Decoder& decoder, const std::string& name) {
+[[noreturn]] void report(const JpegDecoder& decoder, const std::string& name) {
   throw DatasetError(fmt::format("{}: this JPEG can't be decoded: {}", name, decoder.text()));
 }
 
@@ -237,7 +237,7 @@ void check_size(const JpegHeader& header, std::int64_t width, std::int64_t heigh
 }  // namespace
 
 JpegHeader jpeg_header(std::span<const std::uint8_t> jpeg, const std::string& name) {
-  Decoder decoder(jpeg);
+  JpegDecoder decoder(jpeg);
   if (!decoder.read_header()) report(decoder, name);
   return decoder.header();
 }
@@ -251,7 +251,7 @@ void decode_jpeg_rows(std::span<const std::uint8_t> jpeg, std::int64_t width, st
                       std::span<std::uint8_t> rows, const std::string& name) {
   if (std::uint64_t(width) * std::uint64_t(height) * 3 != rows.size())
     throw std::invalid_argument(fmt::format("{}: {} x {} pixels into {} bytes", name, width, height, rows.size()));
-  Decoder decoder(jpeg);
+  JpegDecoder decoder(jpeg);
   if (!decoder.read_header()) report(decoder, name);
   check_size(decoder.header(), width, height, name);
   if (!decoder.read_rows(rows.data())) report(decoder, name);
@@ -268,7 +268,7 @@ void decode_jpeg_part(std::span<const std::uint8_t> jpeg, std::int64_t width, st
       part.left + part.width > scaled.width)
     throw std::invalid_argument(fmt::format("{}: a part of {} x {} at {}, {} of a picture of {} x {}", name,
                                             part.height, part.width, part.top, part.left, scaled.height, scaled.width));
-  Decoder decoder(jpeg);
+  JpegDecoder decoder(jpeg);
   if (!decoder.read_header()) report(decoder, name);
   check_size(decoder.header(), width, height, name);
   thread_local std::vector<std::uint8_t> pixels;
@@ -277,7 +277,7 @@ void decode_jpeg_part(std::span<const std::uint8_t> jpeg, std::int64_t width, st
 
 void decode_whole_jpeg(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
                        const JpegHalfColorSink& half_colors, const JpegRowSink& pixels, const std::string& name) {
-  Decoder decoder(jpeg);
+  JpegDecoder decoder(jpeg);
   if (!decoder.read_header()) report(decoder, name);
   check_size(decoder.header(), width, height, name);
   thread_local std::vector<std::uint8_t> memory;
@@ -291,7 +291,7 @@ std::vector<std::uint8_t> encode_jpeg_rows(std::span<const std::uint8_t> rows, s
   if (quality < 1 || quality > 100) throw std::invalid_argument(fmt::format("JPEG quality is {}; 1 to 100", quality));
   if (width < 1 || height < 1 || std::uint64_t(width) * std::uint64_t(height) * 3 != rows.size())
     throw std::invalid_argument(fmt::format("a JPEG of {} x {} pixels of {} bytes", width, height, rows.size()));
-  Encoder encoder;
+  JpegEncoder encoder;
   if (!encoder.encode(rows.data(), width, height, quality))
     throw std::runtime_error(fmt::format("encoding a JPEG: {}", encoder.text()));
   return {encoder.bytes().begin(), encoder.bytes().end()};

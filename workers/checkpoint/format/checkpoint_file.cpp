@@ -16,7 +16,7 @@
 namespace shoal::detail {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t(1) << 20;
+constexpr std::size_t kReadBytes = std::size_t(1) << 20;
 
 }  // namespace
 
@@ -67,7 +67,7 @@ void CheckpointFile::read(const CheckpointEntry& entry, std::span<std::byte> to)
 }
 
 void CheckpointFile::verify() const {
-  std::vector<std::byte> buffer(kPieceBytes);
+  std::vector<std::byte> buffer(kReadBytes);
   for (const CheckpointEntry& entry : entries()) {
     std::uint32_t sum = 0;
     const std::uint64_t end = entry.offset + checkpoint_aligned(entry.bytes);

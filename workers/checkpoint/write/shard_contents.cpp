@@ -18,7 +18,7 @@ namespace shoal::detail {
 namespace {
 
 /// From this size on a tensor is copied by several threads, if there are any.
-constexpr std::size_t kPieceBytes = std::size_t(4) << 20;
+constexpr std::size_t kThreadBytes = std::size_t(4) << 20;
 
 struct Copy {
   std::byte* to;
@@ -29,7 +29,7 @@ struct Copy {
 void add_pieces(std::vector<Copy>& copies, std::byte* to, const void* from, std::size_t bytes) {
   const auto* at = static_cast<const std::byte*>(from);
   const std::size_t piece =
-      at::get_num_threads() == 1 ? bytes : std::max(kPieceBytes, bytes / std::size_t(at::get_num_threads()) + 1);
+      at::get_num_threads() == 1 ? bytes : std::max(kThreadBytes, bytes / std::size_t(at::get_num_threads()) + 1);
   while (bytes > 0) {
     const std::size_t some = std::min(bytes, piece);
     copies.push_back({to, at, some});
@@ -157,7 +157,7 @@ void ShardContents::copy_to(std::span<std::byte> image) const {
     for (std::int64_t i = from; i < to; ++i)
       std::memcpy(copies[std::size_t(i)].to, copies[std::size_t(i)].from, copies[std::size_t(i)].bytes);
   };
-  if (image.size() < kPieceBytes)
+  if (image.size() < kThreadBytes)
     copy_some(0, std::int64_t(copies.size()));  // to wake threads takes longer
   else
     at::parallel_for(0, std::int64_t(copies.size()), 1, copy_some);

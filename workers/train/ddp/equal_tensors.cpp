@@ -9,7 +9,7 @@
 namespace shoal {
 namespace {
 
-constexpr std::size_t kBroadcastBytes = 250u << 20;
+constexpr std::size_t kBytesAtOnce = 250u << 20;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ void broadcast_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_gro
   std::vector<at::Tensor> values;
   values.reserve(tensors.size());
   for (const at::Tensor& tensor : tensors) values.push_back(tensor.variable_data());
-  c10d::broadcast_coalesced(process_group, values, kBroadcastBytes, root);
+  c10d::broadcast_coalesced(process_group, values, kBytesAtOnce, root);
 }
 
 void average_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,

@@ -23,7 +23,8 @@ std::string describe(const NamedTensors& tensors) {
   return text;
 }
 
-std::vector<at::Tensor> gather(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const at::Tensor& own) {
+std::vector<at::Tensor> from_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
+                                       const at::Tensor& own) {
   std::vector<std::vector<at::Tensor>> all(1);
   for (int rank = 0; rank < process_group->getSize(); ++rank) all[0].push_back(at::empty(own.sizes(), own.options()));
   std::vector<at::Tensor> input{own};
@@ -52,7 +53,7 @@ void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& proce
   summary.data_ptr<std::int64_t>()[1] = std::int64_t(schema_hash(own));
   std::int64_t longest = 0;
   bool same = true;
-  for (const at::Tensor& theirs : gather(process_group, summary)) {
+  for (const at::Tensor& theirs : from_all_ranks(process_group, summary)) {
     auto* words = theirs.data_ptr<std::int64_t>();
     longest = std::max(longest, words[0]);
     same = same && words[0] == summary.data_ptr<std::int64_t>()[0] && words[1] == summary.data_ptr<std::int64_t>()[1];
@@ -63,7 +64,7 @@ void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& proce
   at::Tensor text = at::zeros({longest}, at::kByte);
   std::memcpy(text.data_ptr(), own.data(), own.size());
   std::vector<std::string> texts;
-  for (const at::Tensor& theirs : gather(process_group, text)) {
+  for (const at::Tensor& theirs : from_all_ranks(process_group, text)) {
     std::string line(static_cast<const char*>(theirs.data_ptr()), std::size_t(longest));
     line.erase(line.find_last_not_of('\0') + 1);
     texts.push_back(std::move(line));

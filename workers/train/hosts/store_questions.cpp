@@ -11,7 +11,7 @@ namespace shoal {
 namespace {
 
 /// Long for a store that lives, also on a busy machine.
-constexpr std::chrono::milliseconds kPatience{2000};
+constexpr std::chrono::milliseconds kAnswerWithin{2000};
 
 }  // namespace
 
@@ -55,7 +55,7 @@ StoreQuestions::Answer StoreQuestions::ask(const std::function<std::string(Store
     }
   }
   std::unique_lock lock(asked->mutex);
-  asked->ended.wait_for(lock, kPatience, [&] { return asked->answer.end != End::open; });
+  asked->ended.wait_for(lock, kAnswerWithin, [&] { return asked->answer.end != End::open; });
   return asked->answer;
 }
 
