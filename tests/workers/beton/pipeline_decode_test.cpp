@@ -167,35 +167,3 @@ TEST_CASE("beton pipeline: CenterCropRGBImageDecoder is the middle square, resiz
     CHECK(batch[i].equal(expected));
   }
 }
-
-TEST_CASE("beton pipeline: large batches, which are written past the caches, are those of one sample each") {
-  const TemporaryFolder folder;
-  std::vector<std::int64_t> numbers;
-  for (std::int64_t i = 0; i < 70; ++i) numbers.push_back(i % 6);  // of bytes, too, more than 4 MiB
-  NormalizeImage halves = kNormalize, brains = kNormalize;
-  halves.dtype = BetonNumber::float16, brains.dtype = BetonNumber::bfloat16;
-  const std::vector<BetonPipeline> endings = {{ToTorchImage{false}},
-                                              {ToTorchImage{true}},
-                                              {kNormalize, ToTorchImage{false}},
-                                              {kNormalize, ToTorchImage{true}},
-                                              {halves, ToTorchImage{false}},
-                                              {halves, ToTorchImage{true}},
-                                              {brains, ToTorchImage{false}},
-                                              {kNormalize, ToTorchImage{false}, Convert{BetonNumber::float16}}};
-  for (const BetonWriteMode mode : {BetonWriteMode::raw, BetonWriteMode::jpg})
-    for (const std::int64_t width : {192, 200}) {  // rows that are whole lines of the caches, and that are not
-      const std::string path = written(folder, {.height = 128, .width = width}, mode);
-      for (std::size_t k = 0; k < endings.size(); ++k)
-        for (const bool flips : {false, true}) {
-          CAPTURE(int(mode), width, k, flips);
-          BetonPipeline pipeline = {SimpleRGBImageDecoder{}};
-          if (flips) pipeline.insert(pipeline.end(), {RandomHorizontalFlip{0.5}, RandomVerticalFlip{0.5}});
-          pipeline.insert(pipeline.end(), endings[k].begin(), endings[k].end());
-          const auto dataset = beton_dataset(path, {.pipelines = {{"image", pipeline}, {"text", {}}}});
-          const at::Tensor large = dataset.get_batch(numbers).at("image");
-          REQUIRE(large.nbytes() >= std::size_t(4) << 20U);
-          for (std::size_t i = 0; i < numbers.size(); ++i)
-            REQUIRE(large[std::int64_t(i)].equal(dataset.get_batch(std::vector{numbers[i]}).at("image")[0]));
-        }
-    }
-}

@@ -18,13 +18,9 @@
 #include <shoal/ipc/codec.h>
 #include <shoal/tensors/codec.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <limits>
-#include <memory>
 #include <new>
 #include <set>
 #include <thread>
@@ -61,8 +57,6 @@ using shoal::test::allocations;
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
-
-const std::array kAllLoops{&shoal::PixelLoops::plain(), &shoal::PixelLoops::best(), &shoal::PixelLoops::past_caches()};
 
 at::Tensor any_images(at::IntArrayRef sizes) { return at::randint(0, 256, sizes, at::TensorOptions(at::kByte)); }
 
@@ -337,7 +331,7 @@ TEST_CASE("pixel loops: float16 and bfloat16 are torch's for numbers of every si
     for (const float offset : {0.0F, 0.37F, -1.0F, 777.25F})
       lines.emplace_back(std::ldexp(1.0F + 1.0F / 512, exponent), std::ldexp(offset, exponent));
   at::Tensor floats = at::empty({256}, at::TensorOptions(at::kFloat));
-  for (const auto* loops : kAllLoops)
+  for (const auto* loops : {&shoal::PixelLoops::plain(), &shoal::PixelLoops::best()})
     for (const auto& [scale, shift] : lines) {
       CAPTURE(scale, shift);
       const auto* in = bytes.const_data_ptr<std::uint8_t>();
@@ -430,7 +424,7 @@ TEST_CASE("transforms: cross to another process as they are") {
 
 TEST_CASE("pixel loops: pixels become planes at every width, and nothing beside them is written") {
   constexpr std::uint8_t kUntouched = 0xa5;
-  for (const shoal::PixelLoops* loops : kAllLoops)
+  for (const shoal::PixelLoops* loops : {&shoal::PixelLoops::plain(), &shoal::PixelLoops::best()})
     for (std::size_t n = 0; n <= 200; ++n) {
       const at::Tensor pixels = any_images({std::int64_t(n), 3});
       const auto* in = pixels.const_data_ptr<std::uint8_t>();
@@ -448,7 +442,7 @@ TEST_CASE(
     "them") {
   const shoal::ColorLines lines{{0.01F, 0.02F, 0.03F}, {-1, 0.5F, 2}};
   constexpr float kUntouched = -1234;
-  for (const shoal::PixelLoops* loops : kAllLoops)
+  for (const shoal::PixelLoops* loops : {&shoal::PixelLoops::plain(), &shoal::PixelLoops::best()})
     for (std::size_t n = 0; n <= 150; ++n) {
       const at::Tensor pixels = any_images({std::int64_t(n), 3});
       const auto* in = pixels.const_data_ptr<std::uint8_t>();
@@ -503,57 +497,6 @@ TEST_CASE(
         mixes[i] = std::uint8_t(float(in[i]) * 0.3F + float(colors[i]) * (1 - 0.3F));
       CHECK(mixed == mixes);
     }
-}
-
-TEST_CASE("pixel loops: past the caches the same is written, wherever it begins, and nothing beside it") {
-  const shoal::PixelLoops &past = shoal::PixelLoops::past_caches(), &best = shoal::PixelLoops::best();
-  const shoal::ColorLines lines{{0.01F, 0.02F, 0.03F}, {-1, 0.5F, 2}};
-  for (const std::size_t n : {1UL, 63UL, 64UL, 65UL, 128UL, 192UL, 256UL, 300UL, 1001UL}) {
-    const at::Tensor pixels = any_images({std::int64_t(n), 3});
-    const auto* in = pixels.const_data_ptr<std::uint8_t>();
-    for (const std::size_t first : {64UL, 65UL, 68UL, 96UL, 124UL}) {
-      CAPTURE(n, first);
-      // Three planes of n numbers of four bytes each, with a line and more of others in front of each and behind.
-      const std::size_t plane = (4 * n + 127) / 64 * 64 + 128, size = 3 * plane + 128;
-      const auto written = [&](const auto& write) {
-        std::unique_ptr<std::uint8_t, decltype(&std::free)> memory(
-            static_cast<std::uint8_t*>(std::aligned_alloc(64, size)), &std::free);
-        std::fill_n(memory.get(), size, std::uint8_t(0xa5));
-        write(memory.get() + first);
-        return std::vector<std::uint8_t>(memory.get(), memory.get() + size);
-      };
-      const auto same = [&](const auto& write) {
-        return written([&](std::uint8_t* out) {
-                 write(past, out);
-                 past.settle();
-               }) == written([&](std::uint8_t* out) { write(best, out); });
-      };
-      using Loops = shoal::PixelLoops;
-      CHECK(same([&](const Loops& loops, std::uint8_t* out) { loops.copy(in, out, 3 * n); }));
-      CHECK(
-          same([&](const Loops& loops, std::uint8_t* out) { loops.split(in, out, out + plane, out + 2 * plane, n); }));
-      if (first % 4 != 0) continue;
-      const auto floats = [](std::uint8_t* out) { return reinterpret_cast<float*>(out); };
-      const auto halves = [](std::uint8_t* out) { return reinterpret_cast<std::uint16_t*>(out); };
-      CHECK(same([&](const Loops& loops, std::uint8_t* out) { loops.to_float(in, floats(out), n, 0.3F, -2); }));
-      CHECK(same([&](const Loops& loops, std::uint8_t* out) { loops.to_half(in, halves(out), n, 0.3F, -2); }));
-      CHECK(same([&](const Loops& loops, std::uint8_t* out) { loops.to_bfloat16(in, halves(out), n, 0.3F, -2); }));
-      CHECK(same([&](const Loops& loops, std::uint8_t* out) { loops.float_pixels(in, floats(out), n, lines); }));
-      CHECK(same([&](const Loops& loops, std::uint8_t* out) { loops.half_pixels(in, halves(out), n, lines); }));
-      CHECK(same([&](const Loops& loops, std::uint8_t* out) { loops.bfloat16_pixels(in, halves(out), n, lines); }));
-      for (const bool mirrored : {false, true}) {
-        CHECK(same([&](const Loops& loops, std::uint8_t* out) {
-          float* const planes[] = {floats(out), floats(out + plane), floats(out + 2 * plane)};
-          loops.float_planes(in, planes, n, lines, mirrored);
-        }));
-        CHECK(same([&](const Loops& loops, std::uint8_t* out) {
-          std::uint16_t* const planes[] = {halves(out), halves(out + plane), halves(out + 2 * plane)};
-          loops.half_planes(in, planes, n, lines, mirrored);
-          loops.bfloat16_planes(in, planes, n / 2, lines, !mirrored);
-        }));
-      }
-    }
-  }
 }
 
 TEST_CASE("vertical flip: turns rows round with p = 1, copies with p = 0") {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
-#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -22,17 +21,8 @@ namespace {
 // Pictures whose record says more pixels are looked at before memory is made for them: their JPEG may say otherwise.
 constexpr std::int64_t kManyPixels = std::int64_t(1) << 24U;
 
-// Bytes of a batch that no core's own caches hold. Where a loader's process reads it, it lies in memory by then.
-constexpr std::size_t kLargeBatch = std::size_t(4) << 20U;
-
 // Pictures between the one that is decoded and the one that the CPU is asked to fetch.
 constexpr std::size_t kPrefetched = 2;
-
-/// Also where a picture throws: somebody else may get the batch's memory then.
-struct SettledAtEnd {
-  const PixelLoops& writing;
-  ~SettledAtEnd() { writing.settle(); }
-};
 
 /// A flip that happens while the numbers are written.
 struct Flip {
@@ -283,8 +273,6 @@ class PicturePlan final : public FieldPlan {
     TransformScratch& scratch = TransformScratch::of_thread();
     const TransformScratch::Frame batch_frame(scratch);
     const std::size_t stride = shape.bytes() * form_.bytes_per_number();
-    const PixelLoops& writing = loops_for(shape, stride * sources.size(), out);
-    const SettledAtEnd settled{writing};
     Neighbours neighbours{};
     if (mixing_) {
       neighbours = {scratch.take<std::uint8_t>(shape.bytes()), scratch.take<std::uint8_t>(shape.bytes()),
@@ -297,7 +285,7 @@ class PicturePlan final : public FieldPlan {
       const SampleKey& key = keys[i];
       const TransformScratch::Frame frame(scratch);
       PictureTarget target(form_, out + i * stride, {shape.height, shape.width}, mirrored_ && mirrored_->of(key),
-                           upside_down_ && upside_down_->of(key), scratch, writing);
+                           upside_down_ && upside_down_->of(key), scratch);
       if (mixing_) {
         bytes_of(source, key, neighbours.own, scratch);
         mix(shape, key, keys.back(), neighbours);
@@ -316,15 +304,6 @@ class PicturePlan final : public FieldPlan {
         target.put_planes(bytes);
       }
     }
-  }
-
-  /// What writes a batch: past the caches if it is large, nothing here reads it again, and rows are whole lines of them.
-  const PixelLoops& loops_for(const ImageShape& shape, std::size_t bytes, const std::byte* out) const {
-    constexpr std::size_t kLine = 64;
-    const std::size_t row = std::size_t(shape.width) * (form_.in_planes ? 1 : 3) * form_.bytes_per_number();
-    const bool has_whole_lines = row % kLine == 0 && reinterpret_cast<std::uintptr_t>(out) % kLine == 0;
-    return bytes >= kLargeBatch && on_batch_.empty() && has_whole_lines ? PixelLoops::past_caches()
-                                                                        : PixelLoops::best();
   }
 
   struct Neighbours {

@@ -1,13 +1,13 @@
 #include <shoal/internal/workers/beton/pipeline/picture_target.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace shoal::detail {
 
 PictureTarget::PictureTarget(const PictureForm& form, void* out, const ImageSize& size, bool mirrored, bool upside_down,
-                             TransformScratch& scratch, const PixelLoops& writing)
+                             TransformScratch& scratch)
     : form_(form),
-      writing_(writing),
       out_(out),
       height_(std::size_t(size.height)),
       width_(std::size_t(size.width)),
@@ -51,29 +51,30 @@ void PictureTarget::put_picture(const std::uint8_t* pixels) {
 
 /// Numbers in planes, mirrored or not; `count`: of pixels from row y on.
 void PictureTarget::put_planes_of(std::size_t y, const std::uint8_t* pixels, std::size_t count) {
+  const PixelLoops& loops = PixelLoops::best();
   if (form_.dtype == at::kFloat) {
     float* const planes[] = {at<float>(0, y), at<float>(1, y), at<float>(2, y)};
-    return writing_.float_planes(pixels, planes, count, form_.lines, mirrored_);
+    return loops.float_planes(pixels, planes, count, form_.lines, mirrored_);
   }
   std::uint16_t* const planes[] = {at<std::uint16_t>(0, y), at<std::uint16_t>(1, y), at<std::uint16_t>(2, y)};
-  (form_.dtype == at::kHalf ? writing_.half_planes : writing_.bfloat16_planes)(pixels, planes, count, form_.lines,
-                                                                               mirrored_);
+  (form_.dtype == at::kHalf ? loops.half_planes : loops.bfloat16_planes)(pixels, planes, count, form_.lines, mirrored_);
 }
 
 void PictureTarget::put_unmirrored(std::size_t y, const std::uint8_t* pixels, std::size_t count) {
   if (!form_.in_planes) return put_pixels_in_order(y, pixels, count);
   if (form_.dtype != at::kByte) return put_planes_of(y, pixels, count);
-  writing_.split(pixels, at<std::uint8_t>(0, y), at<std::uint8_t>(1, y), at<std::uint8_t>(2, y), count);
+  PixelLoops::best().split(pixels, at<std::uint8_t>(0, y), at<std::uint8_t>(1, y), at<std::uint8_t>(2, y), count);
 }
 
 void PictureTarget::put_pixels_in_order(std::size_t y, const std::uint8_t* pixels, std::size_t count) {
+  const PixelLoops& loops = PixelLoops::best();
   if (form_.dtype == at::kByte) {
-    writing_.copy(pixels, at<std::uint8_t>(0, y), count * 3);
+    std::memcpy(at<std::uint8_t>(0, y), pixels, count * 3);
   } else if (form_.dtype == at::kFloat) {
-    writing_.float_pixels(pixels, at<float>(0, y), count, form_.lines);
+    loops.float_pixels(pixels, at<float>(0, y), count, form_.lines);
   } else {
-    (form_.dtype == at::kHalf ? writing_.half_pixels : writing_.bfloat16_pixels)(pixels, at<std::uint16_t>(0, y), count,
-                                                                                 form_.lines);
+    (form_.dtype == at::kHalf ? loops.half_pixels : loops.bfloat16_pixels)(pixels, at<std::uint16_t>(0, y), count,
+                                                                           form_.lines);
   }
 }
 
@@ -83,7 +84,7 @@ void PictureTarget::put_plane_row(std::size_t plane, std::size_t y, const std::u
     if (mirrored_)
       loops.reverse(bytes, at<std::uint8_t>(plane, y), width_);
     else
-      writing_.copy(bytes, at<std::uint8_t>(plane, y), width_);
+      std::memcpy(at<std::uint8_t>(plane, y), bytes, width_);
     return;
   }
   if (mirrored_) {
@@ -92,10 +93,10 @@ void PictureTarget::put_plane_row(std::size_t plane, std::size_t y, const std::u
   }
   const float scale = form_.lines.scale[plane], shift = form_.lines.shift[plane];
   if (form_.dtype == at::kFloat)
-    writing_.to_float(bytes, at<float>(plane, y), width_, scale, shift);
+    loops.to_float(bytes, at<float>(plane, y), width_, scale, shift);
   else
-    (form_.dtype == at::kHalf ? writing_.to_half : writing_.to_bfloat16)(bytes, at<std::uint16_t>(plane, y), width_,
-                                                                         scale, shift);
+    (form_.dtype == at::kHalf ? loops.to_half : loops.to_bfloat16)(bytes, at<std::uint16_t>(plane, y), width_, scale,
+                                                                   shift);
 }
 
 void PictureTarget::put_colors(std::size_t y, const std::uint8_t* const* colors) {

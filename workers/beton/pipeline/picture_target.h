@@ -22,9 +22,8 @@ struct PictureForm {
 /// batch there is no other memory than a row. One thread, as long as its scratch.
 class PictureTarget {
  public:
-  /// `writing`: the loops that write into the batch; if past the caches, the caller settles them.
   PictureTarget(const PictureForm& form, void* out, const ImageSize& size, bool mirrored, bool upside_down,
-                TransformScratch& scratch, const PixelLoops& writing);
+                TransformScratch& scratch);
 
   /// Row y of the picture before it is mirrored, pixels side by side.
   void put_pixels(std::size_t y, const std::uint8_t* pixels);
@@ -55,7 +54,6 @@ class PictureTarget {
   void put_plane_row(std::size_t plane, std::size_t y, const std::uint8_t* bytes);
 
   const PictureForm& form_;
-  const PixelLoops& writing_;
   void* out_;
   std::size_t height_, width_;
   bool mirrored_, upside_down_;

@@ -15,7 +15,6 @@ namespace plain {
 #define SHOAL_LOOP
 #include <shoal/internal/workers/transforms/loops/half_colors_plain.inl>
 #include <shoal/internal/workers/transforms/loops/interleave_plain.inl>
-#include <shoal/internal/workers/transforms/loops/past_caches_plain.inl>
 #include <shoal/internal/workers/transforms/loops/weighted_plain.inl>
 // Behind what it calls.
 #include <shoal/internal/workers/transforms/loops/pixel_loops.inl>
@@ -30,7 +29,6 @@ namespace avx2 {
 // Behind what it calls.
 #include <shoal/internal/workers/transforms/loops/half_colors_avx2.inl>
 #include <shoal/internal/workers/transforms/loops/interleave_avx2.inl>
-#include <shoal/internal/workers/transforms/loops/past_caches_avx2.inl>
 // Behind what it calls.
 #include <shoal/internal/workers/transforms/loops/pixel_loops.inl>
 #undef SHOAL_LOOP
@@ -39,33 +37,14 @@ namespace avx2 {
 
 }  // namespace
 
-namespace {
-
-bool has_avx2() {
-#if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx2");
-  return has;
-#else
-  return false;
-#endif
-}
-
-}  // namespace
-
-const PixelLoops& PixelLoops::plain() { return shoal::plain::kLoops; }
+const PixelLoops& PixelLoops::plain() { return shoal::plain::Loops::kLoops; }
 
 const PixelLoops& PixelLoops::best() {
 #if defined(__x86_64__)
-  if (has_avx2()) return avx2::kLoops;
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  if (has_avx2) return avx2::Loops::kLoops;
 #endif
-  return shoal::plain::kLoops;
-}
-
-const PixelLoops& PixelLoops::past_caches() {
-#if defined(__x86_64__)
-  if (has_avx2()) return avx2::kPastCaches;
-#endif
-  return shoal::plain::kPastCaches;
+  return shoal::plain::Loops::kLoops;
 }
 
 }  // namespace shoal

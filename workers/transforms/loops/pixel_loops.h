@@ -64,17 +64,8 @@ struct PixelLoops {
   /// out[i] = a[i] * ratio + b[i] * (1 - ratio), cut to a whole number
   void (*mix)(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* out, std::size_t n, float ratio);
 
-  /// out[i] = in[i]
-  void (*copy)(const std::uint8_t* in, std::uint8_t* out, std::size_t n);
-  /// Whoever sees what this thread stores from here on sees what its loops have written.
-  void (*settle)();
-
   static const PixelLoops& best();
   static const PixelLoops& plain();
-  /// best(), but that copy, split and the loops that make numbers write past the CPU's caches: half of the traffic, for what does not
-  /// fit into them or is read by another CPU much later. settle() comes before somebody else is told. `out` of a multiple of
-  /// 64 bytes, or it is no faster.
-  static const PixelLoops& past_caches();
 };
 
 }  // namespace shoal

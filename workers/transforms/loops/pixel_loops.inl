@@ -93,7 +93,7 @@ struct ToBfloat16 {
 
 // In blocks of pixels: their bytes are split, and each colour is then one loop over bytes in a row, which become vectors
 // whether it runs forwards or backwards. A block never leaves the nearest cache.
-template <class To, bool kMirrored, bool kPast>
+template <class To, bool kMirrored>
 SHOAL_LOOP_BODY void planes_body(const std::uint8_t* __restrict pixels, typename To::Type* const* planes, std::size_t n,
                                  const ColorLines& lines) {
   constexpr std::size_t kBlock = 64;
@@ -106,11 +106,8 @@ SHOAL_LOOP_BODY void planes_body(const std::uint8_t* __restrict pixels, typename
       typename To::Type* __restrict out = planes[channel] + (kMirrored ? n - kBlock - i : i);
       const std::uint8_t* __restrict in = bytes[channel];
       const float scale = own.scale[channel], shift = own.shift[channel];
-      alignas(64) typename To::Type block[kPast ? kBlock : 1];
-      typename To::Type* __restrict numbers = kPast ? block : out;
       for (std::size_t k = 0; k < kBlock; ++k)
-        numbers[k] = To::of(float(in[kMirrored ? kBlock - 1 - k : k]) * scale + shift);
-      if constexpr (kPast) put_past_caches(out, block, sizeof block);
+        out[k] = To::of(float(in[kMirrored ? kBlock - 1 - k : k]) * scale + shift);
     }
   }
   for (; i < n; ++i)
@@ -119,13 +116,13 @@ SHOAL_LOOP_BODY void planes_body(const std::uint8_t* __restrict pixels, typename
           To::of(float(pixels[3 * i + channel]) * own.scale[channel] + own.shift[channel]);
 }
 
-template <class To, bool kPast>
+template <class To>
 SHOAL_LOOP_BODY void any_planes_body(const std::uint8_t* pixels, typename To::Type* const* planes, std::size_t n,
                                      const ColorLines& lines, bool mirrored) {
   if (mirrored)
-    planes_body<To, true, kPast>(pixels, planes, n, lines);
+    planes_body<To, true>(pixels, planes, n, lines);
   else
-    planes_body<To, false, kPast>(pixels, planes, n, lines);
+    planes_body<To, false>(pixels, planes, n, lines);
 }
 
 // Eight pixels at a time: three vectors of eight numbers, each with its own factors.
@@ -163,130 +160,25 @@ SHOAL_LOOP_BODY void float_pixels_body(const std::uint8_t* __restrict pixels, fl
   for (; i < 3 * n; ++i) out[i] = float(pixels[i]) * lines.scale[i % 3] + lines.shift[i % 3];
 }
 
-// The same numbers past the caches: made in the nearest one, some lines at a time.
-template <class To>
-SHOAL_LOOP_BODY void line_past_caches(const std::uint8_t* __restrict in, typename To::Type* __restrict out,
-                                      std::size_t n, float scale, float shift) {
-  constexpr std::size_t kBlock = 128;
-  std::size_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    alignas(64) typename To::Type block[kBlock];
-    for (std::size_t k = 0; k < kBlock; ++k) block[k] = To::of(float(in[i + k]) * scale + shift);
-    put_past_caches(out + i, block, sizeof block);
-  }
-  for (; i < n; ++i) out[i] = To::of(float(in[i]) * scale + shift);
-}
-template <class To>
-SHOAL_LOOP_BODY void pixels_past_caches(const std::uint8_t* __restrict pixels, typename To::Type* __restrict out,
-                                        std::size_t n, const ColorLines& lines) {
-  constexpr std::size_t kBlock = 64;
-  std::size_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    alignas(64) typename To::Type block[3 * kBlock];
-    if constexpr (sizeof(typename To::Type) == sizeof(float))
-      float_pixels_body(pixels + 3 * i, block, kBlock, lines);
-    else
-      pixels_body<To>(pixels + 3 * i, block, kBlock, lines);
-    put_past_caches(out + 3 * i, block, sizeof block);
-  }
-  pixels_body<To>(pixels + 3 * i, out + 3 * i, n - i, lines);
-}
-
-SHOAL_LOOP_BODY void split_past_caches(const std::uint8_t* __restrict pixels, std::uint8_t* red, std::uint8_t* green,
-                                       std::uint8_t* blue, std::size_t n) {
-  constexpr std::size_t kBlock = 128;
-  std::size_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    alignas(64) std::uint8_t bytes[3][kBlock];
-    split_body(pixels + 3 * i, bytes[0], bytes[1], bytes[2], kBlock);
-    put_past_caches(red + i, bytes[0], kBlock);
-    put_past_caches(green + i, bytes[1], kBlock);
-    put_past_caches(blue + i, bytes[2], kBlock);
-  }
-  split_body(pixels + 3 * i, red + i, green + i, blue + i, n - i);
-}
-
 SHOAL_LOOP_BODY void mix_body(const std::uint8_t* __restrict a, const std::uint8_t* __restrict b,
                               std::uint8_t* __restrict out, std::size_t n, float ratio) {
   const float other = 1 - ratio;
   for (std::size_t i = 0; i < n; ++i) out[i] = std::uint8_t(std::int32_t(float(a[i]) * ratio + float(b[i]) * other));
 }
 
-// What of PixelLoops writes past the caches, or not.
-template <bool kPast>
-struct Writing {
-  SHOAL_LOOP static void copy(const std::uint8_t* in, std::uint8_t* out, std::size_t n) {
-    if constexpr (kPast)
-      put_past_caches(out, in, n);
-    else if (n != 0)
-      std::memcpy(out, in, n);
-  }
-  SHOAL_LOOP static void split(const std::uint8_t* pixels, std::uint8_t* red, std::uint8_t* green, std::uint8_t* blue,
-                               std::size_t n) {
-    if constexpr (kPast)
-      split_past_caches(pixels, red, green, blue, n);
-    else
-      split_body(pixels, red, green, blue, n);
-  }
-  SHOAL_LOOP static void settle() {
-    if constexpr (kPast) settle_body();
-  }
-  SHOAL_LOOP static void to_float(const std::uint8_t* in, float* out, std::size_t n, float scale, float shift) {
-    if constexpr (kPast)
-      line_past_caches<ToFloat32>(in, out, n, scale, shift);
-    else
-      to_float_body(in, out, n, scale, shift);
-  }
-  SHOAL_LOOP static void to_half(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale, float shift) {
-    if constexpr (kPast)
-      line_past_caches<ToFloat16>(in, out, n, scale, shift);
-    else
-      to_half_body(in, out, n, scale, shift);
-  }
-  SHOAL_LOOP static void to_bfloat16(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale,
-                                     float shift) {
-    if constexpr (kPast)
-      line_past_caches<ToBfloat16>(in, out, n, scale, shift);
-    else
-      to_bfloat16_body(in, out, n, scale, shift);
-  }
-  SHOAL_LOOP static void float_planes(const std::uint8_t* pixels, float* const* planes, std::size_t n,
-                                      const ColorLines& lines, bool mirrored) {
-    any_planes_body<ToFloat32, kPast>(pixels, planes, n, lines, mirrored);
-  }
-  SHOAL_LOOP static void half_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,
-                                     const ColorLines& lines, bool mirrored) {
-    any_planes_body<ToFloat16, kPast>(pixels, planes, n, lines, mirrored);
-  }
-  SHOAL_LOOP static void bfloat16_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,
-                                         const ColorLines& lines, bool mirrored) {
-    any_planes_body<ToBfloat16, kPast>(pixels, planes, n, lines, mirrored);
-  }
-  SHOAL_LOOP static void float_pixels(const std::uint8_t* pixels, float* out, std::size_t n, const ColorLines& lines) {
-    if constexpr (kPast)
-      pixels_past_caches<ToFloat32>(pixels, out, n, lines);
-    else
-      float_pixels_body(pixels, out, n, lines);
-  }
-  SHOAL_LOOP static void half_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,
-                                     const ColorLines& lines) {
-    if constexpr (kPast)
-      pixels_past_caches<ToFloat16>(pixels, out, n, lines);
-    else
-      pixels_body<ToFloat16>(pixels, out, n, lines);
-  }
-  SHOAL_LOOP static void bfloat16_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,
-                                         const ColorLines& lines) {
-    if constexpr (kPast)
-      pixels_past_caches<ToBfloat16>(pixels, out, n, lines);
-    else
-      pixels_body<ToBfloat16>(pixels, out, n, lines);
-  }
-};
-
 // What PixelLoops points to.
 struct Loops {
   SHOAL_LOOP static void reverse(const std::uint8_t* in, std::uint8_t* out, std::size_t n) { reverse_body(in, out, n); }
+  SHOAL_LOOP static void to_float(const std::uint8_t* in, float* out, std::size_t n, float scale, float shift) {
+    to_float_body(in, out, n, scale, shift);
+  }
+  SHOAL_LOOP static void to_half(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale, float shift) {
+    to_half_body(in, out, n, scale, shift);
+  }
+  SHOAL_LOOP static void to_bfloat16(const std::uint8_t* in, std::uint16_t* out, std::size_t n, float scale,
+                                     float shift) {
+    to_bfloat16_body(in, out, n, scale, shift);
+  }
   SHOAL_LOOP static void columns(const std::uint8_t* in, const ColumnTaps& taps, std::int16_t* out) {
     weighted_columns_body(in, taps, out);
   }
@@ -304,6 +196,10 @@ struct Loops {
                               std::size_t n) {
     grey_body(red, green, blue, out, n);
   }
+  SHOAL_LOOP static void split(const std::uint8_t* pixels, std::uint8_t* red, std::uint8_t* green, std::uint8_t* blue,
+                               std::size_t n) {
+    split_body(pixels, red, green, blue, n);
+  }
   SHOAL_LOOP static void merge(const std::uint8_t* red, const std::uint8_t* green, const std::uint8_t* blue,
                                std::uint8_t* pixels, std::size_t n) {
     merge_body(red, green, blue, pixels, n);
@@ -315,38 +211,38 @@ struct Loops {
   SHOAL_LOOP static void mirror(const std::uint8_t* pixels, std::uint8_t* out, std::size_t n) {
     mirror_body(pixels, out, n);
   }
+  SHOAL_LOOP static void float_planes(const std::uint8_t* pixels, float* const* planes, std::size_t n,
+                                      const ColorLines& lines, bool mirrored) {
+    any_planes_body<ToFloat32>(pixels, planes, n, lines, mirrored);
+  }
+  SHOAL_LOOP static void half_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,
+                                     const ColorLines& lines, bool mirrored) {
+    any_planes_body<ToFloat16>(pixels, planes, n, lines, mirrored);
+  }
+  SHOAL_LOOP static void bfloat16_planes(const std::uint8_t* pixels, std::uint16_t* const* planes, std::size_t n,
+                                         const ColorLines& lines, bool mirrored) {
+    any_planes_body<ToBfloat16>(pixels, planes, n, lines, mirrored);
+  }
+  SHOAL_LOOP static void float_pixels(const std::uint8_t* pixels, float* out, std::size_t n, const ColorLines& lines) {
+    float_pixels_body(pixels, out, n, lines);
+  }
+  SHOAL_LOOP static void half_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,
+                                     const ColorLines& lines) {
+    pixels_body<ToFloat16>(pixels, out, n, lines);
+  }
+  SHOAL_LOOP static void bfloat16_pixels(const std::uint8_t* pixels, std::uint16_t* out, std::size_t n,
+                                         const ColorLines& lines) {
+    pixels_body<ToBfloat16>(pixels, out, n, lines);
+  }
   SHOAL_LOOP static void mix(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* out, std::size_t n,
                              float ratio) {
     mix_body(a, b, out, n, ratio);
   }
-  template <bool kPast>
-  static constexpr PixelLoops table() {
-    using W = Writing<kPast>;
-    return {&reverse,
-            &W::to_float,
-            &W::to_half,
-            &W::to_bfloat16,
-            &columns,
-            &rows,
-            &blend,
-            &blend_with,
-            &grey,
-            &W::split,
-            &merge,
-            &full_colors,
-            &mirror,
-            &W::float_planes,
-            &W::half_planes,
-            &W::bfloat16_planes,
-            &W::float_pixels,
-            &W::half_pixels,
-            &W::bfloat16_pixels,
-            &mix,
-            &W::copy,
-            &W::settle};
-  }
+  static constexpr PixelLoops kLoops{&reverse,      &to_float,     &to_half,         &to_bfloat16,
+                                     &columns,      &rows,         &blend,           &blend_with,
+                                     &grey,         &split,        &merge,           &full_colors,
+                                     &mirror,       &float_planes, &half_planes,     &bfloat16_planes,
+                                     &float_pixels, &half_pixels,  &bfloat16_pixels, &mix};
 };
-constexpr PixelLoops kLoops = Loops::table<false>();
-constexpr PixelLoops kPastCaches = Loops::table<true>();
 
 #undef SHOAL_LOOP_BODY
