@@ -35,9 +35,12 @@ for number in range(18):
                                      f"}}  // namespace\n\nstd::size_t part{number}(std::size_t all) {{ return all / kOf; }}\n")
 many["ipc/part3.h"] = "#pragma once\n\n#include <cstddef>\n#include <string>\n\nstd::size_t part3(std::size_t all);\nstd::string name3();\n"
 many["ipc/part3.cpp"] += "std::string name3() { return \"3\"; }\n"
-for number in range(6):   # names of their own: all six go together
+for number in range(14):   # names of their own: twelve of them go together
     many[f"ipc/part{number}.cpp"] = many[f"ipc/part{number}.cpp"].replace("kOf", f"kOf{number}")
+for number in range(3):   # without a header: they go where there is room
+    many[f"ipc/alone{number}.cpp"] = f"int alone{number}() {{ return {number}; }}\n"
 faults_of_many = [
+    ("ipc/alone1.cpp", "int CountOf() { return 1; }\n", "ipc/alone1.cpp:1:5: invalid case style"),
     ("ipc/part0.cpp", "int CountOf(int all) { return all; }\n", "ipc/part0.cpp:1:5: invalid case style"),
     ("ipc/part4.h", "#pragma once\n\n#include <cstddef>\n\nstd::size_t part4(std::size_t all);\nstd::string name4();\n", "ipc/part4.h:6:6:"),
     ("ipc/part5.cpp", "namespace {\n\nconst int kUnused = 5;\n\n}  // namespace\n", "unused variable 'kUnused'"),
@@ -118,8 +121,8 @@ with tempfile.TemporaryDirectory() as folder:
     repository.write(first, "".join(f"{name} {repository.root}/{name[:-1]}cpp\n" for name in many if name.endswith(".h")))
     for name, text in many.items():
         repository.write(name, text)
-    expect(repository.check(), 0, "18 sources, 18 of them looked at, 0 faults", "many sources")
-    expect(repository.check(), 0, "18 sources, 0 of them looked at, 0 faults", "many sources again")
+    expect(repository.check(), 0, "21 sources, 21 of them looked at, 0 faults", "many sources")
+    expect(repository.check(), 0, "21 sources, 0 of them looked at, 0 faults", "many sources again")
     for name, text, words in faults_of_many:
         shutil.rmtree(repository.root / "cache")
         repository.write(name, text)
