@@ -6,6 +6,9 @@
 #
 # Not CMake's own UNITY_BUILD: it writes absolute paths, by which ccache would miss in every other clone.
 function(shoal_together result name size)
+  if(NOT size MATCHES "^[0-9]+$")   # else a source in its place would be left out
+    message(FATAL_ERROR "shoal_together(${name}): ${size} is no number of sources")
+  endif()
   if(size EQUAL 1)
     set(${result} ${ARGN} PARENT_SCOPE)
     return()
@@ -62,8 +65,8 @@ endfunction()
 # Of the libraries. Under sanitizers, where few sources change, twice as many; elsewhere so many that a change of one costs not much
 # more than itself.
 set(SHOAL_SOURCES_TOGETHER "" CACHE STRING "So many sources of a room are compiled as one; 0: all of them, 1: each by itself; empty: 6, or 12 with sanitizers")
-set(SHOAL_TOGETHER ${SHOAL_SOURCES_TOGETHER})
-if(SHOAL_TOGETHER STREQUAL "")
+set(SHOAL_TOGETHER "${SHOAL_SOURCES_TOGETHER}")
+if("${SHOAL_TOGETHER}" STREQUAL "")
   set(SHOAL_TOGETHER 6)
   if(SHOAL_SANITIZE)
     set(SHOAL_TOGETHER 12)
