@@ -1,7 +1,7 @@
 # shoal_together(RESULT NAME SIZE source...): RESULT is sources in place of these, each of which includes up to SIZE of one room
-# (workers/train with its sub-folders, likewise tests/workers/train; elsewhere a folder; 0: all of it, 1: these sources as they are). Half of the
-# time that a source takes, and more under sanitizers, goes into what it includes and instantiates, again for each. The sources of a
-# room must have no two names in common outside of classes, blocks and namespaces: where each has its network Net, each has a
+# (workers/train with its sub-folders, likewise tests/workers/train; elsewhere a folder; 0: all of it, 1: these sources as they
+# are). Half of the time that a source takes, and more under sanitizers, goes into what it includes and instantiates, again for each.
+# The sources of a room must have no two names in common outside of classes, blocks and namespaces: where each has its network Net, each has a
 # namespace of its own name. Those with flags of their own stay by themselves.
 #
 # Not CMake's own UNITY_BUILD: it writes absolute paths, by which ccache would miss in every other clone.
@@ -64,7 +64,8 @@ endfunction()
 
 # Of the libraries. Under sanitizers, where few sources change, twice as many; elsewhere so many that a change of one costs not much
 # more than itself.
-set(SHOAL_SOURCES_TOGETHER "" CACHE STRING "So many sources of a room are compiled as one; 0: all of them, 1: each by itself; empty: 6, or 12 with sanitizers")
+set(SHOAL_SOURCES_TOGETHER "" CACHE STRING
+    "So many sources of a room are compiled as one; 0: all of them, 1: each by itself; empty: 6, or 12 with sanitizers")
 set(SHOAL_TOGETHER "${SHOAL_SOURCES_TOGETHER}")
 if("${SHOAL_TOGETHER}" STREQUAL "")
   set(SHOAL_TOGETHER 6)

@@ -1,7 +1,6 @@
 """No build output is tracked: no build folder, no object, library, program, precompiled header or cache; and no link."""
 
 import re
-import subprocess
 
 from repository import finish, root, tracked
 
@@ -23,8 +22,6 @@ for name in files:
     for magic, what in magics.items():
         if start.startswith(magic):
             faults.append(f"{name}: {what}")
-index = subprocess.run(["git", "-C", str(root), "ls-files", "--stage", "-z"], check=True, capture_output=True, text=True).stdout
-for mode, name in re.findall(r"(\d+) \w+ \d\t([^\0]*)", index):
-    if mode == "120000":   # checked out, it takes the place of a folder that lies there and is ignored
-        faults.append(f"{name}: a link")
+# Checked out, one takes the place of a folder that lies there and is ignored.
+faults += [f"{name}: a link" for name in tracked(links=True)]
 finish("tracked files", f"{len(files)} files", faults)

@@ -37,6 +37,7 @@ with tempfile.TemporaryDirectory() as folder:
 clean.update({"docs/plots/lock.jsonl": kept, f"docs/plots/{name}": picture, "docs/plots.md": f"# Pictures\n\n![x](plots/{name})\n"})
 clean["README.md"] = clean["README.md"].replace("[figures]", "[pictures](docs/plots.md), [figures]")
 measured = "## Measured\n\n| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | {} | torch {} | {} |\n"
+link = "a link to "   # begins the content of what is one
 # check, file planted, its content, what the check has to say
 faults = [
     ("format", "ipc/queue.h", "int   f( );\n", "queue.h"),
@@ -62,6 +63,7 @@ faults = [
     ("tracked", "ipc/queue.o", "x\n", "ipc/queue.o: build output"),
     ("tracked", "bench/program", "\x7fELF and so on", "bench/program: an ELF file"),
     ("tracked", "notes.txt", "x\n", "notes.txt: nothing but"),
+    ("tracked", ".kept", link + "/tmp", ".kept: a link"),
     ("sizes", "ipc/queue.h", "// A queue.\n" + "int x;\n" * 601, "ipc/queue.h: 602 lines"),
     ("sizes", "docs/page.md", "line\n" * 251, "docs/page.md: 251 lines"),
     ("signals", "runtime/end.cpp", "void f(int pid) { ::kill(pid, 9); }\n", "runtime/end.cpp:1: a signal to a number"),
@@ -125,7 +127,10 @@ def run_check(check, files):
         subprocess.run(["git", "init", "-q", folder], check=True)
         for name, text in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text)
+            if text.startswith(link):
+                (root / name).symlink_to(text.removeprefix(link))
+            else:
+                (root / name).write_text(text)
         command = [sys.executable, here / f"check_{check}.py", folder]
         result = subprocess.run(command, capture_output=True, text=True)
         return result.returncode, result.stdout + result.stderr

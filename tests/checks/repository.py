@@ -7,11 +7,12 @@ import sys
 root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
 
 
-def tracked(*patterns):
-    """Tracked files, and new ones that are not ignored, so that a check tells of a fault before it is committed."""
+def tracked(*patterns, links=False):
+    """Tracked files, and new ones that are not ignored, so that a check tells of a fault before it is committed. Or such links."""
     command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
     names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
-    return sorted(name for name in set(names) if name and (root / name).is_file())
+    is_meant = pathlib.Path.is_symlink if links else pathlib.Path.is_file
+    return sorted(name for name in set(names) if name and is_meant(root / name))
 
 
 def finish(check, counted, faults):

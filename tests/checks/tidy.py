@@ -7,7 +7,7 @@ means; precompiled headers and warnings are GCC's own.
 
 Six sevenths of the time go into headers of others, so many sources are looked at twelve at a time, one behind the other in a file
 made for it. The headers that they begin with stand in front, each behind those that include no header of others that it does
-not include: what it forgets is found as if it were alone. What a source forgets is found where few are looked at, each by itself:
+not include: what it forgets of those is found as if it were alone. What a source forgets is found where few are looked at, each by itself:
 with the change that forgets it. A source in which something is found there, or that does not go with the others, is looked at by
 itself.
 """
@@ -128,7 +128,8 @@ class Tidy:
                                     for path in (header and str(self.root / header), source))
             names = {name for block in begun.findall(pathlib.Path(source).read_text()) for name in declared.findall(block)}
             units.append((len(of_header), source, header, of_header, of_source, names))
-        for _, source, header, of_header, of_source, names in sorted(units, key=lambda unit: (unit[2] is None, unit)):   # those that fit anywhere fill up
+        units.sort(key=lambda unit: (unit[2] is None, unit[0], unit[1]))   # without a header they fit anywhere, and fill up
+        for _, source, header, of_header, of_source, names in units:
             fits = [batch for batch in found if len(batch["sources"]) < together and batch["flags"] == self.flags[source]
                     and (not header or batch["of_headers"] <= of_header) and not batch["names"] & names
                     and not source.startswith(str(self.build))]
