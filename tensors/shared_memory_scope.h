@@ -1,10 +1,6 @@
 // Tensors that are born shared.
 #pragma once
 
-namespace c10 {
-struct Allocator;
-}
-
 namespace shoal {
 
 /// Whose tensors are born shared.
@@ -30,8 +26,5 @@ class SharedMemoryScope {
  private:
   const SharedMemoryScopeOptions options_;
 };
-
-/// libtorch's own allocator, inside and outside of scopes. Not for users.
-c10::Allocator* private_allocator();
 
 }  // namespace shoal

@@ -31,6 +31,7 @@ namespace shoal {
 ///   |          | TorchScript modules      | its lock | inherited; one that was being made is made again               |
 ///   |          | files in the heap        |          | lock anew                                                      |
 ///   |          | list of mailboxes        |          | its own at the next use                                        |
+///   |          | memory known by address  | its lock | inherited                                                      |
 ///
 /// docs/forks.md says why. The C library calls these in fork(), with a malloc that works: behind the handlers that the
 /// program has given to pthread_atfork before the fork, and ahead of those in parent and child. It does not call them

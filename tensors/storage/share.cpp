@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/tensors/driver/device_memory.h>
 #include <shoal/internal/tensors/storage/storage.h>
-#include <shoal/tensors/shared_memory_scope.h>
+#include <shoal/internal/tensors/storage/tensor_placement.h>
 
 #include <algorithm>
 #include <cstring>

@@ -2,11 +2,14 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <shoal/internal/tensors/storage/known_by_address.h>
 #include <shoal/internal/tensors/storage/storage.h>
+#include <shoal/internal/tensors/storage/tensor_placement.h>
 
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 namespace shoal {
 namespace {
@@ -19,18 +22,38 @@ constexpr auto kToldBefore = std::memory_order_relaxed;
 
 bool inside() { return depth != 0 || depth_of_all.load(kToldBefore) != 0; }
 
-/// Stands before libtorch's own CPU allocator for the whole process, and passes everything on to it but
-/// what is asked for inside a scope. Installed once, never removed: tensors know their allocator.
+/// Apart from whom it asks, since most threads ask nobody; false again before the thread's other objects are destroyed.
+thread_local bool asks = false;
+struct Asked {
+  std::weak_ptr<TensorPlacement> placement;
+  ~Asked() { asks = false; }
+};
+thread_local Asked asked;
+
+void free_any(void* address);
+
+/// Stands before libtorch's own CPU allocator for the whole process, and passes everything on to it but what is asked for
+/// inside a scope, or in a thread that asks a placement. Installed once, never removed: tensors know their allocator.
 class ScopedAllocator final : public c10::Allocator {
  public:
   explicit ScopedAllocator(c10::Allocator* usual) : usual_(usual) {}
 
   c10::DataPtr allocate(std::size_t bytes) override {
-    if (!inside()) return usual_->allocate(bytes);
-    return data_ptr_of(allocate_shared(bytes));
+    if (inside()) return known_by_address(data_ptr_of(allocate_shared(bytes)));
+    if (asks) {
+      if (const auto placement = asked.placement.lock()) {
+        c10::DataPtr memory = placement->allocate(bytes);
+        return memory.get() == memory.get_context() ? std::move(memory) : known_by_address(std::move(memory));
+      }
+      asks = false;
+    }
+    return usual_->allocate(bytes);
   }
-  // libtorch's raw_allocate needs a deleter that is the same for all: inside a scope there is none.
-  c10::DeleterFnPtr raw_deleter() const override { return inside() ? nullptr : usual_->raw_deleter(); }
+  /// Frees what raw_allocate has given, whoever was asked then, and inside a scope or not.
+  c10::DeleterFnPtr raw_deleter() const override { return &free_any; }
+  bool is_simple_data_ptr(const c10::DataPtr& memory) const override {
+    return !is_known_by_address(memory) && usual_->is_simple_data_ptr(memory);
+  }
   void copy_data(void* destination, const void* source, std::size_t bytes) const override {
     if (bytes != 0) std::memcpy(destination, source, bytes);
   }
@@ -51,6 +74,10 @@ ScopedAllocator& installed() {
   return *allocator;
 }
 
+void free_any(void* address) {
+  if (!free_by_address(address)) installed().usual()->raw_deleter()(address);
+}
+
 }  // namespace
 
 SharedMemoryScope::SharedMemoryScope(SharedMemoryScopeOptions options) : options_(options) {
@@ -66,6 +93,12 @@ SharedMemoryScope::~SharedMemoryScope() {
     depth_of_all.fetch_sub(1, kToldBefore);
   else
     --depth;
+}
+
+void place_tensors(const std::shared_ptr<TensorPlacement>& placement) {
+  installed();
+  asked.placement = placement;
+  asks = placement != nullptr;
 }
 
 c10::Allocator* private_allocator() { return installed().usual(); }

@@ -6,6 +6,7 @@
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only.h>
+#include <shoal/internal/tensors/storage/known_by_address.h>
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/read_only.h>
 
@@ -79,7 +80,7 @@ void make_read_only(c10::StorageImpl& storage, const ReadOnlyView::Block& block)
 
 const Hold* shared_hold(const c10::Storage& storage) {
   if (!storage.unsafeGetStorageImpl()) return nullptr;
-  const c10::DataPtr& data = storage.data_ptr();
+  const c10::DataPtr& data = behind_address(storage.data_ptr());
   // The deleter is the mark: nothing else frees with this function.
   return data.get_deleter() == &release ? static_cast<const Hold*>(data.get_context()) : nullptr;
 }
@@ -143,7 +144,7 @@ void replace_by_read_only(c10::StorageImpl& storage, Hold&& hold) {
 }
 
 bool is_read_only_storage(const c10::StorageImpl& storage) {
-  const c10::DataPtr& data = storage.data_ptr();
+  const c10::DataPtr& data = behind_address(storage.data_ptr());
   return data.get_deleter() == &release && ReadOnlyView::is_read_only(*static_cast<const Hold*>(data.get_context()));
 }
 

@@ -111,8 +111,8 @@ std::vector<at::Tensor> ParallelWorker::run(const ParallelBackward& task) {
     places.push_back(i);
   }
   if (!roots.empty() && !leaves.empty()) {
-    // Not in a SharedMemoryScope: oneDNN's convolutions take their scratch memory by libtorch's raw_allocate, which works
-    // in none. The answer's encoding moves the gradients to the heap.
+    // Not in a SharedMemoryScope, where all that this pass needs for a moment would lie in the heap, too. The answer's encoding
+    // moves the gradients there.
     auto gradients = torch::autograd::grad(roots, leaves, root_gradients, task.keeps_graph, /*create_graph=*/false,
                                            /*allow_unused=*/true);
     for (std::size_t i = 0; i < gradients.size(); ++i) answer[places[i]] = gradients[i];
