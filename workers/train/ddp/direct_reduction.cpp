@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <shoal/internal/workers/train/ddp/gradient_placement.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
 #include <shoal/internal/workers/train/ddp/owned_gradients.h>
 #include <shoal/ipc/error.h>
@@ -56,24 +57,30 @@ struct DirectReduction::State {
   };
   struct Bucket {
     std::vector<at::Tensor> buffer;  // one, as the collective wants it
-    std::size_t parameters = 0, to_come = 0;
+    std::vector<std::size_t> slots;  // as they lie there
+    std::size_t to_come = 0;
     c10::intrusive_ptr<c10d::Work> work = {};
   };
   /// Owned by the node, which calls it after it has added up.
   struct Hook final : torch::autograd::FunctionPostHook {
     Hook(State& state, Slot& slot) : state(state), slot(slot) {}
     torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                              const torch::autograd::variable_list& /*inputs*/) override {
+                                              const torch::autograd::variable_list& inputs) override {
       const std::lock_guard lock(state.mutex);
-      if (state.expects) state.comes(slot);
+      if (state.expects) state.comes(slot, inputs.at(0));
       return outputs;
     }
     State& state;
     Slot& slot;
   };
 
-  void comes(Slot& slot);
+  void comes(Slot& slot, const at::Tensor& brought);
+  bool was_made_in_place(Slot& slot, const at::Tensor& gradient, const at::Tensor& brought);
   static void put_in_place(Slot& slot, at::Tensor& gradient);
+  static void renew_view(Slot& slot);
+  void move(Bucket& bucket, const Slot& newcomer);
+  void let_libtorch_place();
+  void stop_placing();
   void reduce_next();
   void finish();
 
@@ -83,8 +90,12 @@ struct DirectReduction::State {
   std::vector<Bucket> buckets;
   std::size_t next_bucket = 0;
   bool expects = false;
+  std::shared_ptr<GradientPlacement> placement;  // null if nothing is placed
+  std::vector<at::Tensor> given_out;             // what it is told
+  int moves = 0;
 
   ~State() {
+    stop_placing();
     for (Slot& slot : slots) slot.node->del_post_hook(slot.hook);
   }
 };
@@ -102,25 +113,40 @@ DirectReduction::DirectReduction(const NamedTensors& parameters, const std::vect
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.backend = process_group->getBackend(c10::kCPU);
-  std::unordered_map<const c10::TensorImpl*, std::pair<std::size_t, at::Tensor>> place_of;
-  for (const c10d::GradBucket& bucket : buckets) {
-    const std::vector<at::Tensor> of_bucket = bucket.getParameters();
-    const std::vector<at::Tensor> views = gradients_in(bucket.getBuffer(), of_bucket);
-    for (std::size_t k = 0; k < of_bucket.size(); ++k)
-      place_of[of_bucket[k].unsafeGetTensorImpl()] = {s.buckets.size(), views[k]};
-    s.buckets.push_back({.buffer = {bucket.getBuffer()}, .parameters = of_bucket.size()});
-  }
+  std::unordered_map<const c10::TensorImpl*, std::size_t> slot_of;
   s.slots.reserve(parameters.size());  // hooks refer to them
+  std::size_t bytes = 0;
   for (const auto& [name, parameter] : parameters) {
-    const auto& [bucket, view] = place_of.at(parameter.unsafeGetTensorImpl());
-    State::Slot& slot = s.slots.emplace_back(State::Slot{.parameter = parameter,
-                                                         .name = name,
-                                                         .place = view,
-                                                         .view = untracked_alias(view),
-                                                         .bucket = bucket,
-                                                         .node = torch::autograd::impl::grad_accumulator(parameter)});
-    slot.hook = slot.node->add_post_hook(std::make_unique<State::Hook>(s, slot));
+    slot_of[parameter.unsafeGetTensorImpl()] = s.slots.size();
+    s.slots.push_back({.parameter = parameter,
+                       .name = name,
+                       .place = {},
+                       .view = {},
+                       .node = torch::autograd::impl::grad_accumulator(parameter)});
+    bytes += parameter.nbytes();
   }
+  if (bytes <= kMostPlaced) s.placement = std::make_shared<GradientPlacement>(s.slots.size());
+  for (const c10d::GradBucket& from : buckets) {
+    const std::vector<at::Tensor> of_bucket = from.getParameters();
+    const bool is_placed = s.placement && std::ranges::any_of(of_bucket, [](const at::Tensor& parameter) {
+                             return parameter.nbytes() >= GradientPlacement::kLeastBytes;
+                           });
+    State::Bucket bucket{
+        .buffer = {is_placed ? GradientPlacement::memory_like(from.getBuffer(), of_bucket) : from.getBuffer()},
+        .slots = {}};
+    const std::vector<at::Tensor> views = gradients_in(bucket.buffer[0], of_bucket);
+    for (std::size_t k = 0; k < of_bucket.size(); ++k) {
+      const std::size_t i = slot_of.at(of_bucket[k].unsafeGetTensorImpl());
+      State::Slot& slot = s.slots[i];
+      slot.place = views[k];
+      slot.view = untracked_alias(views[k]);
+      slot.bucket = s.buckets.size();
+      bucket.slots.push_back(i);
+      if (is_placed) s.placement->put(i, bucket.buffer[0], slot.place);
+    }
+    s.buckets.push_back(std::move(bucket));
+  }
+  for (State::Slot& slot : s.slots) slot.hook = slot.node->add_post_hook(std::make_unique<State::Hook>(s, slot));
 }
 
 DirectReduction::~DirectReduction() = default;
@@ -132,30 +158,95 @@ void DirectReduction::begin_pass() {
   s.next_bucket = 0;
   for (State::Slot& slot : s.slots) slot.has_come = false;
   for (State::Bucket& bucket : s.buckets) {
-    bucket.to_come = bucket.parameters;
+    bucket.to_come = bucket.slots.size();
     bucket.work.reset();
   }
+  s.let_libtorch_place();
 }
 
-void DirectReduction::end_pass() { state_->expects = false; }
+void DirectReduction::end_pass() {
+  state_->expects = false;
+  state_->stop_placing();
+}
 
-void DirectReduction::State::comes(Slot& slot) {
+/// But for gradients to which what comes is added.
+void DirectReduction::State::let_libtorch_place() {
+  if (!placement) return;
+  for (const Slot& slot : slots) {
+    const at::Tensor& gradient = slot.parameter.grad();
+    const bool may_be_made = !gradient.defined() || gradient.is_same(slot.view);  // which may be set to none until then
+    given_out.push_back(may_be_made ? slot.view : at::Tensor());
+  }
+  placement->begin_pass(placement, given_out);
+  given_out.clear();
+}
+
+void DirectReduction::State::stop_placing() {
+  if (placement) placement->end_pass();
+}
+
+void DirectReduction::State::comes(Slot& slot, const at::Tensor& brought) {
   if (std::exchange(slot.has_come, true))
     throw Error(fmt::format(
         "the gradient of {} came twice in one backward pass, the second time after its bucket may have been reduced: "
         "set DistributedDataParallelOptions::static_graph for parameters that several checkpointed segments use, "
         "or name it in DistributedDataParallelOptions::delayed",
         slot.name));
-  put_in_place(slot, slot.parameter.mutable_grad());
+  at::Tensor& gradient = slot.parameter.mutable_grad();
+  if (was_made_in_place(slot, gradient, brought)) {
+    renew_view(slot);
+    gradient = slot.view;
+    slot.view.unsafeGetTensorImpl()->bump_version();
+  } else {
+    put_in_place(slot, gradient);
+  }
   if (--buckets[slot.bucket].to_come > 0) return;
   while (next_bucket < buckets.size() && buckets[next_bucket].to_come == 0) reduce_next();
 }
 
-/// What has come, or zero where its path ends on this rank, since the others' may not. The gradient is the view then.
-void DirectReduction::State::put_in_place(Slot& slot, at::Tensor& gradient) {
-  // Whoever got it may have made it another tensor, by set_data() or requires_grad_().
+/// Whoever got it may have made it another tensor, by set_data() or requires_grad_().
+void DirectReduction::State::renew_view(Slot& slot) {
   if (slot.view.const_data_ptr() != slot.place.const_data_ptr() || slot.view.requires_grad())
     slot.view = untracked_alias(slot.place);
+}
+
+bool DirectReduction::State::was_made_in_place(Slot& slot, const at::Tensor& gradient, const at::Tensor& brought) {
+  if (!placement) return false;
+  const auto i = std::size_t(&slot - slots.data());
+  if (placement->came(i, gradient, brought) && !gradient.requires_grad() && has_bytes_of(gradient, slot.view))
+    return true;
+  if (placement->is_taken(i)) move(buckets[slot.bucket], slot);
+  return false;
+}
+
+/// To memory in which no other tensors lie. All gradients that have come go with it, but the newcomer's.
+void DirectReduction::State::move(Bucket& bucket, const Slot& newcomer) {
+  const at::AutoDispatchBelowADInplaceOrView no_view_tracking;
+  std::vector<at::Tensor> parameters;
+  for (const std::size_t i : bucket.slots) parameters.push_back(slots[i].parameter);
+  bucket.buffer = {GradientPlacement::memory_like(bucket.buffer[0], parameters)};
+  const std::vector<at::Tensor> views = gradients_in(bucket.buffer[0], parameters);
+  for (std::size_t k = 0; k < bucket.slots.size(); ++k) {
+    Slot& slot = slots[bucket.slots[k]];
+    const at::Tensor place = std::exchange(slot.place, views[k]);
+    const at::Tensor view = std::exchange(slot.view, untracked_alias(views[k]));
+    placement->put(bucket.slots[k], bucket.buffer[0], slot.place);
+    if (!slot.has_come || &slot == &newcomer) continue;
+    at::Tensor& gradient = slot.parameter.mutable_grad();
+    const bool is_there = gradient.defined() && gradient.is_alias_of(place);
+    at::Tensor moved = is_there ? gradient : view;
+    put_in_place(slot, moved);
+    if (is_there) gradient = moved;
+  }
+  constexpr int kMostMoves = 8;
+  if (++moves < kMostMoves) return;
+  stop_placing();  // passes of this model differ, or its gradients have owners who keep them
+  placement.reset();
+}
+
+/// What has come, or zero where its path ends on this rank, since the others' may not. The gradient is the view then.
+void DirectReduction::State::put_in_place(Slot& slot, at::Tensor& gradient) {
+  renew_view(slot);
   if (gradient.defined() && gradient.requires_grad()) {  // by create_graph: its graph goes on to the view
     const at::Tensor view = untracked_alias(slot.place);
     view.copy_(gradient);
@@ -180,6 +271,7 @@ void DirectReduction::State::reduce_next() {
     bucket.work = begin_average(*backend, bucket.buffer);
   } catch (...) {
     expects = false;  // the ranks start anew before the next pass
+    stop_placing();
     throw;
   }
   // At the end of the backward pass: of the one within it that brought the last gradient, if a segment is checkpointed.
@@ -189,6 +281,7 @@ void DirectReduction::State::reduce_next() {
 void DirectReduction::State::finish() {
   const std::lock_guard lock(mutex);
   expects = false;
+  stop_placing();
   for (Bucket& bucket : buckets) std::exchange(bucket.work, {})->wait();
   for (Slot& slot : slots) {
     at::Tensor& gradient = slot.parameter.mutable_grad();

@@ -6,6 +6,7 @@
 #include <shoal/internal/workers/train/ddp/module_check.h>
 #include <shoal/internal/workers/train/ddp/module_parts.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,7 +21,10 @@ namespace shoal {
 /// What is left of a step of the Reducer where nothing can differ from one step to the next: each gradient that comes is
 /// copied into its bucket and lies there from then on, and buckets that are full are reduced, one after the other. The
 /// Reducer makes the buckets, and its first step finds the order in which gradients come. After that nobody asks it:
-/// the views, futures and calls that it makes anew in each step take as long as the reduction of 1 MiB.
+/// the views, futures and calls that it makes anew in each step take as long as the reduction of 1 MiB. So does the
+/// copying: models of up to kMostPlaced bytes have buckets of their own, in which large gradients are made
+/// (GradientPlacement); the Reducer's are for the steps that it leads. In larger models a step takes so long that one
+/// does not see the copy, and one would see the memory.
 ///
 /// The collectives are those of the Reducer with the hook that makes the mean, so one rank may go this way while the
 /// Reducer leads another. Owned by a GradientReducer. Threads: gradients may come in several, if each runs the backward
@@ -28,6 +32,8 @@ namespace shoal {
 /// Error, if a gradient that has come is another one, and so not the mean, when the pass ends.
 class DirectReduction {
  public:
+  static constexpr std::size_t kMostPlaced = std::size_t(64) << 20;
+
   /// Whether this is all that is asked for: the gradients of all parameters, dense ones of the CPU that stay in their
   /// buckets, and collectives that make the mean themselves.
   static bool is_enough(const DistributedDataParallelOptions& options, const ModuleParts& parts,
