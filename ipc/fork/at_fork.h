@@ -19,6 +19,7 @@ namespace shoal {
 ///   | kSession | session                  |          | no slot; locks anew; what half of create() had told others     |
 ///   | kHeap    | heap                     | lock of  | caches anew, the parent's leaked; the parent's count of        |
 ///   |          |                          | the holds| inherited handles is kept for whoever adopts                   |
+///   |          | memory known by address  | its lock | inherited                                                      |
 ///   | kRooms   | offers of descriptors    | its lock | duplicates and socket closed; its own at the next use          |
 ///   |          | readiness of connections | its lock | no connection is held by its thread; its own at the next use   |
 ///   |          | listeners; death watch   | its lock | sockets, claims, pidfds closed; the listeners do nothing       |
@@ -31,7 +32,6 @@ namespace shoal {
 ///   |          | TorchScript modules      | its lock | inherited; one that was being made is made again               |
 ///   |          | files in the heap        |          | lock anew                                                      |
 ///   |          | list of mailboxes        |          | its own at the next use                                        |
-///   |          | memory known by address  | its lock | inherited                                                      |
 ///
 /// docs/forks.md says why. The C library calls these in fork(), with a malloc that works: behind the handlers that the
 /// program has given to pthread_atfork before the fork, and ahead of those in parent and child. It does not call them

@@ -24,7 +24,7 @@ std::unordered_map<const void*, c10::DataPtr>& known() {
   return memory;
 }
 
-[[gnu::init_priority(101)]] const AtFork wait_for_known({.stage = ForkStage::kRooms,
+[[gnu::init_priority(101)]] const AtFork wait_for_known({.stage = ForkStage::kHeap,
                                                          .before = &ForkWaitsFor<mutex_of_known>::lock,
                                                          .in_parent = &ForkWaitsFor<mutex_of_known>::unlock,
                                                          .in_child = &ForkWaitsFor<mutex_of_known>::unlock});

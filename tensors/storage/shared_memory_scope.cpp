@@ -22,11 +22,15 @@ constexpr auto kToldBefore = std::memory_order_relaxed;
 
 bool inside() { return depth != 0 || depth_of_all.load(kToldBefore) != 0; }
 
-/// Apart from whom it asks, since most threads ask nobody; false again before the thread's other objects are destroyed.
-thread_local bool asks = false;
+/// Apart from whom it asks, since most threads ask nobody, and at a thread's end it is no longer there.
+thread_local bool asks = false, asks_no_more = false;
 struct Asked {
   std::weak_ptr<TensorPlacement> placement;
-  ~Asked() { asks = false; }
+  const TensorPlacement* which = nullptr;
+  ~Asked() {
+    asks = false;
+    asks_no_more = true;
+  }
 };
 thread_local Asked asked;
 
@@ -97,8 +101,14 @@ SharedMemoryScope::~SharedMemoryScope() {
 
 void place_tensors(const std::shared_ptr<TensorPlacement>& placement) {
   installed();
+  if (asks_no_more) return;
   asked.placement = placement;
+  asked.which = placement.get();
   asks = placement != nullptr;
+}
+
+void stop_placing_tensors(const TensorPlacement& placement) {
+  if (asks && asked.which == &placement) asks = false;
 }
 
 c10::Allocator* private_allocator() { return installed().usual(); }

@@ -21,6 +21,9 @@ class TensorPlacement {
 /// is destroyed.
 void place_tensors(const std::shared_ptr<TensorPlacement>& placement);
 
+/// If this thread asks `placement`, it asks nobody from now on.
+void stop_placing_tensors(const TensorPlacement& placement);
+
 /// libtorch's own allocator, whoever is asked before it.
 c10::Allocator* private_allocator();
 

@@ -40,6 +40,19 @@ at::Tensor untracked_alias(const at::Tensor& tensor) {
   return tensor.detach();
 }
 
+/// For a bucket with gradients that can be made in their places; undefined for others, and if there is no memory left,
+/// since the Reducer's bucket does as well.
+at::Tensor memory_of_its_own(const at::Tensor& bucket, const std::vector<at::Tensor>& parameters) {
+  if (std::ranges::none_of(
+          parameters, [](const at::Tensor& parameter) { return parameter.nbytes() >= GradientPlacement::kLeastBytes; }))
+    return {};
+  try {
+    return GradientPlacement::memory_like(bucket, parameters);
+  } catch (const OutOfSharedMemory&) {
+    return {};
+  }
+}
+
 using Node = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
 }  // namespace
@@ -48,15 +61,20 @@ struct DirectReduction::State {
   struct Slot {
     at::Tensor parameter;
     std::string name;
-    at::Tensor place;  // in the bucket
-    at::Tensor view;   // the same, given out as the parameter's gradient from when it has come
+    at::Tensor in_reducers, in_own;  // its places in the two memories of the bucket
+    at::Tensor place;                // the one that counts
+    at::Tensor view;                 // the same, given out as the parameter's gradient from when it has come
     std::size_t bucket = 0;
     bool has_come = false;
     Node node;  // adds up the parameter's gradient, and calls the hook
     std::uintptr_t hook = 0;
   };
   struct Bucket {
-    std::vector<at::Tensor> buffer;  // one, as the collective wants it
+    std::vector<at::Tensor> buffer;  // one, as the collective wants it: `reducers` or `own`
+    at::Tensor reducers, own;        // undefined: nothing is placed
+    std::size_t placed = 0;          // its number there
+    std::size_t tensors = 0;         // of `reducers`, while views lie there
+    bool is_own = false;
     std::vector<std::size_t> slots;  // as they lie there
     std::size_t to_come = 0;
     c10::intrusive_ptr<c10d::Work> work = {};
@@ -78,7 +96,9 @@ struct DirectReduction::State {
   bool was_made_in_place(Slot& slot, const at::Tensor& gradient, const at::Tensor& brought);
   static void put_in_place(Slot& slot, at::Tensor& gradient);
   static void renew_view(Slot& slot);
-  void move(Bucket& bucket, const Slot& newcomer);
+  void settle(Bucket& bucket, bool in_own, const Slot* newcomer = nullptr);
+  bool may_return(const Bucket& bucket, const Slot& newcomer) const;
+  void give_up_placing();
   void let_libtorch_place();
   void stop_placing();
   void reduce_next();
@@ -91,8 +111,8 @@ struct DirectReduction::State {
   std::size_t next_bucket = 0;
   bool expects = false;
   std::shared_ptr<GradientPlacement> placement;  // null if nothing is placed
-  std::vector<at::Tensor> given_out;             // what it is told
-  int moves = 0;
+  std::vector<at::Tensor> views;                 // what it is told
+  int times_left = 0;                            // by buckets, their own memory
 
   ~State() {
     stop_placing();
@@ -120,31 +140,36 @@ DirectReduction::DirectReduction(const NamedTensors& parameters, const std::vect
     slot_of[parameter.unsafeGetTensorImpl()] = s.slots.size();
     s.slots.push_back({.parameter = parameter,
                        .name = name,
+                       .in_reducers = {},
+                       .in_own = {},
                        .place = {},
                        .view = {},
                        .node = torch::autograd::impl::grad_accumulator(parameter)});
     bytes += parameter.nbytes();
   }
   if (bytes <= kMostPlaced) s.placement = std::make_shared<GradientPlacement>(s.slots.size());
+  std::size_t placed = 0;
   for (const c10d::GradBucket& from : buckets) {
     const std::vector<at::Tensor> of_bucket = from.getParameters();
-    const bool is_placed = s.placement && std::ranges::any_of(of_bucket, [](const at::Tensor& parameter) {
-                             return parameter.nbytes() >= GradientPlacement::kLeastBytes;
-                           });
-    State::Bucket bucket{
-        .buffer = {is_placed ? GradientPlacement::memory_like(from.getBuffer(), of_bucket) : from.getBuffer()},
-        .slots = {}};
-    const std::vector<at::Tensor> views = gradients_in(bucket.buffer[0], of_bucket);
+    State::Bucket& bucket =
+        s.buckets.emplace_back(State::Bucket{.buffer = {}, .reducers = from.getBuffer(), .own = {}, .slots = {}});
+    bucket.buffer = {bucket.reducers};
+    const std::vector<at::Tensor> in_reducers = gradients_in(bucket.reducers, of_bucket);
     for (std::size_t k = 0; k < of_bucket.size(); ++k) {
       const std::size_t i = slot_of.at(of_bucket[k].unsafeGetTensorImpl());
       State::Slot& slot = s.slots[i];
-      slot.place = views[k];
-      slot.view = untracked_alias(views[k]);
-      slot.bucket = s.buckets.size();
+      slot.place = slot.in_reducers = in_reducers[k];
+      slot.view = untracked_alias(slot.place);
+      slot.bucket = s.buckets.size() - 1;
       bucket.slots.push_back(i);
-      if (is_placed) s.placement->put(i, bucket.buffer[0], slot.place);
     }
-    s.buckets.push_back(std::move(bucket));
+    bucket.tensors = bucket.reducers.storage().use_count();  // it has just been made: nobody else has any
+    if (s.placement) bucket.own = memory_of_its_own(bucket.reducers, of_bucket);
+    if (!bucket.own.defined()) continue;
+    std::vector<at::Tensor> in_own = gradients_in(bucket.own, of_bucket);
+    bucket.placed = placed++;
+    s.placement->add_bucket(bucket.own, bucket.slots, in_own);
+    for (std::size_t k = 0; k < in_own.size(); ++k) s.slots[bucket.slots[k]].in_own = std::move(in_own[k]);
   }
   for (State::Slot& slot : s.slots) slot.hook = slot.node->add_post_hook(std::make_unique<State::Hook>(s, slot));
 }
@@ -157,6 +182,8 @@ void DirectReduction::begin_pass() {
   s.expects = true;
   s.next_bucket = 0;
   for (State::Slot& slot : s.slots) slot.has_come = false;
+  constexpr int kMostTimes = 32;
+  if (s.placement && s.times_left >= kMostTimes) s.give_up_placing();
   for (State::Bucket& bucket : s.buckets) {
     bucket.to_come = bucket.slots.size();
     bucket.work.reset();
@@ -165,6 +192,7 @@ void DirectReduction::begin_pass() {
 }
 
 void DirectReduction::end_pass() {
+  const std::lock_guard lock(state_->mutex);
   state_->expects = false;
   state_->stop_placing();
 }
@@ -175,10 +203,10 @@ void DirectReduction::State::let_libtorch_place() {
   for (const Slot& slot : slots) {
     const at::Tensor& gradient = slot.parameter.grad();
     const bool may_be_made = !gradient.defined() || gradient.is_same(slot.view);  // which may be set to none until then
-    given_out.push_back(may_be_made ? slot.view : at::Tensor());
+    views.push_back(may_be_made ? slot.view : at::Tensor());
   }
-  placement->begin_pass(placement, given_out);
-  given_out.clear();
+  placement->begin_pass(placement, views);
+  views.clear();
 }
 
 void DirectReduction::State::stop_placing() {
@@ -204,43 +232,72 @@ void DirectReduction::State::comes(Slot& slot, const at::Tensor& brought) {
   while (next_bucket < buckets.size() && buckets[next_bucket].to_come == 0) reduce_next();
 }
 
-/// Whoever got it may have made it another tensor, by set_data() or requires_grad_().
+/// Whoever got it may have made it another tensor, by set_data(), requires_grad_() or resize_().
 void DirectReduction::State::renew_view(Slot& slot) {
-  if (slot.view.const_data_ptr() != slot.place.const_data_ptr() || slot.view.requires_grad())
+  if (slot.view.const_data_ptr() != slot.place.const_data_ptr() || slot.view.requires_grad() ||
+      slot.view.sizes() != slot.place.sizes() || slot.view.strides() != slot.place.strides())
     slot.view = untracked_alias(slot.place);
 }
 
 bool DirectReduction::State::was_made_in_place(Slot& slot, const at::Tensor& gradient, const at::Tensor& brought) {
   if (!placement) return false;
   const auto i = std::size_t(&slot - slots.data());
-  if (placement->came(i, gradient, brought) && !gradient.requires_grad() && has_bytes_of(gradient, slot.view))
+  Bucket& bucket = buckets[slot.bucket];
+  // Who has a hook behind this one gets the gradient from the engine, too, and may keep it.
+  const bool is_last = std::uintptr_t(slot.node->post_hooks().back().get()) == slot.hook;
+  if (placement->came(i, gradient, brought) && is_last && !gradient.requires_grad() &&
+      has_bytes_of(gradient, slot.view) && (bucket.is_own || may_return(bucket, slot))) {
+    if (!bucket.is_own) settle(bucket, true, &slot);
     return true;
-  if (placement->is_taken(i)) move(buckets[slot.bucket], slot);
+  }
+  if (!bucket.is_own || !placement->is_taken(i)) return false;
+  settle(bucket, false, &slot);  // another tensor lies there
+  ++times_left;
   return false;
 }
 
-/// To memory in which no other tensors lie. All gradients that have come go with it, but the newcomer's.
-void DirectReduction::State::move(Bucket& bucket, const Slot& newcomer) {
-  const at::AutoDispatchBelowADInplaceOrView no_view_tracking;
-  std::vector<at::Tensor> parameters;
-  for (const std::size_t i : bucket.slots) parameters.push_back(slots[i].parameter);
-  bucket.buffer = {GradientPlacement::memory_like(bucket.buffer[0], parameters)};
-  const std::vector<at::Tensor> views = gradients_in(bucket.buffer[0], parameters);
-  for (std::size_t k = 0; k < bucket.slots.size(); ++k) {
-    Slot& slot = slots[bucket.slots[k]];
-    const at::Tensor place = std::exchange(slot.place, views[k]);
-    const at::Tensor view = std::exchange(slot.view, untracked_alias(views[k]));
-    placement->put(bucket.slots[k], bucket.buffer[0], slot.place);
-    if (!slot.has_come || &slot == &newcomer) continue;
+/// Whether all of the bucket's gradients may lie in its own memory: no tensors of the other lie in their places there, and
+/// the Reducer's has no tensors that nobody knows, which would stay behind.
+bool DirectReduction::State::may_return(const Bucket& bucket, const Slot& newcomer) const {
+  return bucket.reducers.storage().use_count() <= bucket.tensors &&
+         std::ranges::all_of(bucket.slots, [&](std::size_t i) {
+           constexpr std::size_t kKnown = 2;  // owners: this, and the placement
+           return &slots[i] == &newcomer || !placement->is_taken(i) ||
+                  (!slots[i].has_come && slots[i].view.use_count() <= kKnown);
+         });
+}
+
+/// The bucket's gradients lie in its own memory from now on, or in the Reducer's, and all that lies in the views goes with
+/// them, but the newcomer's. A place that is taken has nothing of them.
+void DirectReduction::State::settle(Bucket& bucket, bool in_own, const Slot* newcomer) {
+  const at::NoGradGuard no_grad;
+  bucket.is_own = in_own;
+  bucket.buffer = {in_own ? bucket.own : bucket.reducers};
+  placement->set_views_there(bucket.placed, in_own);
+  for (const std::size_t i : bucket.slots) {
+    Slot& slot = slots[i];
+    renew_view(slot);
+    const at::Tensor from = std::exchange(slot.place, in_own ? slot.in_own : slot.in_reducers);
+    if (&slot != newcomer && (slot.has_come || !placement->is_taken(i))) slot.place.copy_(from);
+    // The same tensor, which the program may have.
+    c10::TensorImpl& view = *slot.view.unsafeGetTensorImpl();
+    view.set_allow_tensor_metadata_change(true);
+    view.set_storage_keep_dtype(slot.place.storage());
+    view.set_storage_offset(slot.place.storage_offset());
     at::Tensor& gradient = slot.parameter.mutable_grad();
-    const bool is_there = gradient.defined() && gradient.is_alias_of(place);
-    at::Tensor moved = is_there ? gradient : view;
-    put_in_place(slot, moved);
-    if (is_there) gradient = moved;
+    if (slot.has_come && &slot != newcomer && gradient.defined() && !gradient.is_same(slot.view) &&
+        gradient.is_alias_of(from))
+      put_in_place(slot, gradient);  // with a graph
   }
-  constexpr int kMostMoves = 8;
-  if (++moves < kMostMoves) return;
-  stop_placing();  // passes of this model differ, or its gradients have owners who keep them
+}
+
+/// Passes of this model differ too much, or somebody keeps its gradients.
+void DirectReduction::State::give_up_placing() {
+  for (Bucket& bucket : buckets) {
+    if (bucket.is_own) settle(bucket, false);
+    bucket.own.reset();
+  }
+  stop_placing();
   placement.reset();
 }
 

@@ -22,9 +22,9 @@ namespace shoal {
 /// copied into its bucket and lies there from then on, and buckets that are full are reduced, one after the other. The
 /// Reducer makes the buckets, and its first step finds the order in which gradients come. After that nobody asks it:
 /// the views, futures and calls that it makes anew in each step take as long as the reduction of 1 MiB. So does the
-/// copying: models of up to kMostPlaced bytes have buckets of their own, in which large gradients are made
-/// (GradientPlacement); the Reducer's are for the steps that it leads. In larger models a step takes so long that one
-/// does not see the copy, and one would see the memory.
+/// copying: in models of up to kMostPlaced bytes a bucket has a second memory, in which large gradients are made
+/// (GradientPlacement). The Reducer's is for the steps that it leads, and for those in which something else has come to
+/// lie in the other. In larger models a step takes so long that one does not see the copy, and one would see the memory.
 ///
 /// The collectives are those of the Reducer with the hook that makes the mean, so one rank may go this way while the
 /// Reducer leads another. Owned by a GradientReducer. Threads: gradients may come in several, if each runs the backward

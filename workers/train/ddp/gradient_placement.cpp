@@ -49,33 +49,44 @@ at::Tensor GradientPlacement::memory_like(const at::Tensor& bucket, const std::v
   return memory;
 }
 
-void GradientPlacement::put(std::size_t parameter, const at::Tensor& bucket, const at::Tensor& at) {
+void GradientPlacement::add_bucket(const at::Tensor& memory, const std::vector<std::size_t>& parameters,
+                                   const std::vector<at::Tensor>& places) {
   const std::lock_guard lock(mutex_);
-  Place& place = places_[parameter];
-  place = {.data = at.mutable_data_ptr(), .bytes = at.nbytes(), .turn = place.turn};
-  if (place.bytes < kLeastBytes || misalignment(place.data) != 0 || !at.is_non_overlapping_and_dense()) return;
-  place.occupancy = std::make_shared<Occupancy>();
-  place.occupancy->bucket = bucket;
-  auto size = std::ranges::find(sizes_, place.bytes, &Size::bytes);
-  if (size == sizes_.end()) size = sizes_.insert(sizes_.end(), Size{.bytes = place.bytes, .places = {}, .made = {}});
-  if (std::ranges::count(size->places, parameter) == 0) size->places.push_back(parameter);
+  for (std::size_t k = 0; k < parameters.size(); ++k) {
+    const at::Tensor& at = places[k];
+    Place& place = places_[parameters[k]];
+    place = {.data = at.mutable_data_ptr(), .bytes = at.nbytes(), .bucket = buckets_.size()};
+    if (place.bytes < kLeastBytes || misalignment(place.data) != 0 || !at.is_non_overlapping_and_dense()) continue;
+    place.occupancy = std::make_shared<Occupancy>();
+    place.occupancy->bucket = memory;
+    auto size = std::ranges::find(sizes_, place.bytes, &Size::bytes);
+    if (size == sizes_.end()) size = sizes_.insert(sizes_.end(), Size{.bytes = place.bytes, .places = {}, .made = {}});
+    size->places.push_back(parameters[k]);
+  }
+  buckets_.push_back({.memory = memory, .tensors = memory.storage().use_count(), .places = places.size()});
+}
+
+void GradientPlacement::set_views_there(std::size_t bucket, bool are_there) {
+  const std::lock_guard lock(mutex_);
+  buckets_[bucket].has_views = are_there;
 }
 
 void GradientPlacement::begin_pass(const std::shared_ptr<GradientPlacement>& self,
-                                   const std::vector<at::Tensor>& given_out) {
+                                   const std::vector<at::Tensor>& views) {
   {
     const std::lock_guard lock(mutex_);
     in_pass_ = true;
-    for (std::size_t i = 0; i < places_.size(); ++i) places_[i].given_out = given_out[i];
+    for (std::size_t i = 0; i < places_.size(); ++i) places_[i].view = views[i];
     for (Size& size : sizes_) size.made.clear();
   }
   place_tensors(self);
 }
 
 void GradientPlacement::end_pass() {
+  stop_placing_tensors(*this);
   const std::lock_guard lock(mutex_);
   in_pass_ = false;
-  for (Place& place : places_) place.given_out.reset();
+  for (Place& place : places_) place.view.reset();
 }
 
 c10::DataPtr GradientPlacement::allocate(std::size_t bytes) {
@@ -95,16 +106,19 @@ c10::DataPtr GradientPlacement::allocate(std::size_t bytes) {
   return memory;
 }
 
-/// What lies in the place is nobody's if the tensor that was given out has no owner but the caller of begin_pass() and
-/// this: the parameter has another gradient or none, no graph has saved it, and the program has not kept it. Who has made
-/// an alias of it sees it change, as with the Reducer.
-bool GradientPlacement::may_give(const Place& place) {
-  return place.given_out.defined() && place.given_out.use_count() == 2 && place.occupancy &&
+/// Whether nobody has what lies in the place: the view has no owner but the caller of begin_pass() and this (it is not the
+/// parameter's gradient, no graph has saved it, the program has not kept it), and there are no tensors of the bucket's
+/// memory but those that are known, so no aliases of views either.
+bool GradientPlacement::may_give(const Place& place) const {
+  if (!place.view.defined() || !place.occupancy) return false;
+  const Bucket& bucket = buckets_[place.bucket];
+  return bucket.memory.storage().use_count() == bucket.tensors + (bucket.has_views ? bucket.places : 0) &&
+         (!bucket.has_views || place.view.use_count() == 2) &&
          !place.occupancy->taken.load(std::memory_order_acquire);  // O1: pairs with R1: its last use is over
 }
 
 c10::DataPtr GradientPlacement::give(Place& place) {
-  place.given_out.reset();
+  place.view.reset();
   place.occupancy->taken.store(true, std::memory_order_relaxed);  // relaxed: by the mutex
   place.occupancy->self = place.occupancy;
   const auto leave = [](void* occupancy) {
@@ -117,7 +131,7 @@ c10::DataPtr GradientPlacement::give(Place& place) {
 bool GradientPlacement::came(std::size_t parameter, const at::Tensor& gradient, const at::Tensor& brought) {
   const std::lock_guard lock(mutex_);
   Place& place = places_[parameter];
-  place.given_out.reset();
+  place.view.reset();
   if (!place.occupancy || !gradient.defined() || !gradient.has_storage()) return false;
   const void* const data = gradient.const_data_ptr();
   const auto size = std::ranges::find(sizes_, place.bytes, &Size::bytes);

@@ -19,10 +19,12 @@ namespace shoal {
 ///
 /// That is a guess. If it is wrong, some other tensor lies in the place, and the gradient elsewhere: it costs time, and
 /// nothing else, since
-/// * a place is given once a pass, before its gradient has come, and only if nobody has what it held before;
+/// * a place is given before its gradient has come, and only if nobody has anything that lies in it: neither the tensor
+///   that was given out as the last gradient, nor any other of the bucket's memory;
 /// * a gradient counts as made in its place if it lies there and nobody else has it (came());
-/// * to a place that is_taken() nobody writes: another tensor lies there, for as long as its owner likes, and the bucket
-///   has to move to other memory. Memory that was given lives as long as what lies there.
+/// * to a place that is_taken() nobody writes: another tensor lies there, for as long as its owner likes, and the
+///   bucket's gradients have to lie elsewhere. The memory lives as long as what lies there.
+/// Such a tensor lies in the heap, though is_shared() says no: a forked child that writes to it writes to its parent's.
 ///
 /// Only places of at least kLeastBytes, at addresses that are aligned as libtorch's allocator aligns, are given.
 /// Owned by a DirectReduction. Threads: places are given to the one that has called begin_pass(), in its backward
@@ -37,12 +39,16 @@ class GradientPlacement final : public TensorPlacement {
   /// of at least kLeastBytes have aligned places there.
   static at::Tensor memory_like(const at::Tensor& bucket, const std::vector<at::Tensor>& parameters);
 
-  /// A parameter's gradient belongs to this place in `bucket` from now on; it is not made there in the pass that goes on.
-  void put(std::size_t parameter, const at::Tensor& bucket, const at::Tensor& place);
+  /// Gradients of these parameters belong to these places in `memory`, of which there are no other tensors yet. Before
+  /// the first pass; buckets have the numbers 0, 1 and so on.
+  void add_bucket(const at::Tensor& memory, const std::vector<std::size_t>& parameters,
+                  const std::vector<at::Tensor>& places);
+  /// Whether the tensors that are given out as gradients lie in that memory now; at first they do not.
+  void set_views_there(std::size_t bucket, bool are_there);
 
-  /// A pass begins in which this thread makes gradients in their places. `given_out`: by parameter, the tensor that was its
-  /// gradient after the last pass, and of which the caller has one handle; undefined where none is to be made in its place.
-  void begin_pass(const std::shared_ptr<GradientPlacement>& self, const std::vector<at::Tensor>& given_out);
+  /// A pass begins in which this thread makes gradients in their places. `views`: by parameter, the tensor that is given
+  /// out as its gradient, and of which the caller has one handle; undefined where none is to be made in its place.
+  void begin_pass(const std::shared_ptr<GradientPlacement>& self, const std::vector<at::Tensor>& views);
   /// No place is given until the next pass.
   void end_pass();
 
@@ -62,11 +68,17 @@ class GradientPlacement final : public TensorPlacement {
     std::atomic<bool> taken{false};
   };
   static constexpr std::size_t kNever = std::size_t(-1);
+  struct Bucket {
+    at::Tensor memory;
+    std::size_t tensors;  // of this memory, while the views are elsewhere
+    std::size_t places;
+    bool has_views = false;
+  };
   struct Place {
     void* data = nullptr;
-    std::size_t bytes = 0;
-    std::shared_ptr<Occupancy> occupancy = {};
-    at::Tensor given_out = {};  // in a pass, until the place is given or the gradient has come
+    std::size_t bytes = 0, bucket = 0;
+    std::shared_ptr<Occupancy> occupancy = {};  // null where nothing is ever made
+    at::Tensor view = {};                       // in a pass, until the place is given or the gradient has come
     std::size_t turn = kNever;  // among the memory of its size: which one the last pass made the gradient in
   };
   struct Size {
@@ -74,10 +86,11 @@ class GradientPlacement final : public TensorPlacement {
     std::vector<std::size_t> places;
     std::vector<const void*> made;  // in this pass
   };
-  static bool may_give(const Place& place);
+  bool may_give(const Place& place) const;
   static c10::DataPtr give(Place& place);
 
   mutable std::mutex mutex_;
+  std::vector<Bucket> buckets_;
   std::vector<Place> places_;
   std::vector<Size> sizes_;
   bool in_pass_ = false;
