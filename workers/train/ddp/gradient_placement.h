@@ -17,8 +17,8 @@ namespace shoal {
 /// asks in the same order. So if the last pass made a parameter's gradient in the third memory of a size that it asked
 /// for, the third one of that size that this pass asks for is the place.
 ///
-/// That is a guess. If it is wrong, some other tensor lies in the place, and the gradient elsewhere: it costs time, and
-/// nothing else, since
+/// That is a guess. If it is wrong, some other tensor lies in the place, and the gradient elsewhere. That costs time, and
+/// does no harm, since
 /// * a place is given before its gradient has come, and only if nobody has anything that lies in it: neither the tensor
 ///   that was given out as the last gradient, nor any other of the bucket's memory;
 /// * a gradient counts as made in its place if it lies there and nobody else has it (came());
