@@ -45,10 +45,10 @@ c10::DataPtr known_by_address(c10::DataPtr memory) {
 
 bool is_known_by_address(const c10::DataPtr& memory) { return memory.get_deleter() == &free_known; }
 
-const c10::DataPtr& behind_address(const c10::DataPtr& memory) {
-  if (!is_known_by_address(memory)) return memory;
+const c10::DataPtr* behind_address(const c10::DataPtr& memory) {
+  if (!is_known_by_address(memory)) return &memory;
   const std::lock_guard lock(mutex_of_known);
-  return known().at(memory.get());
+  return &known().at(memory.get());
 }
 
 bool free_by_address(void* address) noexcept {

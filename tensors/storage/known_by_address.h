@@ -11,7 +11,7 @@ namespace shoal {
 c10::DataPtr known_by_address(c10::DataPtr memory);
 
 /// What known_by_address() was given, as long as the memory is not freed; any other memory itself.
-const c10::DataPtr& behind_address(const c10::DataPtr& memory);
+const c10::DataPtr* behind_address(const c10::DataPtr& memory);
 /// Whether the memory is of this form.
 bool is_known_by_address(const c10::DataPtr& memory);
 

@@ -80,7 +80,7 @@ void make_read_only(c10::StorageImpl& storage, const ReadOnlyView::Block& block)
 
 const Hold* shared_hold(const c10::Storage& storage) {
   if (!storage.unsafeGetStorageImpl()) return nullptr;
-  const c10::DataPtr& data = behind_address(storage.data_ptr());
+  const c10::DataPtr& data = *behind_address(storage.data_ptr());
   // The deleter is the mark: nothing else frees with this function.
   return data.get_deleter() == &release ? static_cast<const Hold*>(data.get_context()) : nullptr;
 }
@@ -144,7 +144,7 @@ void replace_by_read_only(c10::StorageImpl& storage, Hold&& hold) {
 }
 
 bool is_read_only_storage(const c10::StorageImpl& storage) {
-  const c10::DataPtr& data = behind_address(storage.data_ptr());
+  const c10::DataPtr& data = *behind_address(storage.data_ptr());
   return data.get_deleter() == &release && ReadOnlyView::is_read_only(*static_cast<const Hold*>(data.get_context()));
 }
 
