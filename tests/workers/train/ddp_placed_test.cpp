@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -93,6 +94,66 @@ struct Kept {
   }
   std::vector<std::pair<at::Tensor, at::Tensor>> tensors;
 };
+
+/// Behind DDP's own hook, which has looked at the gradient by then.
+struct KeepsInput final : torch::autograd::FunctionPostHook {
+  explicit KeepsInput(Kept& kept) : kept(kept) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list& inputs) override {
+    kept.keep(inputs.at(0));
+    return outputs;
+  }
+  Kept& kept;
+};
+
+/// How many inputs were kept.
+std::size_t keep_inputs(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  Net net;
+  DistributedDataParallel<Net> ddp(net, process_group);
+  Kept kept;
+  const auto node = torch::autograd::impl::grad_accumulator(net->second->weight);
+  for (int step = 0; step < 8; ++step) {
+    net->zero_grad();
+    torch::manual_seed(10 * step + rank);
+    ddp.forward(torch::randn({2, 64})).pow(2).mean().backward();
+    kept.check(fmt::format("step {}", step));
+    if (step == 4) node->add_post_hook(std::make_unique<KeepsInput>(kept));
+  }
+  return kept.tensors.size();
+}
+
+/// The gradient of the parameter is a view of what came to a tensor before it.
+struct TurnedImpl : torch::nn::Module {
+  TurnedImpl() { weight = register_parameter("weight", torch::randn({kWidth, kWidth})); }
+  at::Tensor forward(const at::Tensor& x, Kept* kept) {
+    const at::Tensor turned = weight.t();
+    if (kept) turned.register_hook([kept](const at::Tensor& gradient) { kept->keep(gradient); });
+    return x.mm(turned).pow(2).mean();
+  }
+  at::Tensor weight;
+};
+TORCH_MODULE(Turned);
+
+std::size_t keep_bases(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  Turned net;
+  DistributedDataParallel<Turned> ddp(net, process_group);
+  const Births births({net->weight});
+  Kept kept;
+  std::size_t in_place = 0;
+  for (int step = 0; step < 12; ++step) {
+    net->zero_grad();
+    torch::manual_seed(10 * step + rank);
+    ddp.forward(torch::randn({2, kWidth}), step >= 6 ? &kept : nullptr).backward();
+    kept.check(fmt::format("step {}", step));
+    in_place += births.in_place();
+  }
+  require(kept.tensors.size() == 6, "not all were kept");
+  return in_place;
+}
 
 struct Trained {
   std::vector<std::vector<at::Tensor>> gradients;  // after each step
@@ -189,6 +250,14 @@ TEST_CASE("DDP placed: from the third step on large gradients are made where the
       // A gradient of two uses is a sum, which is made in the first one's memory.
       CHECK(counts == std::vector<std::size_t>{0, 0, 3, 3, 3, 3});
     }
+}
+
+TEST_CASE("DDP placed: what a hook behind DDP's own keeps stays") {
+  for (const std::size_t kept : spawn({.nprocs = 2}, keep_inputs, ShmGroup(2))) CHECK(kept == 3);
+}
+
+TEST_CASE("DDP placed: what a hook of a tensor ahead of the parameter keeps stays") {
+  for (const std::size_t in_place : spawn({.nprocs = 2}, keep_bases, ShmGroup(2))) CHECK(in_place == 4);
 }
 
 TEST_CASE("DDP placed: whatever lies in a gradient's place stays, and gradients are the Reducer's to the bit") {
