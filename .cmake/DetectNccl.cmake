@@ -1,7 +1,7 @@
 # Looks at configure time whether shoal can be compiled with c10d's NCCL backend: libtorch's CUDA half has it, and its header
-# includes CUDA's and nccl.h. libtorch's wheels for CUDA require the wheels that bring both (nvidia-nccl-cu13 and others), so
-# they lie beside it; elsewhere the toolkit has CUDA's, and NCCL_ROOT says where nccl.h is. It has to be of the version that
-# libtorch requires.
+# includes CUDA's and nccl.h. libtorch's wheels for CUDA require the wheels that bring nccl.h (nvidia-nccl-cu13) and CUDA's headers
+# but for those in crt/, which these include; the wheel nvidia-cuda-crt has them, and so has the toolkit. NCCL_ROOT says where
+# nccl.h is elsewhere. It has to be of the version that libtorch requires.
 #
 # Sets SHOAL_HAS_NCCL, and SHOAL_NCCL_INCLUDE_DIRS if what can be compiled only (tests/nccl) can be.
 
@@ -16,7 +16,7 @@ set(wheels ${Libtorch_PREFIX}/../nvidia)
 find_package(CUDAToolkit QUIET)
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NCCL_ROOT} ENV NCCL_ROOT PATHS ${wheels}/nccl ${CUDAToolkit_INCLUDE_DIRS}
           PATH_SUFFIXES include)
-find_path(SHOAL_CUDA_RUNTIME_DIR cuda_runtime_api.h PATHS ${wheels}/cu13/include ${wheels}/cuda_runtime/include
+find_path(SHOAL_CUDA_RUNTIME_DIR crt/host_config.h PATHS ${wheels}/cu13/include ${wheels}/cuda_runtime/include
           ${CUDAToolkit_INCLUDE_DIRS})
 set(math_dirs "")
 set(math_found ON)
