@@ -15,7 +15,7 @@
 namespace shoal::detail {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::array kTypes = {at::kByte,  at::kChar,   at::kBool,         at::kShort,        at::kInt,
                                at::kLong,  at::kUInt16, at::kUInt32,       at::kUInt64,       at::kHalf,
                                at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
@@ -62,7 +62,7 @@ std::optional<std::vector<std::int64_t>> shape_of(std::string_view text) {
 at::Tensor parse_npy(std::span<const std::uint8_t> bytes, const std::string& where) {
   const auto fail = [&](const std::string& what) { throw DatasetError(fmt::format("{}: {}", where, what)); };
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!text.starts_with(kMagic) || text.size() < 12 || bytes[6] < 1 || bytes[6] > 3)
+  if (!text.starts_with(kNpyMagic) || text.size() < 12 || bytes[6] < 1 || bytes[6] > 3)
     fail("no .npy file of version 1 to 3");
   const std::size_t before = bytes[6] == 1 ? 10 : 12;
   std::uint32_t header_bytes = 0;
@@ -113,9 +113,9 @@ std::vector<std::uint8_t> store_npy(const at::Tensor& tensor) {
   const char order = rows.element_size() == 1 ? '|' : '<';
   std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}", order,
                                    code_of(rows.scalar_type()), shape);
-  header.append(63 - (kMagic.size() + 4 + header.size()) % 64, ' ');  // so that elements begin at a multiple of 64
+  header.append(63 - (kNpyMagic.size() + 4 + header.size()) % 64, ' ');  // so that elements begin at a multiple of 64
   header += '\n';
-  std::string file(kMagic);
+  std::string file(kNpyMagic);
   file += {'\1', '\0', char(header.size() & 0xFFU), char(header.size() >> 8U)};
   file += header;
   std::vector<std::uint8_t> bytes(file.begin(), file.end());
