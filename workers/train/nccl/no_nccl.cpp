@@ -13,8 +13,7 @@ std::string why_no_nccl() {
     return fmt::format(
         "libtorch {} has CUDA, but this build of shoal found no NCCL beside it: it looks for nccl.h (in the wheel "
         "nvidia-nccl-cu13, or -DNCCL_ROOT=...) and CUDA's headers (of a toolkit, or with the wheel nvidia-cuda-crt) "
-        "when it is "
-        "configured",
+        "when it is configured",
         TORCH_VERSION);
   return fmt::format(
       "libtorch {} here is the one for CPUs, without CUDA and NCCL; the wheel of torch {} for CUDA has them "
