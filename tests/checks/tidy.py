@@ -5,11 +5,11 @@ is compiled with, .clang-tidy or clang-tidy itself have changed, but for comment
 ~/.cache/shoal-tidy, for all clones. How a source is compiled stands in build/release/compile_commands.json. clang takes the flags that change what a source
 means; precompiled headers and warnings are GCC's own.
 
-Six sevenths of the time go into headers of others, so many sources are looked at twelve at a time, one behind the other in a file
-made for it. The headers that they begin with stand in front, each behind those that include no header of others that it does
-not include: what it forgets of those is found as if it were alone. What a source forgets is found where few are looked at, each by itself:
-with the change that forgets it. A source in which something is found there, or that does not go with the others, is looked at by
-itself.
+Six sevenths of the time go into headers of others, so many sources are looked at sixteen at a time, one behind the other in a file
+made for it. The headers that they begin with stand in front, each behind those by which no header of others is there that it does
+not reach itself: what it forgets of those is found as if it were alone. What a source forgets is found where few are looked at,
+each by itself: with the change that forgets it. If something is found, or a source does not go with the others, both halves are
+looked at.
 """
 
 import concurrent.futures
@@ -28,16 +28,56 @@ folders = ("ipc/", "runtime/", "tensors/", "workers/")   # tests, benchmarks and
 warnings = ["-Wall", "-Wextra", "-Wold-style-cast", "-Wno-unknown-pragmas", "-Wno-ignored-attributes"]   # without GCC's own
 meaning = re.compile(r"-[DUI].+|-std=.+")                # flags of one word
 meaning_with_value = ("-isystem", "-I", "-D", "-U")      # flags of two
-include = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+include = re.compile(r'^\s*#\s*include(?:_next)?\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 literal_or_comment = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])')|[ \t]*//(?!\s*NOLINT)[^\n]*""")
 finding = re.compile(r"^(/[^:\n]+):(\d+):(\d+): (?:warning|error): (.*)$", re.MULTILINE)
 silenced = re.compile(r"\bNOLINT(NEXTLINE|BEGIN)?\b(?!\([a-z0-9.,\- ]+\): \S)")   # without a check's name or without a reason
 begun = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
-declared = re.compile(r"^(?!using namespace)[\w\[(].*?\b(\w+) ?[({=;\[]", re.MULTILINE)
+declared = re.compile(r"^(?!using namespace)[\w\[(].*?\b(\w+) ?[({=;\[]|, (k[A-Z]\w*) =", re.MULTILINE)   # or of one more constant
 apart = "\n#define SHOAL_NEXT_SOURCE\n#undef SHOAL_NEXT_SOURCE\n"   # for readability-duplicate-include, which begins anew there
-together = 12   # sources; more share no more
+together = 16   # sources; more share little more
 few = 16          # each by itself: all that it forgets to include is found, too
 days_kept = 30
+
+
+class ReachedHeaders:
+    """The headers of others that an #include reaches, by their texts: whatever #if says, which takes seconds, not minutes."""
+
+    def __init__(self):
+        said = subprocess.run(["g++", "-E", "-v", "-x", "c++", "/dev/null"], check=True, capture_output=True, text=True).stderr
+        self.standard = [line.strip() for line in said.splitlines() if line.startswith(" /") and os.path.isdir(line.strip())]
+        self.bits = {}       # a header's path, or the name of one that is not there -> its bit
+        self.included = {}   # a header's path -> the paths of those that it includes
+        self.found = {}      # (name, folders) -> bits
+
+    def by(self, names, folders):
+        bits = 0
+        for name in names:
+            key = name, *folders
+            if key not in self.found:
+                self.found[key] = self.by_one(name, [*folders, *self.standard])
+            bits |= self.found[key]
+        return bits
+
+    def by_one(self, name, folders):
+        seen, left = set(), [self.resolved(name, folders) or name]
+        while left:
+            path = left.pop()
+            if path not in seen:
+                seen.add(path)
+                left += self.included_by(path, folders)
+        return sum(self.bits.setdefault(path, 1 << len(self.bits)) for path in seen)
+
+    def included_by(self, path, folders):
+        if path not in self.included:
+            names = include.findall(pathlib.Path(path).read_text(errors="replace")) if os.path.isabs(path) else []
+            paths = (self.resolved(name, [os.path.dirname(path), *folders]) for name in names)
+            self.included[path] = [path for path in paths if path]
+        return self.included[path]
+
+    @staticmethod
+    def resolved(name, folders):
+        return next((path for path in (os.path.join(folder, name) for folder in folders) if os.path.isfile(path)), None)
 
 
 class Tidy:
@@ -49,6 +89,7 @@ class Tidy:
         self.common = repr([version, self.rules.read_text(), warnings])
         self.texts = {}   # a file of the project -> its digest, the files of the project that it includes, the headers of others
         self.flags = {}   # a source -> its flags
+        self.reached = ReachedHeaders()
         self.first = self.headers_in_front()
         entries = json.loads((build / "compile_commands.json").read_text())
         for entry in sorted(entries, key=lambda entry: "_apart.dir/" in entry.get("command", "")):   # .cmake/Libraries.cmake
@@ -115,6 +156,14 @@ class Tidy:
         key = self.common + repr([flag.replace(str(self.root), ".") for flag in flags]) + repr(texts)
         return self.cache / hashlib.sha256(key.encode()).hexdigest()
 
+    def others_below(self, path, flags):
+        """Headers of others that the file reaches, one bit each."""
+        if not path:
+            return 0
+        names = {name for _, _, others in self.all_below(str(path), flags).values() for name in others}
+        folders = [folder for flag, folder in zip(flags, flags[1:]) if flag == "-isystem"]
+        return self.reached.by(names, folders)
+
     def batches(self, sources):
         """Sources that are looked at together: lists of (source, the header that it begins with)."""
         if len(sources) <= few:
@@ -123,20 +172,20 @@ class Tidy:
         found = []
         units = []
         for source in sources:
-            flags, header = self.flags[source], first.get(source)
-            of_header, of_source = ({name for _, _, others in self.all_below(path, flags).values() for name in others} if path else set()
-                                    for path in (header and str(self.root / header), source))
-            names = {name for block in begun.findall(pathlib.Path(source).read_text()) for name in declared.findall(block)}
-            units.append((len(of_header), source, header, of_header, of_source, names))
+            header = first.get(source)
+            of_header, of_source = (self.others_below(path, self.flags[source]) for path in (header and self.root / header, source))
+            blocks = begun.findall(pathlib.Path(source).read_text())
+            names = {one or other for block in blocks for one, other in declared.findall(block)}
+            units.append((of_header.bit_count(), source, header, of_header, of_source, names))
         units.sort(key=lambda unit: (unit[2] is None, unit[0], unit[1]))   # without a header they fit anywhere, and fill up
         for _, source, header, of_header, of_source, names in units:
             fits = [batch for batch in found if len(batch["sources"]) < together and batch["flags"] == self.flags[source]
-                    and (not header or batch["of_headers"] <= of_header) and not batch["names"] & names
+                    and (not header or not batch["of_headers"] & ~of_header) and not batch["names"] & names
                     and not source.startswith(str(self.build))]
             if not fits:
-                fits = [{"sources": [], "flags": self.flags[source], "of_headers": set(), "of_sources": set(), "names": set()}]
+                fits = [{"sources": [], "flags": self.flags[source], "of_headers": 0, "of_sources": 0, "names": set()}]
                 found += fits
-            best = max(fits, key=lambda batch: len(batch["of_sources"] & of_source))
+            best = min(fits, key=lambda batch: (batch["of_sources"] ^ of_source).bit_count())
             best["sources"].append((source, header))
             best["of_headers"] |= of_header
             best["of_sources"] |= of_source
@@ -144,15 +193,19 @@ class Tidy:
         return [batch["sources"] for batch in found]
 
     def look_together(self, batch):
-        """What is found in each source of a batch, and the project's headers."""
-        if len(batch) > 1:
-            with tempfile.NamedTemporaryFile("w", suffix=".cpp") as file:
-                file.writelines(f'#include "{self.root / header}"\n' for _, header in batch if header)
-                file.writelines(apart + pathlib.Path(source).read_text() for source, _ in batch)
-                file.flush()
-                if not self.look(file.name, self.flags[batch[0][0]]):
-                    return [(source, set()) for source, _ in batch]
-        return [(source, self.look(source, self.flags[source])) for source, _ in batch]
+        """What is found in each source of a batch, and the project's headers. If there is something, each half is looked at: in the
+        end what is found is of a source by itself, and two that do not go together are apart."""
+        if len(batch) == 1:
+            source, _ = batch[0]
+            return [(source, self.look(source, self.flags[source]))]
+        with tempfile.NamedTemporaryFile("w", suffix=".cpp") as file:
+            file.writelines(f'#include "{self.root / header}"\n' for _, header in batch if header)
+            file.writelines(apart + pathlib.Path(source).read_text() for source, _ in batch)
+            file.flush()
+            if not self.look(file.name, self.flags[batch[0][0]]):
+                return [(source, set()) for source, _ in batch]
+        half = len(batch) // 2
+        return self.look_together(batch[:half]) + self.look_together(batch[half:])
 
     def look(self, source, flags):
         """What is found in the source and the project's headers: (file, line, column, text) for each."""
