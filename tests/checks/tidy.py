@@ -45,18 +45,18 @@ class ReachedHeaders:
 
     def __init__(self):
         said = subprocess.run(["g++", "-E", "-v", "-x", "c++", "/dev/null"], check=True, capture_output=True, text=True).stderr
-        self.standard = [line.strip() for line in said.splitlines() if line.startswith(" /") and os.path.isdir(line.strip())]
+        self.standard = tuple(line.strip() for line in said.splitlines() if line.startswith(" /") and os.path.isdir(line.strip()))
         self.bits = {}       # a header's path, or the name of one that is not there -> its bit
-        self.included = {}   # a header's path -> the paths of those that it includes
+        self.included = {}   # (a header's path, folders) -> the paths of those that it includes
         self.found = {}      # (name, folders) -> bits
 
     def by(self, names, folders):
+        """What all of these names reach, with folders that are searched before those of the standard library."""
         bits = 0
         for name in names:
-            key = name, *folders
-            if key not in self.found:
-                self.found[key] = self.by_one(name, [*folders, *self.standard])
-            bits |= self.found[key]
+            if (name, folders) not in self.found:
+                self.found[name, folders] = self.by_one(name, folders + self.standard)
+            bits |= self.found[name, folders]
         return bits
 
     def by_one(self, name, folders):
@@ -69,11 +69,11 @@ class ReachedHeaders:
         return sum(self.bits.setdefault(path, 1 << len(self.bits)) for path in seen)
 
     def included_by(self, path, folders):
-        if path not in self.included:
+        if (path, folders) not in self.included:
             names = include.findall(pathlib.Path(path).read_text(errors="replace")) if os.path.isabs(path) else []
-            paths = (self.resolved(name, [os.path.dirname(path), *folders]) for name in names)
-            self.included[path] = [path for path in paths if path]
-        return self.included[path]
+            paths = (self.resolved(name, (os.path.dirname(path), *folders)) for name in names)
+            self.included[path, folders] = [path for path in paths if path]
+        return self.included[path, folders]
 
     @staticmethod
     def resolved(name, folders):
@@ -89,7 +89,6 @@ class Tidy:
         self.common = repr([version, self.rules.read_text(), warnings])
         self.texts = {}   # a file of the project -> its digest, the files of the project that it includes, the headers of others
         self.flags = {}   # a source -> its flags
-        self.reached = ReachedHeaders()
         self.first = self.headers_in_front()
         entries = json.loads((build / "compile_commands.json").read_text())
         for entry in sorted(entries, key=lambda entry: "_apart.dir/" in entry.get("command", "")):   # .cmake/Libraries.cmake
@@ -156,24 +155,25 @@ class Tidy:
         key = self.common + repr([flag.replace(str(self.root), ".") for flag in flags]) + repr(texts)
         return self.cache / hashlib.sha256(key.encode()).hexdigest()
 
-    def others_below(self, path, flags):
-        """Headers of others that the file reaches, one bit each."""
+    def others_below(self, path, flags, reached):
+        """Headers of others that the file reaches, one bit each: of `reached`."""
         if not path:
             return 0
         names = {name for _, _, others in self.all_below(str(path), flags).values() for name in others}
-        folders = [folder for flag, folder in zip(flags, flags[1:]) if flag == "-isystem"]
-        return self.reached.by(names, folders)
+        return reached.by(names, tuple(folder for flag, folder in zip(flags, flags[1:]) if flag == "-isystem"))
 
     def batches(self, sources):
         """Sources that are looked at together: lists of (source, the header that it begins with)."""
         if len(sources) <= few:
             return [[(source, None)] for source in sources]
         first = {source: header for header, source in self.first.items()}
+        reached = ReachedHeaders()
         found = []
         units = []
         for source in sources:
             header = first.get(source)
-            of_header, of_source = (self.others_below(path, self.flags[source]) for path in (header and self.root / header, source))
+            of_header, of_source = (self.others_below(path, self.flags[source], reached)
+                                    for path in (header and self.root / header, source))
             blocks = begun.findall(pathlib.Path(source).read_text())
             names = {one or other for block in blocks for one, other in declared.findall(block)}
             units.append((of_header.bit_count(), source, header, of_header, of_source, names))
