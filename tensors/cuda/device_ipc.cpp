@@ -12,12 +12,15 @@
 
 #include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace shoal {
 namespace {
 
 constexpr std::chrono::milliseconds kCollectEvery{100};
+/// How long an allocator waits for others: for some of their looks.
+constexpr std::chrono::milliseconds kWaitForOthers{500};
 
 constinit OnePerProcess<DeviceIpc> the_device_ipc;
 
@@ -152,7 +155,17 @@ bool DeviceIpc::give_back_for_allocator() noexcept {
   if (!ipc) return false;
   try {
     ipc->exports_.want_back();
-    return ipc->exports_.collect_for_allocator();
+    bool freed = ipc->exports_.collect_for_allocator();
+    const auto until = std::chrono::steady_clock::now() + kWaitForOthers;
+    while (ipc->exports_.others_have_much()) {
+      if (std::chrono::steady_clock::now() >= until) {
+        ipc->exports_.note_waited();
+        break;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      freed |= ipc->exports_.collect_for_allocator();
+    }
+    return freed;
   } catch (const std::exception&) {
     return false;  // the allocator goes on without
   }

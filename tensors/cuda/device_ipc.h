@@ -50,7 +50,9 @@ class DeviceIpc {
   /// Gives up all that nobody needs any more.
   void collect();
   /// Frees storages that nobody else has, for an allocator that is about to ask for more memory and holds its lock: so it
-  /// waits for nobody. Asks others for what they keep in stock. Returns whether memory may have come free.
+  /// waits for no thread of this process. Asks others for what they keep in stock, and where they have so much that memory
+  /// may be out without it, waits half a second for them, once for each storage: whoever has let go of a tensor gives it
+  /// back with its collector's next look. Returns whether memory may have come free.
   static bool give_back_for_allocator() noexcept;
   /// Says that there is something for the collector.
   void wake() noexcept;

@@ -8,6 +8,7 @@
 #include <shoal/internal/tensors/cuda/layout.h>
 #include <shoal/internal/tensors/cuda/make_layout.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
@@ -165,6 +166,24 @@ bool Exports::collect_for_allocator() {
   HolderCheck holders;
   find_released(holders);
   return free_released();
+}
+
+bool Exports::others_have_much() const {
+  std::unordered_map<c10::Device, std::size_t> bytes;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [storage, exported] : by_storage_)
+      if (!exported.waited_for && exported.is_others_alone()) bytes[storage->device()] += storage->nbytes();
+  }
+  return std::ranges::any_of(bytes, [](const auto& each) {
+    const auto& [device, kept] = each;
+    return device_memory(device.type()).free_bytes(device.index()) / 2 < kept;
+  });
+}
+
+void Exports::note_waited() {
+  std::lock_guard lock(mutex_);
+  for (auto& [storage, exported] : by_storage_) exported.waited_for |= exported.is_others_alone();
 }
 
 Exports::Counts Exports::counts() const {

@@ -43,6 +43,12 @@ class Exports {
   /// nothing while another thread is in here. Returns whether it let go of any.
   bool collect_for_allocator();
 
+  /// Whether others alone have much of a device's memory: storages of which this process has no tensor any more, half as
+  /// large together as what is free there or larger. Those that were waited for do not count. Asks the driver.
+  bool others_have_much() const;
+  /// Those that others alone have were waited for, and are still there.
+  void note_waited();
+
   /// Asks whoever keeps one of the storages in stock, without a tensor in it, to give it up. Sharing it again takes that
   /// back.
   void want_back() const;
@@ -63,6 +69,9 @@ class Exports {
     c10::Storage storage;
     Hold block;
     std::vector<std::shared_ptr<Base>> bases;  // one, or neighbouring pieces
+    bool waited_for = false;                   // by an allocator, in vain
+
+    bool is_others_alone() const { return storage.use_count() == 1; }
   };
   using BasePtr = std::shared_ptr<Base>;
   BasePtr base_of(const std::byte* address, c10::Device device);

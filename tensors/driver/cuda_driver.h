@@ -24,6 +24,7 @@ namespace shoal {
   each(cuDevicePrimaryCtxRetain);               \
   each(cuCtxPushCurrent);                       \
   each(cuCtxPopCurrent);                        \
+  each(cuMemGetInfo);                           \
   each(cuMemGetAddressRange);                   \
   each(cuPointerGetAttribute);                  \
   each(cuIpcGetMemHandle);                      \

@@ -51,6 +51,13 @@ class CudaMemory final : public DeviceMemory {
     return uuid;
   }
 
+  std::size_t free_bytes(int device) override {
+    InContext context(*this, device);
+    std::size_t free = 0, total = 0;
+    driver_.check(driver_.cuMemGetInfo(&free, &total), "asking for a CUDA device's free memory");
+    return free;
+  }
+
   Base base_of(const void* address, int device) override {
     InContext context(*this, device);
     CUdeviceptr start = 0;

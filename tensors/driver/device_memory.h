@@ -57,6 +57,8 @@ class DeviceMemory {
   };
   /// The piece that `address` lies in. Throws if it cannot be shared, and says why.
   virtual Base base_of(const void* address, int device) = 0;
+  /// Bytes of the device's memory that no process has. What allocators keep unused is not among them.
+  virtual std::size_t free_bytes(int device) = 0;
   /// For what is shared by a handle, fabric or not.
   virtual MemoryHandle handle_of(const Base& base, int device) = 0;
   virtual Fd descriptor_of(const Base& base, int device) = 0;

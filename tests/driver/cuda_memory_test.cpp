@@ -108,6 +108,20 @@ TEST_CASE("cuda memory: devices have UUIDs, without the kind of device before th
   });
 }
 
+TEST_CASE("cuda memory: what is free on a device is what nobody has of it") {
+  by_the_rules([] {
+    for (const int device : {0, 1}) {
+      const std::size_t before = memory().free_bytes(device), other = memory().free_bytes(1 - device);
+      (void)double_allocate(device, 3 * kPiece, kDoubleLegacy);
+      CHECK(memory().free_bytes(device) == before - 3 * kPiece);
+      CHECK(memory().free_bytes(1 - device) == other);
+    }
+    double_fail("cuMemGetInfo_v2", 0, CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_THROWS_WITH(memory().free_bytes(0), ContainsSubstring("asking for a CUDA device's free memory"));
+    CHECK_THROWS_AS(memory().free_bytes(2), std::invalid_argument);
+  });
+}
+
 TEST_CASE("cuda memory: an allocation's kind says how it crosses, and what cannot cross says why") {
   by_the_rules([] {
     for (const auto& [kind, by] :

@@ -448,6 +448,15 @@ CUresult CUDAAPI cuStreamGetId(CUstream stream, unsigned long long* number) {
   return CUDA_SUCCESS;
 }
 
+CUresult CUDAAPI cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  ENTER(true, true);
+  *total = kDoubleMemory;
+  *free = kDoubleMemory;
+  for (const auto& [start, allocation] : allocations)
+    if (allocation.device == current_device()) *free -= allocation.bytes;
+  return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   ENTER(true, false);
   if (stream) {

@@ -15,6 +15,8 @@ enum DoubleKind { kDoubleLegacy, kDoublePool, kDoubleDescriptor, kDoubleFabric, 
 /// Memory of a device, of this process, or as an IPC handle of another process names it.
 CUdeviceptr double_allocate(int device, std::size_t bytes, DoubleKind kind);
 void double_foreign(int device, std::size_t bytes, CUipcMemHandle* handle);
+/// What each device has.
+constexpr std::size_t kDoubleMemory = 1u << 30;
 /// A stream of a device; begins and ends its capture in GLOBAL mode, by another thread.
 CUstream double_stream(int device, bool is_blocking);
 void double_capture(CUstream stream, bool begin);

@@ -114,6 +114,14 @@ DeviceUuid Memory::uuid(int device) {
 
 // ---------------------------------------------------------------- allocations and storages
 
+/// All devices have one memory.
+std::size_t Memory::free_bytes(int) {
+  std::lock_guard lock(mutex_);
+  std::size_t in_use = 0;
+  for (const Allocation& each : allocations_) in_use += each.bytes;
+  return most_bytes_ - std::min<std::size_t>(in_use, most_bytes_);
+}
+
 Memory::Allocation& Memory::make(std::size_t bytes, int device) {
   Allocation made{device, nullptr, 0};
   if (expandable_) {

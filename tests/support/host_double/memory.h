@@ -44,6 +44,7 @@ class Memory final : public DeviceMemory {
   const char* name() const override { return "double"; }
   int device_count() override;
   DeviceUuid uuid(int device) override;
+  std::size_t free_bytes(int device) override;
   Base base_of(const void* address, int device) override;
   MemoryHandle handle_of(const Base& base, int device) override;
   Fd descriptor_of(const Base& base, int device) override;

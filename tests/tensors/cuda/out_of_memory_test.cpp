@@ -1,5 +1,6 @@
 // What an allocator of a device's memory gets from shoal before it says that memory is out.
 #include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <shoal/internal/tensors/cuda/before_out_of_memory.h>
 #include <shoal/internal/tensors/cuda/device_ipc.h>
 #include <shoal/ipc/event.h>
@@ -9,6 +10,7 @@
 #include <shoal/tensors/ipc_collect.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -44,6 +46,26 @@ c10::Storage storage_that_tells(const at::Tensor& memory, std::function<void()> 
 void send_and_drop(c10::Storage storage) {
   Encoder message;
   (void)DeviceIpc::current().encode(message, storage);
+}
+
+/// Says of each tensor whether it is made of the number that is expected, and lets go of it.
+void look(Queue<at::Tensor> tensors, Queue<bool> answers, int count) {
+  for (int i = 0; i < count; ++i) {
+    const double sum = tensors.get().slice(0, 0, 1000).cpu().sum(at::kDouble).item<double>();
+    answers.put(sum == 1000.0 * i);
+  }
+}
+
+/// The bytes that are free, where that can be chosen few.
+template <class On>
+std::size_t room() {
+  if constexpr (On::kIsDouble) {
+    constexpr std::size_t kBytes = 64 << 20;
+    host_double::limit_memory(host_double::bytes_of_allocations() + kBytes);
+    return kBytes;
+  } else {
+    return c10::getDeviceAllocator(On::kType)->getMemoryInfo(0).first;
+  }
 }
 
 }  // namespace
@@ -130,6 +152,59 @@ TEST_CASE("device ipc: an allocator that is out of memory gets what only this pr
                         for (int i = 0; i < 5; ++i) kept.push_back(at::empty({kBytes}, on<On>().dtype(at::kByte)));
                       }()),
                       ContainsSubstring("out of memory"));
+    host_double::limit_memory(~std::size_t{0});
+  }
+  CHECK(nothing_left<On>());
+}
+
+// Nothing but what others give back makes room for the next one: each is more than half of the device. Who has let go of one
+// answers at once, and gives its memory back a look of its collector's later.
+DEVICE_TEST_CASE("a device is filled again and again with tensors that others had and let go of") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    constexpr int kRounds = 4;
+    On::empty_cache();
+    const std::int64_t bytes = std::int64_t(double(room<On>()) * 0.7);
+    CAPTURE(bytes);
+    Queue<at::Tensor> tensors(1);
+    Queue<bool> answers(1);
+    Process<void> other({.name = "looker"}, look, tensors, answers, kRounds);
+    other.start();
+    for (int i = 0; i < kRounds; ++i) {
+      at::Tensor tensor = at::empty({bytes}, on<On>().dtype(at::kByte));
+      tensor.slice(0, 0, 1000).copy_(at::full({1000}, i, at::kByte));
+      tensors.put(tensor);
+      tensor = at::Tensor();
+      CHECK(answers.get(std::chrono::seconds(60)));
+    }
+    other.join();
+    host_double::limit_memory(~std::size_t{0});
+  }
+  CHECK(nothing_left<On>());
+}
+
+// Who goes on holding what it was sent is waited for once.
+TEST_CASE("device ipc: an allocator waits for what others hold once, and then says that memory is out") {
+  using On = OnHostDouble;
+  {
+    const std::int64_t bytes = std::int64_t(double(room<On>()) * 0.7);
+    const auto make = [&] { return at::empty({bytes}, on<On>().dtype(at::kByte)); };
+    Queue<at::Tensor> tensors(1);
+    tensors.put(make());
+    using Clock = std::chrono::steady_clock;
+    const auto begun = Clock::now();
+    CHECK_THROWS_WITH(make(), ContainsSubstring("out of memory"));
+    CHECK(Clock::now() - begun >= std::chrono::milliseconds(500));  // it did wait
+    // Not again, however often it asks.
+    CHECK_FALSE(DeviceIpc::current().exports().others_have_much());
+    CHECK_THROWS_WITH(make(), ContainsSubstring("out of memory"));
+    // Another one is waited for, beside the one that was.
+    tensors.get();
+    CHECK(eventually([&] { return DeviceIpc::give_back_for_allocator() || device_ipc_statistics().exports == 0; }));
+    tensors.put(make());
+    CHECK(DeviceIpc::current().exports().others_have_much());
+    tensors.get();
     host_double::limit_memory(~std::size_t{0});
   }
   CHECK(nothing_left<On>());
