@@ -9,6 +9,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 
@@ -68,7 +69,7 @@ T decoded(std::span<const std::byte> bytes) {
 /// rapidcheck says which value it was, made as small as it can be, and the seed for RC_PARAMS.
 void check_codec(const char* property, auto&& body) {
   rc::detail::TestParams params = rc::detail::configuration().testParams;
-  params.maxSuccess = 200 * test::test_scale();
+  params.maxSuccess = test::rounds(200) * test::test_scale();
   const auto result = rc::detail::checkTestable(body, rc::detail::TestMetadata{property, property}, params);
   std::ostringstream report;
   rc::detail::printResultMessage(result, report);

@@ -21,6 +21,7 @@
 #include "tests/ipc/containers/sample.h"
 #include "tests/ipc/process/session_fresh.h"
 #include "tests/ipc/sync/fixtures.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -28,11 +29,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kWorkers = 4;
-#else
-constexpr int kWorkers = 10;
-#endif
+constexpr int kWorkers = kSanitized ? 4 : 10;
 constexpr int kKeys = 60;
 
 /// A value of which there is one: its number is no other's.

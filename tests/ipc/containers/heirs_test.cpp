@@ -14,6 +14,7 @@
 
 #include "tests/ipc/containers/sample.h"
 #include "tests/ipc/sync/fixtures.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -179,8 +180,9 @@ TEST_CASE("containers: a call killed wherever it passes by, and its heir too, ha
   for (const auto& [name, call] : calls()) {
     CAPTURE(name);
     bool ended = false;
-    // Every third point or so, and the heir at one that is drawn. With SHOAL_TEST_SCALE at each, and the heir at more.
-    for (int pass = 0; !ended; pass += test_scale() > 1 ? 1 : 1 + int(random() % 5)) {
+    // Every third point or so (every eighth under a sanitizer), and the heir at one that is drawn. With SHOAL_TEST_SCALE at
+    // each, and the heir at more.
+    for (int pass = 0; !ended; pass += test_scale() > 1 ? 1 : 1 + int(random() % (kSanitized ? 15 : 5))) {
       CAPTURE(pass);
       for (int turn = 0; turn < test_scale() && !ended; ++turn) {
         {
@@ -222,6 +224,6 @@ TEST_CASE("containers: a call killed wherever it passes by, and its heir too, ha
       }
     }
   }
-  CHECK(deaths > 200);
+  CHECK(deaths > rounds(200));
   CHECK(heirs > deaths / 3);
 }

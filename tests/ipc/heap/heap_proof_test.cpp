@@ -21,22 +21,18 @@
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 #include "tests/support/guard.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 using shoal::test::Forked;
 using shoal::test::FreshProcess;
+using shoal::test::kSanitized;
 namespace fresh = shoal::test::fresh;
 namespace fs = std::filesystem;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kSlow = 10;
-constexpr bool kSanitized = true;
-#else
-constexpr int kSlow = 1;
-constexpr bool kSanitized = false;
-#endif
+constexpr int kSlow = kSanitized ? 10 : 1;
 
 int count_descriptors() {
   return int(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));

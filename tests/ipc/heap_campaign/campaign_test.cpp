@@ -23,6 +23,7 @@
 #include "tests/ipc/process/session_fresh.h"
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -36,11 +37,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaster = Judge::kSeats - 1;
 static_assert(child_seat(kMaster / 2 - 1) < kMaster);
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kFewer = 4;  // processes, under a sanitizer
-#else
-constexpr int kFewer = 16;
-#endif
+constexpr int kMostWorkers = kSanitized ? 4 : 16;
 
 /// Starts the workers, kills, stops and delays them, and starts others in their place.
 class Campaign {
@@ -294,8 +291,8 @@ TEST_CASE("body: heap campaign", "[.]") {
   fresh::run([] {
     ::alarm(0);  // it lasts as long as SHOAL_TEST_SCALE says; the watchdog is there
     Plan plan = *std::ranges::find(plans(), std::string(std::getenv("SHOAL_CAMPAIGN")), &Plan::name);
-    plan.seconds *= test_scale();
-    plan.workers = std::min(plan.workers, kFewer);
+    plan.seconds *= test_scale() * (kSanitized ? 0.35 : 1);
+    plan.workers = std::min(plan.workers, kMostWorkers);
     Campaign campaign(plan, unsigned(std::stoul(std::getenv("SHOAL_CAMPAIGN_SEED"))));
     campaign.run();
     campaign.print();

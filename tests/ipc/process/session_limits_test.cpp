@@ -13,10 +13,12 @@
 #include "tests/ipc/process/session_fresh.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 using shoal::test::Forked;
 using shoal::test::FreshProcess;
+using shoal::test::kSanitized;
 namespace fresh = shoal::test::fresh;
 
 namespace {
@@ -45,12 +47,6 @@ void make_and_report() {
   ::memset(last, 1, kExtentBytes);
   fresh::say(std::to_string(layout.bytes));
 }
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "tests/support/catch.h"
+#include "tests/support/sanitized.h"
 
 namespace shoal {
 
@@ -22,10 +23,6 @@ ProcessExited exit_of(StartMethod method, F function, Arguments... arguments) {
   std::abort();
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;  // which reports crashes itself, and then exits
-#else
-inline constexpr bool kSanitized = false;
-#endif
+using test::kSanitized;  // a sanitizer reports crashes itself, and then exits
 
 }  // namespace shoal

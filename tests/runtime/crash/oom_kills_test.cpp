@@ -22,10 +22,13 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temporary_folder.h"
 
 namespace shoal {
 namespace {
+
+using test::kSanitized;
 
 namespace fs = std::filesystem;
 
@@ -154,11 +157,6 @@ class SmallGroup {
   std::string path_;
 };
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 constexpr std::size_t kGroupBytes = 96 << 20, kEatenBytes = 512 << 20;
 
 void eat() {

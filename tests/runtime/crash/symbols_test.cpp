@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/sanitized.h"
 
 namespace shoal {
 
@@ -94,7 +95,7 @@ TEST_CASE("symbols: a file whose bytes are damaged gives no name or some, and no
   std::ofstream(path, std::ios::binary) << whole;
   CHECK(symbolize({place}).at(0).function == "abort");
   std::mt19937 random(7);
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < test::rounds(100); ++round) {
     // The head, the section table and a cut: where all positions come from.
     std::string damaged = whole.substr(0, round % 3 == 0 ? random() % whole.size() : whole.size());
     for (int i = 0; i < 20 && damaged.size() > 64; ++i) {
