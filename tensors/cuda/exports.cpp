@@ -109,6 +109,7 @@ DeviceHolds Exports::share(const c10::Storage& storage) {
     SHOAL_KILL_POINT("device.export.made");
   }
   say_wanted(found->second, false);
+  found->second.waited_for = false;
   return holds_of(found->second);
 }
 

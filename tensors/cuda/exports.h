@@ -69,7 +69,7 @@ class Exports {
     c10::Storage storage;
     Hold block;
     std::vector<std::shared_ptr<Base>> bases;  // one, or neighbouring pieces
-    bool waited_for = false;                   // by an allocator, in vain
+    bool waited_for = false;                   // by an allocator, in vain, since it was last sent
 
     bool is_others_alone() const { return storage.use_count() == 1; }
   };
