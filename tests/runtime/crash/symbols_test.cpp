@@ -59,7 +59,7 @@ TEST_CASE("source lines: any bytes give some line or none, and no more harm") {
   std::mt19937 random(11);
   const std::vector<std::uint64_t> addresses{0, 1, 0x1000, 0x2345, ~std::uint64_t(0)};
   CHECK(find_source_lines({}, addresses).size() == 5);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < test::rounds(300); ++round) {
     std::string bytes = whole.substr(random() % (whole.size() - 5000), 1 + random() % 4999);
     // A head that is believed: of a unit that reaches to the end, of a version that there is.
     const std::uint32_t length = std::uint32_t(bytes.size()) - std::min<std::uint32_t>(4, std::uint32_t(bytes.size()));
