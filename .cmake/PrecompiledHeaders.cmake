@@ -37,8 +37,8 @@ if(SHOAL_TENSORS)
                     <torch/optim/optimizer.h> ${general})
 endif()
 
-# Programs of the tests and of docs/examples: at -Og, which compiles in two thirds of the time of -O3, and at -O0 under sanitizers, whose
-# checks are half of what is compiled. What they try is compiled as it is for users, but for its templates.
+# Programs of the tests and of docs/examples: at -Og, which compiles in three quarters of -O1's time, and at -O0 under sanitizers,
+# whose checks are half of what is compiled. What they try is compiled as it is for users, but for its templates.
 set(shoal_test_options $<$<CONFIG:Release>:-Og>$<$<CONFIG:RelWithDebInfo>:-O0>)
 set(links fmt::fmt-header-only Threads::Threads)
 if(SHOAL_TESTS)

@@ -12,7 +12,6 @@
 #include <shoal/workers/data/data_loader.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>

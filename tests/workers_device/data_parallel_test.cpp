@@ -60,7 +60,6 @@ TEST_CASE("data_parallel: on GPUs outputs and gradients are those of the module 
   for (const DeviceShare& share : shares) {
     CHECK(share.device.is_cuda());
     CHECK(share.seconds > 0);
-    CHECK(share.seconds < 60);
     REQUIRE(share.allocated_bytes);
     CHECK(*share.allocated_bytes > 0);
     CHECK(*share.peak_allocated_bytes >= *share.allocated_bytes);

@@ -101,16 +101,16 @@ std::string wrong_calls(int) {
   return {};
 }
 
-/// What CUDA tensors of a rank get from the backend; CPU tensors are summed before and after.
-std::string what_cuda_tensors_get(int, const std::string& backend) {
+/// What CUDA tensors of a rank get from the backend; each rank's own CPU tensors are summed right before and after.
+std::string what_cuda_tensors_get(int rank, const std::string& backend) {
   Group group = init_process_group({.backend = backend});
   std::string said = "nothing";
-  const auto sum_of_ones = [&] {
-    std::vector<at::Tensor> ones{at::ones({4})};
-    group->allreduce(ones)->wait();
-    return ones[0];
+  const auto sums_are_right = [&] {
+    std::vector<at::Tensor> own{at::arange(4, at::kFloat) * (rank + 1)};
+    group->allreduce(own)->wait();
+    return own[0].equal(at::arange(4, at::kFloat) * 3);
   };
-  const at::Tensor before = sum_of_ones();
+  if (!sums_are_right()) return "wrong sums before";
   try {
     std::vector<at::Tensor> sum{at::ones({4}, at::TensorOptions(at::kFloat).device(at::kCUDA))};
     group->allreduce(sum)->wait();
@@ -118,7 +118,7 @@ std::string what_cuda_tensors_get(int, const std::string& backend) {
   } catch (const std::exception& error) {
     said = error.what();
   }
-  if (!sum_of_ones().equal(before)) return "other sums: " + said;
+  if (!sums_are_right()) return "wrong sums after: " + said;
   return said;
 }
 

@@ -291,7 +291,7 @@ TEST_CASE("body: heap campaign", "[.]") {
   fresh::run([] {
     ::alarm(0);  // it lasts as long as SHOAL_TEST_SCALE says; the watchdog is there
     Plan plan = *std::ranges::find(plans(), std::string(std::getenv("SHOAL_CAMPAIGN")), &Plan::name);
-    plan.seconds *= test_scale() * (kSanitized ? 0.35 : 1);
+    plan.seconds *= test_scale() * rounds(3) / 3.0;
     plan.workers = std::min(plan.workers, kMostWorkers);
     Campaign campaign(plan, unsigned(std::stoul(std::getenv("SHOAL_CAMPAIGN_SEED"))));
     campaign.run();

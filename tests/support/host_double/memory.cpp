@@ -114,12 +114,16 @@ DeviceUuid Memory::uuid(int device) {
 
 // ---------------------------------------------------------------- allocations and storages
 
+std::size_t Memory::bytes_in_use() const {
+  std::size_t sum = 0;
+  for (const Allocation& each : allocations_) sum += each.bytes;
+  return sum;
+}
+
 /// All devices have one memory.
 std::size_t Memory::free_bytes(int) {
   std::lock_guard lock(mutex_);
-  std::size_t in_use = 0;
-  for (const Allocation& each : allocations_) in_use += each.bytes;
-  return most_bytes_ - std::min<std::size_t>(in_use, most_bytes_);
+  return most_bytes_ - std::min<std::size_t>(bytes_in_use(), most_bytes_);
 }
 
 Memory::Allocation& Memory::make(std::size_t bytes, int device) {
@@ -128,9 +132,7 @@ Memory::Allocation& Memory::make(std::size_t bytes, int device) {
     made.start = reserve(kReserved);
   } else {
     made.bytes = round_up(bytes, kPiece);
-    std::size_t in_use = 0;
-    for (const Allocation& each : allocations_) in_use += each.bytes;
-    if (in_use + made.bytes > most_bytes_) throw OutOfMemory("the double is out of memory");
+    if (bytes_in_use() + made.bytes > most_bytes_) throw OutOfMemory("the double is out of memory");
     made.files.push_back(make_file(kPage + made.bytes));
     std::byte* mapped = map_file(nullptr, kPage + made.bytes, made.files.front().get());
     made.control = reinterpret_cast<Control*>(mapped);
@@ -279,9 +281,7 @@ std::size_t Memory::bytes_in_storages() {
 
 std::size_t Memory::bytes_of_allocations() {
   std::lock_guard lock(mutex_);
-  std::size_t sum = 0;
-  for (const Allocation& each : allocations_) sum += each.bytes;
-  return sum;
+  return bytes_in_use();
 }
 
 // ---------------------------------------------------------------- what others open

@@ -93,6 +93,7 @@ class Memory final : public DeviceMemory {
     std::map<std::byte*, Block> live{};
     std::map<std::pair<std::int64_t, std::size_t>, std::vector<std::byte*>> unused{};  // by stream and size
   };
+  std::size_t bytes_in_use() const;  // with the lock held
   std::byte* take(std::size_t bytes, int device, std::int64_t stream);
   Allocation& make(std::size_t bytes, int device);
   void grow(Allocation& allocation, std::size_t bytes);
