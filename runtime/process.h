@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace shoal {
@@ -25,6 +26,9 @@ ChildSettings child_settings(const ProcessOptions& options);
 inline ChildSettings child_settings(const BasicProcessOptions<ForkOnly>& options) {
   return child_settings(with_method<StartMethod>(options));
 }
+/// Told apart from options and handles, which may stand in its place.
+template <class F, class... Args>
+concept Startable = HasSignature<std::decay_t<F>> || std::is_invocable_v<std::decay_t<F>&, std::decay_t<Args>&...>;
 }  // namespace detail
 
 /// The part of a Process that does not depend on its result, for containers of processes of several kinds. Like
@@ -90,7 +94,7 @@ class ProcessHandle {
 /// captures, or, with `.start_method = StartMethod::fork`, any callable. Arguments and result are encodable values (see
 /// ipc/codec.h).
 ///
-///     shoal::Process process({.name = "evaluator"}, evaluate, weights);
+///     shoal::Process process(evaluate, weights);  // with options: process({.name = "evaluator"}, evaluate, weights)
 ///     process.start();
 ///     double accuracy = process.result();
 template <class R>
@@ -98,11 +102,17 @@ class Process : public ProcessHandle {
  public:
   /// Starts nothing yet: start() does. Function and arguments are kept until then.
   template <class F, class... Args>
+    requires detail::Startable<F, Args...>
   Process(const ProcessOptionsFor<F>& options, F&& function, Args&&... arguments)
       : ProcessHandle(std::make_shared<StateWithResult>(
             detail::child_settings(options), Ending{.grace_period = options.grace_period, .daemon = options.daemon},
             std::make_shared<TypedTask<false, F, Args...>>(std::forward<F>(function),
                                                            std::forward<Args>(arguments)...))) {}
+  /// The same with default options.
+  template <class F, class... Args>
+    requires detail::Startable<F, Args...>
+  explicit Process(F&& function, Args&&... arguments)
+      : Process(ProcessOptionsFor<F>{}, std::forward<F>(function), std::forward<Args>(arguments)...) {}
 
   /// Waits for the end and returns the function's result. Throws ProcessRaised or ProcessExited if the function did not
   /// return. A result that can only be moved is returned once.
@@ -132,6 +142,10 @@ class Process : public ProcessHandle {
 };
 
 template <class F, class... Args>
+  requires detail::Startable<F, Args...>
 Process(const ProcessOptionsFor<F>&, F&&, Args&&...) -> Process<typename Call<false, F, Args...>::Result>;
+template <class F, class... Args>
+  requires detail::Startable<F, Args...>
+Process(F&&, Args&&...) -> Process<typename Call<false, F, Args...>::Result>;
 
 }  // namespace shoal

@@ -20,8 +20,9 @@ void raise(RingStatus status, const char* operation) {
 
 Ring make_ring(const QueueOptions& options, std::uint64_t schema) {
   if (options.capacity == 0 || options.capacity >= RingLayout::kLargestCapacity)
-    throw std::invalid_argument(
-        fmt::format("queue capacity is {}: give 1 to {} messages", options.capacity, RingLayout::kLargestCapacity - 1));
+    throw std::invalid_argument(fmt::format("queue capacity is {}: give 1 to {} messages",
+                                            std::ptrdiff_t(options.capacity),  // as it was given: a negative one, too
+                                            RingLayout::kLargestCapacity - 1));
   return Ring::create(std::uint32_t(options.capacity), schema, options.byte_capacity, options.name);
 }
 

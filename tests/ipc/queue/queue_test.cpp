@@ -62,6 +62,7 @@ TEST_CASE("queue: capacity is exact; try_ and timed calls say so and change noth
 TEST_CASE("queue: a capacity of nothing or of too much is refused by value") {
   CHECK_THROWS_WITH(Queue<int>(0), ContainsSubstring("capacity is 0"));
   CHECK_THROWS_AS(Queue<int>(1u << 24), std::invalid_argument);
+  CHECK_THROWS_WITH(Queue<int>(-3), "queue capacity is -3: give 1 to 16777215 messages");
 }
 
 TEST_CASE("queue: after close putters throw, getters drain and then throw") {

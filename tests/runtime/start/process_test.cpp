@@ -94,6 +94,21 @@ TEST_CASE("process: returns its result, as often as asked") {
   process.join();
 }
 
+TEST_CASE("process: options can be left out") {
+  Process added(add, 40, 2);
+  CHECK(added.name() == ProcessOptions().name);
+  Process answers([] { return 42; });
+  Process any([](auto a, auto b) { return a + b; }, 40, 2);
+  for (Process<int>* process : {&added, &answers, &any}) {
+    process->start();
+    CHECK(process->result() == 42);
+  }
+  const Process<int> same(added);  // a handle, and no callable
+  CHECK(same.pid() == added.pid());
+  Process handle = added;
+  CHECK(handle.result() == 42);
+}
+
 TEST_CASE("process: is alive until it is ended, by terminate or kill") {
   FOR_EACH_METHOD(method);
   Queue<int> ready(1);

@@ -51,5 +51,7 @@ void start() {
   shoal::spawn({.nprocs = 2}, [](int, std::string, std::vector<int>&) {}, std::string(), std::vector<int>{});
 #elif CASE == 9
   shoal::Process process({.name = "p"}, [](Settings&) {}, Settings());
+#elif CASE == 10
+  shoal::Process process([&] { return captured; });
 #endif
 }
