@@ -62,6 +62,16 @@ function(shoal_together result name size)
   set(${result} ${made} PARENT_SCOPE)
 endfunction()
 
+# The same for sources whose precompiled headers are torch's larger ones: twice as many. gcc instantiates at the end of each source
+# what headers have asked for, precompiled or not: 4 s of the libraries', 5 s of <torch/torch.h>.
+function(shoal_together_heavy result name size)
+  if(size GREATER 1)
+    math(EXPR size "2 * ${size}")
+  endif()
+  shoal_together(sources ${name} ${size} ${ARGN})
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()
+
 # Of the libraries. Under sanitizers, where few sources change, twice as many; elsewhere so many that a change of one costs not much
 # more than itself.
 set(SHOAL_SOURCES_TOGETHER "" CACHE STRING
