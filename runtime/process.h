@@ -29,6 +29,12 @@ inline ChildSettings child_settings(const BasicProcessOptions<ForkOnly>& options
 /// Told apart from options and handles, which may stand in its place.
 template <class F, class... Args>
 concept Startable = HasSignature<std::decay_t<F>> || std::is_invocable_v<std::decay_t<F>&, std::decay_t<Args>&...>;
+/// The call; nothing if it is none, since clang instantiates what a deduction guide returns before it asks what that requires.
+template <class F, class... Args>
+struct Started {};
+template <class F, class... Args>
+  requires Startable<F, Args...>
+struct Started<F, Args...> : Call<false, F, Args...> {};
 }  // namespace detail
 
 /// The part of a Process that does not depend on its result, for containers of processes of several kinds. Like
@@ -142,10 +148,8 @@ class Process : public ProcessHandle {
 };
 
 template <class F, class... Args>
-  requires detail::Startable<F, Args...>
-Process(const ProcessOptionsFor<F>&, F&&, Args&&...) -> Process<typename Call<false, F, Args...>::Result>;
+Process(const ProcessOptionsFor<F>&, F&&, Args&&...) -> Process<typename detail::Started<F, Args...>::Result>;
 template <class F, class... Args>
-  requires detail::Startable<F, Args...>
-Process(F&&, Args&&...) -> Process<typename Call<false, F, Args...>::Result>;
+Process(F&&, Args&&...) -> Process<typename detail::Started<F, Args...>::Result>;
 
 }  // namespace shoal
