@@ -12,8 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -41,6 +41,13 @@ CodePlace place_of(F* function, std::uint64_t inside = 0) {
   return place;
 }
 
+std::string bytes_of(const std::string& path) {
+  std::string bytes(std::filesystem::file_size(path),
+                    '\0');  // at once: byte by byte a sanitized program takes half a minute
+  std::ifstream(path, std::ios::binary).read(bytes.data(), std::streamsize(bytes.size()));
+  return bytes;
+}
+
 TEST_CASE("symbols: functions of the program and of libraries are found by build id and offset") {
   const auto frames = symbolize({place_of(&function_with_a_name, 1), place_of(&std::abort, 1)});
   REQUIRE(frames.size() == 2);
@@ -53,8 +60,7 @@ TEST_CASE("symbols: functions of the program and of libraries are found by build
 }
 
 TEST_CASE("source lines: any bytes give some line or none, and no more harm") {
-  std::ifstream program("/proc/self/exe", std::ios::binary);
-  const std::string whole((std::istreambuf_iterator<char>(program)), {});
+  const std::string whole = bytes_of("/proc/self/exe");
   // Not where the sections begin: programs for the machine, cut out anywhere, are what such bytes may be.
   std::mt19937 random(11);
   const std::vector<std::uint64_t> addresses{0, 1, 0x1000, 0x2345, ~std::uint64_t(0)};
@@ -86,8 +92,7 @@ TEST_CASE("symbols: another build's file is not asked, and what is in no image i
 
 TEST_CASE("symbols: a file whose bytes are damaged gives no name or some, and no more harm") {
   CodePlace place = place_of(&std::abort, 1);  // libc: a file of some MB, where this program may have hundreds
-  std::ifstream library(place.image, std::ios::binary);
-  const std::string whole((std::istreambuf_iterator<char>(library)), {});
+  const std::string whole = bytes_of(place.image);
   char path[] = "/tmp/shoal-damaged-XXXXXX";
   Fd file(::mkstemp(path));
   REQUIRE(file);
