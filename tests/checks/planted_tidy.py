@@ -25,6 +25,7 @@ faults = [
     ("ipc/count.cpp", "int Twice() { return 2; }  // NOLINT\n", "ipc/count.cpp:1:31: write NOLINT(the check): the reason"),
     ("ipc/count.cpp", "int Twice() { return 2; }  // NOLINT(readability-identifier-naming)\n", "write NOLINT(the check): the reason"),
     ("ipc/count.h", "#pragma once\n\ninline int count_of(std::size_t all) { return int(all); }\n", "ipc/count.h:3:21: use of undeclared"),
+    ("ipc/count.cpp", "typedef int Count;\n", "ipc/count.cpp:1:1: write using in place of typedef"),
     ("ipc/count.cpp", "#include <shoal/ipc/gone.h>\n", "'shoal/ipc/gone.h' file not found"),
 ]
 # Sources that are looked at together, if there are so many of them, and what is planted in one of them.
