@@ -25,7 +25,7 @@ set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)   # libtorch of a Python environment l
 # fmt fits all. Compiled into every source that formats something, it costs 2 to 3 s each. So shoal's own sources take the
 # declarations only, and ipc/text/fmt_once.cpp and tensors/fmt_once.cpp have the functions of the version that each sees.
 # GCC only: no other compiler has the option that emits all inline functions, those of other headers among them, which is why
-# these files are compiled without warnings.
+# these files are compiled without warnings. Another compiler links the system's fmt where there is no libtorch.
 function(shoal_compile_fmt_once source)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-DFMT_HEADER_ONLY=1;-fkeep-inline-functions;-O1;-w"
@@ -41,6 +41,10 @@ function(shoal_build_settings target)
   # again and again from 128 MiB on, which takes a fifth of the time of a source full of templates; such a one has 1 GiB.
   target_compile_options(${target} PRIVATE -fno-omit-frame-pointer -Wall -Wextra -Wnon-virtual-dtor
                          $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-UFMT_HEADER_ONLY;--param=ggc-min-heapsize=2000000>)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT SHOAL_TENSORS AND PROJECT_IS_TOP_LEVEL)
+    target_compile_options(${target} PRIVATE -UFMT_HEADER_ONLY)
+    target_link_libraries(${target} PRIVATE fmt::fmt)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
     # It takes each reference from a function of a temporary for one into that temporary: all of ours point into the heap.
     target_compile_options(${target} PRIVATE -Wno-dangling-reference)
@@ -57,5 +61,8 @@ function(shoal_build_settings target)
   if(SHOAL_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${SHOAL_SANITIZE} -fno-sanitize-recover=all)
     target_link_options(${target} PUBLIC -fsanitize=${SHOAL_SANITIZE})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND SHOAL_SANITIZE MATCHES address)
+      target_compile_definitions(${target} PRIVATE __SANITIZE_ADDRESS__=1)   # as gcc says it
+    endif()
   endif()
 endfunction()

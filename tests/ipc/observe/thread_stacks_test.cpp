@@ -38,8 +38,13 @@ ProcessStacks stacks_of(const SessionFile& file, pid_t pid) {
   return all[0];
 }
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::uint64_t kOwnBytes = 140;  // with what counts and checks in it
+#else
+constexpr std::uint64_t kOwnBytes = 64;
+#endif
 /// Whether a call in the stack lies in the function, of which that many bytes are known to be its own.
-bool passes(const ThreadStack& thread, void (*function)(), std::uint64_t bytes = 64) {
+bool passes(const ThreadStack& thread, void (*function)(), std::uint64_t bytes = kOwnBytes) {
   const auto begin = reinterpret_cast<std::uint64_t>(function);
   return std::ranges::any_of(thread.frames, [&](std::uint64_t at) { return at >= begin && at < begin + bytes; });
 }

@@ -181,11 +181,9 @@ TEST_CASE("pipe: a process killed at any marked point of its life with a pipe le
       }
     });
     outer.second.close();
-    int received = 0;
     try {
       for (;;) {
         Connection<int> got = outer.first.recv();
-        ++received;
         outer.first.send(got);
         try {
           while (got.recv() == 1) {
