@@ -1,4 +1,4 @@
-// The entry of a fuzz target: libFuzzer calls it in the clang build (preset asan), replay.cpp in all others.
+// The entry of a fuzz target: libFuzzer calls it in the clang build (preset asan-clang), replay.cpp in all others.
 #pragma once
 
 #include <cstddef>
