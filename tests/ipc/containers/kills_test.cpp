@@ -249,6 +249,21 @@ void kill_in_turn(int rounds) {
 
 }  // namespace
 
+TEST_CASE("containers: one wrong byte of a sample is noticed, wherever it is") {
+  Sample sample = make_sample(12);  // of 70,000 bytes
+  REQUIRE(is_whole(sample));
+  for (const std::size_t at : {std::size_t(0), std::size_t(1), sample.bytes.size() / 2, sample.bytes.size() - 1}) {
+    std::byte& byte = sample.bytes.data()[at];
+    const std::byte right = byte;
+    byte ^= std::byte(1);
+    CHECK_FALSE(is_whole(sample));
+    byte = right;
+  }
+  CHECK(is_whole(sample));
+  sample.number += 12;  // another's bytes, all of one value and as many
+  CHECK_FALSE(is_whole(sample));
+}
+
 TEST_CASE("containers: killed at any marked point, a dictionary's call has happened or has not") {
   kill_in_turn<Dicts>(40 * test_scale());
 }
