@@ -25,7 +25,7 @@ set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)   # libtorch of a Python environment l
 # fmt fits all. Compiled into every source that formats something, it costs 2 to 3 s each. So shoal's own sources take the
 # declarations only, and ipc/text/fmt_once.cpp and tensors/fmt_once.cpp have the functions of the version that each sees.
 # GCC only: no other compiler has the option that emits all inline functions, those of other headers among them, which is why
-# these files are compiled without warnings. Another compiler links the system's fmt where there is no libtorch.
+# these files are compiled without warnings. With sanitizers, where there is no libtorch, another compiler links the system's fmt.
 function(shoal_compile_fmt_once source)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-DFMT_HEADER_ONLY=1;-fkeep-inline-functions;-O1;-w"
@@ -41,7 +41,7 @@ function(shoal_build_settings target)
   # again and again from 128 MiB on, which takes a fifth of the time of a source full of templates; such a one has 1 GiB.
   target_compile_options(${target} PRIVATE -fno-omit-frame-pointer -Wall -Wextra -Wnon-virtual-dtor
                          $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-UFMT_HEADER_ONLY;--param=ggc-min-heapsize=2000000>)
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT SHOAL_TENSORS AND PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT SHOAL_TENSORS AND SHOAL_SANITIZE)   # not what is installed
     target_compile_options(${target} PRIVATE -UFMT_HEADER_ONLY)
     target_link_libraries(${target} PRIVATE fmt::fmt)
   endif()
