@@ -1,4 +1,4 @@
-// What must not compile, one CASE at a time; the message names the reason. CASE 0 is what does compile.
+// Starts that must not compile: the message names the reason.
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
@@ -21,9 +21,8 @@ struct Parts {
   int number;
 };
 
-void start() {
+void starts() {
   [[maybe_unused]] int captured = 3;
-#if CASE == 0
   shoal::spawn({.nprocs = 2, .start_method = shoal::StartMethod::fork}, [&](int rank) { return rank + captured; });
   shoal::SpawnOptions options;
   shoal::spawn(options, [&](int rank) { return rank + captured; });
@@ -33,25 +32,34 @@ void start() {
       {.nprocs = 2}, [](int, shoal::Queue<int>&, std::vector<shoal::Queue<int>>&, const Settings&) {},
       shoal::Queue<int>(1), std::vector<shoal::Queue<int>>{}, Settings());
   shoal::Process parts({.name = "p"}, [](Parts&, Settings&&) {}, Parts{shoal::Queue<int>(1), 1}, Settings());
-#elif CASE == 1
-  shoal::spawn({.nprocs = 2}, [&](int rank) { return rank + captured; });
-#elif CASE == 2
+}
+
+void refused() {
+  [[maybe_unused]] int captured = 3;
+#if REFUSED == 1
+  // refused: a_callable_with_captures_works_with_StartMethod_fork_only
   shoal::spawn({.nprocs = 2, .start_method = shoal::StartMethod::spawn}, [&](int rank) { return rank + captured; });
-#elif CASE == 3
-  shoal::Process process({.name = "p"}, [&] { return captured; });
-#elif CASE == 4
-  shoal::spawn({.nprocs = 2}, [](int, std::FILE*) {}, nullptr);
-#elif CASE == 5
+  // refused: member number Index .from 0., of type Member, keeps Aggregate from crossing
   shoal::spawn({.nprocs = 2}, [](int) { return Inner{}; });
-#elif CASE == 6
+  // refused: takes another number of arguments
   shoal::spawn({.nprocs = 2}, [](int, int) {});
-#elif CASE == 7
+  // refused: first parameter is the rank
   shoal::spawn({.nprocs = 2}, [] {});
-#elif CASE == 8
+  // refused: what the function writes to parameter number Index .from 0, without the rank., a T&, nobody sees
   shoal::spawn({.nprocs = 2}, [](int, std::string, std::vector<int>&) {}, std::string(), std::vector<int>{});
-#elif CASE == 9
+  // refused: what the function writes to parameter number Index
   shoal::Process process({.name = "p"}, [](Settings&) {}, Settings());
-#elif CASE == 10
+#elif REFUSED == 2
+  // refused: a callable with captures exists in this process only
+  shoal::spawn({.nprocs = 2}, [&](int rank) { return rank + captured; });
+#elif REFUSED == 3
+  // refused: a callable with captures exists in this process only
+  shoal::Process process({.name = "p"}, [&] { return captured; });
+#elif REFUSED == 4
+  // refused: a callable with captures exists in this process only
   shoal::Process process([&] { return captured; });
+#elif REFUSED == 5
+  // refused: a pointer .to T above. means nothing in another process
+  shoal::spawn({.nprocs = 2}, [](int, std::FILE*) {}, nullptr);
 #endif
 }

@@ -1,4 +1,4 @@
-// What must not compile, one CASE at a time; the message names the reason. CASE 0 is what does compile.
+// Data sets of data sets by their names alone, which must not compile: the message names the remedy.
 #include <shoal/workers/datasets/chain_dataset.h>
 #include <shoal/workers/datasets/concat_dataset.h>
 
@@ -7,56 +7,51 @@
 #include <tuple>
 #include <vector>
 
-struct Squares {
+template <int kind>
+struct Powers {
   std::int64_t size() const { return 4; }
-  std::int64_t get(std::int64_t index) const { return index * index; }
-};
-struct Cubes {
-  std::int64_t size() const { return 4; }
-  std::int64_t get(std::int64_t index) const { return index * index * index; }
+  std::int64_t get(std::int64_t index) const { return index * kind; }
 };
 
 struct Endless {
   std::optional<int> next() { return 1; }
 };
+template <int kind>
 struct Ones {
   Endless stream() const { return {}; }
 };
-struct Twos {
-  Endless stream() const { return {}; }
-};
 
-void chain() {
-  [[maybe_unused]] Ones a, b;
-  [[maybe_unused]] Twos c;
-#if CASE == 0
-  auto both = shoal::chain_datasets(a, c);
-  auto same = shoal::chain_datasets(std::vector{a, b});
-  shoal::ChainDataset copy(same);
-  [[maybe_unused]] shoal::ChainDataset<std::tuple<Ones, Twos>> named = both;
-#elif CASE == 5
-  shoal::ChainDataset both(a, c);
-#elif CASE == 6
-  auto both = shoal::ChainDataset({a, b});
+void concatenate(Powers<0> a, Powers<0> b, Powers<1> c) {
+  auto both = shoal::concat_datasets(a, c);
+  auto same = shoal::concat_datasets(std::vector{a, b});
+  [[maybe_unused]] shoal::ConcatDataset<std::tuple<Powers<0>, Powers<1>>> named = both;
+  shoal::ConcatDataset copy(same);
+  auto nested = shoal::concat_datasets(both, copy);
+#if REFUSED == 1
+  // refused: ConcatDataset is not made by its name: write concat_datasets.a, b., or concat_datasets.sets.
+  shoal::ConcatDataset refused(a, b);
+#elif REFUSED == 2
+  // refused: ConcatDataset is not made by its name: write concat_datasets.a, b., or concat_datasets.sets.
+  auto refused = shoal::ConcatDataset({a, b});
+#elif REFUSED == 3
+  // refused: ConcatDataset is not made by its name: write concat_datasets.a, b., or concat_datasets.sets.
+  auto refused = shoal::ConcatDataset{a, c};
+#elif REFUSED == 4
+  // refused: ConcatDataset is not made by its name: write concat_datasets.a, b., or concat_datasets.sets.
+  shoal::ConcatDataset<Powers<0>> refused;
 #endif
 }
 
-void concatenate() {
-  [[maybe_unused]] Squares a, b;
-  [[maybe_unused]] Cubes c;
-#if CASE == 0
-  auto both = shoal::concat_datasets(a, c);
-  auto same = shoal::concat_datasets(std::vector{a, b});
-  [[maybe_unused]] shoal::ConcatDataset<std::tuple<Squares, Cubes>> named = both;
-  shoal::ConcatDataset copy(same);
-  auto nested = shoal::concat_datasets(both, copy);
-#elif CASE == 1
-  shoal::ConcatDataset both(a, b);
-#elif CASE == 2
-  auto both = shoal::ConcatDataset({a, b});
-#elif CASE == 3
-  auto both = shoal::ConcatDataset{a, c};
-#elif CASE == 4
-  shoal::ConcatDataset<Squares> both;
+void chain(Ones<0> a, Ones<0> b, Ones<1> c) {
+  auto both = shoal::chain_datasets(a, c);
+  auto same = shoal::chain_datasets(std::vector{a, b});
+  shoal::ChainDataset copy(same);
+  [[maybe_unused]] shoal::ChainDataset<std::tuple<Ones<0>, Ones<1>>> named = both;
+#if REFUSED == 1
+  // refused: ChainDataset is not made by its name: write chain_datasets.a, b., or chain_datasets.sets.
+  shoal::ChainDataset refused(a, c);
+#elif REFUSED == 2
+  // refused: ChainDataset is not made by its name: write chain_datasets.a, b., or chain_datasets.sets.
+  auto refused = shoal::ChainDataset({a, b});
 #endif
 }

@@ -1,0 +1,82 @@
+// What cannot cross between processes: the compiler's message names the type, the member, and the remedy.
+#include <shoal/ipc/dict.h>
+#include <shoal/ipc/queue.h>
+
+#include <cstdio>
+#include <mutex>
+#include <unordered_set>
+
+struct WithLock {
+  int number;
+  std::mutex mutex;
+};
+struct WithPointer {
+  std::string name;
+  int count;
+  std::FILE* file;
+};
+struct WithOtherPointer {
+  std::string name;
+  int count;
+  std::FILE* file;
+};
+struct Outer {
+  int number;
+  std::vector<WithPointer> inner;
+};
+struct NoDefault {
+  explicit NoDefault(int);
+};
+template <>
+struct shoal::Codec<NoDefault> {
+  static constexpr std::uint64_t schema() { return 1; }
+  static void encode(Encoder&, const NoDefault&) {}
+  static NoDefault decode(Decoder&) { return NoDefault(1); }
+};
+struct ArrayAndNoDefault {
+  int numbers[3];
+  NoDefault other;
+};
+struct TooLarge {
+  char text[600];
+};
+
+template <class T>
+void cross(shoal::Encoder& encoder, shoal::Decoder& decoder) {
+  static_assert(shoal::schema_of<T>() != 0);
+  shoal::encode(encoder, shoal::decode<T>(decoder));
+}
+
+void crosses(shoal::Encoder& encoder, shoal::Decoder& decoder) {
+  cross<std::vector<std::unique_ptr<std::string>>>(encoder, decoder);
+  cross<NoDefault>(encoder, decoder);
+}
+
+#if REFUSED == 1
+void refused(shoal::Encoder& encoder, shoal::Decoder& decoder) {
+  // refused: NotEncodable<std::mutex>.*this type .T above. cannot cross
+  cross<std::mutex>(encoder, decoder);
+  // refused: MemberNotEncodable<WithLock, std::mutex, 1>.*member number Index .from 0., of type Member, keeps Aggregate
+  cross<WithLock>(encoder, decoder);
+  // refused: MemberNotEncodable<WithPointer, .*FILE.*, 2>.*keeps Aggregate from crossing
+  cross<Outer>(encoder, decoder);
+  // refused: a pointer .to T above. means nothing in another process
+  cross<std::vector<int*>>(encoder, decoder);
+  // refused: a std::shared_ptr .of T above. cannot cross.*send a std::unique_ptr
+  cross<std::shared_ptr<std::string>>(encoder, decoder);
+  // refused: a std::string_view cannot cross.*send a std::string
+  cross<std::string_view>(encoder, decoder);
+  // refused: a std::span .of T above. cannot cross.*send a std::vector
+  cross<std::span<const float>>(encoder, decoder);
+  // refused: an aggregate with a C array among its members.*need a default
+  cross<ArrayAndNoDefault>(encoder, decoder);
+  // refused: more than 512 members and elements of C arrays
+  cross<TooLarge>(encoder, decoder);
+  // refused: MemberNotEncodable<WithOtherPointer, .*FILE.*, 2>
+  shoal::Queue<WithOtherPointer> queue(3);
+  // refused: equal keys of this type .K above. may be encoded to other bytes
+  shoal::Dict<long double, int> by_long_double;
+  // refused: equal keys of this type .K above. may be encoded to other bytes
+  shoal::Dict<std::unordered_set<int>, int> by_set;
+}
+#endif
