@@ -24,6 +24,7 @@ enum class Scans { one, progressive };
 
 struct Sampling {
   int across = 2, down = 2;  // brightness for one of the colours
+  int restart_interval = 0;
 };
 
 Bytes write_jpeg(const at::Tensor& image, int quality, JpegColor color, Scans scans, const Sampling& sampling = {}) {
@@ -44,6 +45,7 @@ Bytes write_jpeg(const at::Tensor& image, int quality, JpegColor color, Scans sc
     info.comp_info[0].h_samp_factor = sampling.across;
     info.comp_info[0].v_samp_factor = sampling.down;
   }
+  info.restart_interval = unsigned(sampling.restart_interval);
   if (scans == Scans::progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
   Bytes pixels = interleaved(image);
@@ -66,6 +68,9 @@ Bytes jpeg_of(const at::Tensor& image, int quality, JpegColor color) {
 }
 Bytes sampled_jpeg_of(const at::Tensor& image, int across, int down) {
   return write_jpeg(image, 95, JpegColor::rgb, Scans::one, {across, down});
+}
+Bytes restarting_jpeg_of(const at::Tensor& image, int interval) {
+  return write_jpeg(image, 95, JpegColor::rgb, Scans::one, {.restart_interval = interval});
 }
 Bytes progressive_jpeg_of(const at::Tensor& image) { return write_jpeg(image, 95, JpegColor::rgb, Scans::progressive); }
 

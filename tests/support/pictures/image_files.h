@@ -20,6 +20,8 @@ Bytes jpeg_of(const at::Tensor& image, int quality = 95, JpegColor color = JpegC
 Bytes progressive_jpeg_of(const at::Tensor& image);
 /// With so many samples of brightness, across and down, for one of the colours.
 Bytes sampled_jpeg_of(const at::Tensor& image, int across, int down);
+/// With a restart marker behind so many groups of 16 x 16 pixels.
+Bytes restarting_jpeg_of(const at::Tensor& image, int interval);
 
 /// The pixels of a JPEG as libjpeg gives them, row by row: uint8 [3, height, width], of one channel for a grey one.
 at::Tensor pixels_by_libjpeg(const Bytes& jpeg);

@@ -59,6 +59,8 @@ TEST_CASE("beton pipeline: any part of a JPEG has the pixels of the whole one, w
   for (const int across : {1, 2, 4})
     for (const int down : {1, 2, 4})
       if (across * down <= 8) jpegs.push_back(sampled_jpeg_of(noise, across, down));  // libjpeg's limit
+  // Behind a row of groups, and half of one.
+  for (const int interval : {8, 4}) jpegs.push_back(restarting_jpeg_of(noise, interval));
   for (const Bytes& jpeg : jpegs)
     for (const int denominator : {1, 2, 4, 8}) {
       const auto size = shoal::detail::scaled_extent(117, 83, denominator);

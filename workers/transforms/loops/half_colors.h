@@ -12,7 +12,7 @@ namespace shoal {
 struct HalfColors {
   static constexpr std::size_t kBehind = 64;
   /// Pixels of which as many are read and written as fill vectors.
-  static constexpr std::size_t kTogether = 32;
+  static constexpr std::size_t kTogether = 64;
   static constexpr std::size_t rounded_up(std::size_t n) { return (n + kTogether - 1) / kTogether * kTogether; }
   const std::uint8_t *near_blue, *far_blue, *near_red, *far_red;
 };

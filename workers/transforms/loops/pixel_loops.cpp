@@ -27,24 +27,64 @@ namespace avx2 {
 #define SHOAL_LOOP [[gnu::target("avx2")]]
 #include <shoal/internal/workers/transforms/loops/weighted_avx2.inl>
 // Behind what it calls.
-#include <shoal/internal/workers/transforms/loops/half_colors_avx2.inl>
 #include <shoal/internal/workers/transforms/loops/interleave_avx2.inl>
+
+using Wide = __m256i;
+using HalfWide = __m128i;
+#define SHOAL_WIDE(intrinsic) _mm256_##intrinsic
+#include <shoal/internal/workers/transforms/loops/half_colors_wide.inl>
 // Behind what it calls.
 #include <shoal/internal/workers/transforms/loops/pixel_loops.inl>
+#undef SHOAL_WIDE
 #undef SHOAL_LOOP
 }  // namespace avx2
+
+// AVX-512 has FMA, so only what computes with whole numbers, and of that only what is bound by its instructions.
+namespace avx512 {
+#define SHOAL_LOOP [[gnu::target("avx512bw")]]
+using Wide = __m512i;
+using HalfWide = __m256i;
+#define SHOAL_WIDE(intrinsic) _mm512_##intrinsic
+#include <shoal/internal/workers/transforms/loops/half_colors_wide.inl>
+SHOAL_LOOP void full_colors(const std::uint8_t* luma, const HalfColors& colors, std::uint8_t* const* out,
+                            std::size_t n) {
+  full_colors_body(luma, colors, out, n);
+}
+#undef SHOAL_WIDE
+#undef SHOAL_LOOP
+constexpr PixelLoops kLoops = [] {
+  PixelLoops loops = avx2::Loops::kLoops;
+  loops.full_colors = &full_colors;
+  return loops;
+}();
+}  // namespace avx512
 #endif
 
 }  // namespace
 
-const PixelLoops& PixelLoops::plain() { return shoal::plain::Loops::kLoops; }
+std::span<const PixelLoops* const> PixelLoops::usable() {
+  static constexpr const PixelLoops* kAll[] = {&shoal::plain::Loops::kLoops,
+#if defined(__x86_64__)
+                                               &avx2::Loops::kLoops, &avx512::kLoops
+#endif
+  };
+  static const std::size_t count = [] {
+    std::size_t usable = 1;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) ++usable;
+    // CPUs with AVX-512 but without VBMI, those before Ice Lake, lower their clock for vectors of 64 bytes.
+    if (usable == 2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi")) ++usable;
+#endif
+    return usable;
+  }();
+  return std::span(kAll).first(count);
+}
+
+const PixelLoops& PixelLoops::plain() { return *usable().front(); }
 
 const PixelLoops& PixelLoops::best() {
-#if defined(__x86_64__)
-  static const bool has_avx2 = __builtin_cpu_supports("avx2");
-  if (has_avx2) return avx2::Loops::kLoops;
-#endif
-  return shoal::plain::Loops::kLoops;
+  static const PixelLoops& best = *usable().back();
+  return best;
 }
 
 }  // namespace shoal

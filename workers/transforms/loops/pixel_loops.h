@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace shoal {
 
@@ -66,6 +67,8 @@ struct PixelLoops {
 
   static const PixelLoops& best();
   static const PixelLoops& plain();
+  /// All that this CPU has instructions for, from plain() to best().
+  static std::span<const PixelLoops* const> usable();
 };
 
 }  // namespace shoal
