@@ -61,7 +61,7 @@ function(shoal_build_settings target)
   if(SHOAL_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${SHOAL_SANITIZE} -fno-sanitize-recover=all)
     target_link_options(${target} PUBLIC -fsanitize=${SHOAL_SANITIZE})
-    if(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND SHOAL_SANITIZE MATCHES address)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND SHOAL_SANITIZE MATCHES address)
       target_compile_definitions(${target} PRIVATE __SANITIZE_ADDRESS__=1)   # as gcc says it
     endif()
   endif()

@@ -18,8 +18,8 @@ clean = {
     ".cmake/IncludeTree.cmake": "set(SHOAL_DOORS ipc runtime tensors workers)\n",
     "ipc/queue.h": "// A queue.\n#pragma once\n#include <vector>\n",
     "ipc/base/deadline.h": "// A deadline.\n#pragma once\nvoid never();\n",
-    "ipc/heap/block.h": "// A block.\n#pragma once\n",
-    "ipc/ring/ring.h": "// A ring.\n#pragma once\n#include <shoal/internal/ipc/heap/block.h>\n",
+    "ipc/heap/block.h": "// A block.\n#pragma once\nstruct Block {};\ninline constexpr int kBlocks = 3;\n",
+    "ipc/ring/ring.h": "// A ring.\n#pragma once\n#include <shoal/internal/ipc/heap/block.h>\nstruct Ring {\n  Block blocks[kBlocks];\n};\n",
     "ipc/ring/queue.cpp": "#include <shoal/ipc/queue.h>\n\n#include <shoal/internal/ipc/ring/ring.h>\n",
     "workers/shoal.h": "// All.\n#pragma once\n#include <shoal/ipc/queue.h>\n",
     "README.md": "# Title\n\nSee [the house](docs/architecture.md#the-house), [figures](docs/benchmarks.md) and `ipc/queue.h`.\n\n## Measured\n\n"
@@ -47,6 +47,10 @@ faults = [
     ("layering", "ipc/queue.h", '#include "ring.h"\n', 'write <shoal/FOLDER/name.h>'),
     ("layering", "workers/pool.h", "#include <shoal/shoal.h>\n", "<shoal/shoal.h> is for users"),
     ("layering", "ipc/pipe.h", "// A pipe.\nint pipe();\n", "ipc/pipe.h: has no #pragma once"),
+    ("includes", "ipc/base/deadline.h", "// A deadline.\n#pragma once\nvoid never(const Block& block);\n",
+     "ipc/base/deadline.h: names Block without an include that leads to ipc/heap/block.h"),
+    ("includes", "ipc/ring/queue.cpp", "#include <shoal/ipc/queue.h>\n\nRing ring;\n", "names Ring without an include that leads to ipc/ring/ring.h"),
+    ("includes", "runtime/count.cpp", "// Counts.\nint count = shoal::kBlocks;\n", "names kBlocks without an include that leads to ipc/heap/block.h"),
     ("rooms", "ipc/heap/block.h", "#include <shoal/internal/ipc/ring/ring.h>\n",
      "a circle of ipc/heap/, ipc/ring/: ipc/heap/block.h includes ipc/ring/ring.h; ipc/ring/ring.h includes ipc/heap/block.h"),
     ("rooms", "ipc/heap/block.h", "#include <shoal/ipc/queue.h>\n", "ipc/heap/block.h includes ipc/queue.h"),   # the ring's door

@@ -7,9 +7,9 @@ means; precompiled headers and warnings are GCC's own.
 
 Six sevenths of the time go into headers of others, so many sources are looked at sixteen at a time, one behind the other in a file
 made for it. The headers that they begin with stand in front, each behind those by which no header of others is there that it does
-not reach itself: what it forgets of those is found as if it were alone. What a source forgets is found where few are looked at,
-each by itself: with the change that forgets it. If something is found, or a source does not go with the others, both halves are
-looked at.
+not reach itself: what it forgets of those is found as if it were alone. What a source forgets, and which of the project's headers a
+header does, is found where few are looked at, each by itself, and of types and constants by check_includes.py. If something is
+found, or a source does not go with the others, both halves are looked at.
 """
 
 import concurrent.futures

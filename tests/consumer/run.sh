@@ -13,6 +13,13 @@ if grep -rn "$(dirname "$(dirname "$source")")\|$build" "$work"/prefix/lib*/cmak
   echo "the installed package refers to the tree it was built in"
   exit 1
 fi
+# What an installed header includes of shoal's is installed, too.
+grep -rhoE '^ *# *include +[<"]shoal/[^>"]+' "$work/prefix/include" | sed 's/.*[<"]//' | sort -u |
+  while read -r header; do [ -f "$work/prefix/include/$header" ] || echo "included, but not installed: $header"; done >"$work/lacking"
+if [ -s "$work/lacking" ]; then
+  cat "$work/lacking"
+  exit 1
+fi
 # At -O0, in which the programs are compiled soonest.
 cmake -G Ninja -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
       -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"

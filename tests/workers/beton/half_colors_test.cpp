@@ -69,7 +69,7 @@ at::Tensor loud_picture(std::int64_t height, std::int64_t width, bool is_loudest
 TEST_CASE("half colours: every pixel is libjpeg's, in pictures of any size") {
   std::mt19937 random(5);
   for (int i = 0; i < 300; ++i) {
-    // The narrowest have another filter; 16 and 32 are what is decoded and what is made at a time, 256 a block of columns.
+    // The narrowest have another filter; 16 and 32 or 64 are what is decoded and what is made at a time, 256 a block of columns.
     const auto width = std::int64_t(i < 70 ? 1 + i : 1 + random() % 700);
     const auto height = std::int64_t(i < 70 ? 1 + (i * 7) % 67 : 1 + random() % 90);
     const at::Tensor picture = loud_picture(height, width, i % 3 == 0);

@@ -72,7 +72,7 @@ std::span<const PixelLoops* const> PixelLoops::usable() {
     std::size_t usable = 1;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) ++usable;
-    // CPUs with AVX-512 but without VBMI, those before Ice Lake, lower their clock for vectors of 64 bytes.
+    // Most CPUs with AVX-512 but without VBMI, Skylake and Cascade Lake, lower their clock for vectors of 64 bytes.
     if (usable == 2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi")) ++usable;
 #endif
     return usable;

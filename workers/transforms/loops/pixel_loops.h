@@ -67,7 +67,7 @@ struct PixelLoops {
 
   static const PixelLoops& best();
   static const PixelLoops& plain();
-  /// All that this CPU has instructions for, from plain() to best().
+  /// Those that this CPU runs, from plain() to best().
   static std::span<const PixelLoops* const> usable();
 };
 
