@@ -52,8 +52,8 @@ void crosses(shoal::Encoder& encoder, shoal::Decoder& decoder) {
   cross<NoDefault>(encoder, decoder);
 }
 
+void refused([[maybe_unused]] shoal::Encoder& encoder, [[maybe_unused]] shoal::Decoder& decoder) {
 #if REFUSED == 1
-void refused(shoal::Encoder& encoder, shoal::Decoder& decoder) {
   // refused: NotEncodable<std::mutex>.*this type .T above. cannot cross
   cross<std::mutex>(encoder, decoder);
   // refused: MemberNotEncodable<WithLock, std::mutex, 1>.*member number Index .from 0., of type Member, keeps Aggregate
@@ -78,5 +78,5 @@ void refused(shoal::Encoder& encoder, shoal::Decoder& decoder) {
   shoal::Dict<long double, int> by_long_double;
   // refused: equal keys of this type .K above. may be encoded to other bytes
   shoal::Dict<std::unordered_set<int>, int> by_set;
-}
 #endif
+}
