@@ -8,10 +8,9 @@ parameter of a template.
 import collections
 import re
 
-from repository import finish, root, tracked
+from repository import finish, root
+from rooms import included, may_include, sources
 
-layers = {"ipc": "ipc", "runtime": "ipc runtime", "tensors": "ipc tensors", "workers": "ipc runtime tensors workers"}   # what each includes
-include = re.compile(r"^\s*#\s*include\s*<shoal/(?:internal/)?([^>]+)>", re.MULTILINE)
 no_code = re.compile(r"""^\s*#\s*include[^\n]*|"(?:\\.|[^"\\\n])*"|//[^\n]*""", re.MULTILINE)
 type_name = r"(?:class|struct|enum(?:\s+class)?|union|using|concept)\s+(?:\[\[[^\]]*\]\]\s*)?"
 at_the_margin = re.compile(rf"^(?:template\s*<[^{{;]*?>\s*)?(?:{type_name}([A-Z]\w*)\b(?!\s*;)|(?:inline\s+)?constexpr\s[^=({{;]*?\b(k[A-Z]\w*)\b)",
@@ -24,14 +23,14 @@ named = re.compile(r"(?<!::)(?<!\.)(?<!->)(?<!template )\b([A-Z]\w*|k[A-Z]\w*)\b
 
 
 def names(pattern, code):
-    return {name for groups in pattern.findall(code) for name in ([groups] if isinstance(groups, str) else groups) if name}
+    return {name for groups in pattern.findall(code) for name in groups if name}
 
 
-texts = {name: (root / name).read_text() for layer in layers for name in tracked(f"{layer}/**") if name.endswith((".h", ".cpp", ".inl"))}
-code = {name: no_code.sub(" ", text) for name, text in texts.items()}
-included = {name: [other for other in include.findall(text) if other in texts] for name, text in texts.items()}
+files = sources()
+code = {name: no_code.sub(" ", (root / name).read_text()) for name in files}
+includes = {name: [other for other in included(name) if other in code] for name in files}
 declared_by = collections.defaultdict(set)
-for name in texts:
+for name in files:
     if name.endswith(".h"):
         for declared in names(at_the_margin, code[name]):
             declared_by[declared].add(name)
@@ -44,18 +43,18 @@ def reached(name):
         other = left.pop()
         if other not in seen:
             seen.add(other)
-            left += included[other]
+            left += includes[other]
     return seen
 
 
 faults = []
-for name in texts:
+for name in files:
     if name.endswith(".inl"):
         continue   # a part of the file that includes it
     there = reached(name)
     known = set().union(*(declares[other] for other in there))
     for used in sorted(names(named, code[name]) - known):
-        by = [other for other in declared_by[used] if other.split("/")[0] in layers[name.split("/")[0]].split()]
+        by = [other for other in declared_by[used] if other.split("/")[0] in may_include[name.split("/")[0]]]
         if len(by) == len(declared_by[used]) == 1 and by[0] not in there:
             faults.append(f"{name}: names {used} without an include that leads to {by[0]}")
-finish("includes", f"{len(texts)} files", faults)
+finish("includes", f"{len(files)} files", faults)

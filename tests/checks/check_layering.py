@@ -3,23 +3,16 @@ Every header may be included twice."""
 
 import re
 
-from repository import finish, root, tracked
+from repository import finish, root
+from rooms import may_include, sources
 
-may_include = {
-    "ipc": {"ipc"},
-    "runtime": {"ipc", "runtime"},
-    "tensors": {"ipc", "tensors"},
-    "workers": {"ipc", "runtime", "tensors", "workers"},
-}
 without_torch = {"ipc", "runtime"}
 torch_folders = ("torch/", "ATen/", "c10/", "caffe2/")
 include = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")', re.MULTILINE)
 
 faults = []
 includes = 0
-for name in tracked(*(f"{layer}/**" for layer in may_include)):
-    if not name.endswith((".h", ".cpp", ".inl", ".cu")):
-        continue
+for name in sources():
     layer = name.split("/")[0]
     text = (root / name).read_text()
     if name.endswith(".h") and "\n#pragma once\n" not in "\n" + text:

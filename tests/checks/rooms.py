@@ -4,7 +4,13 @@ import re
 
 from repository import root, tracked
 
-layers = ("ipc", "runtime", "tensors", "workers")
+may_include = {
+    "ipc": {"ipc"},
+    "runtime": {"ipc", "runtime"},
+    "tensors": {"ipc", "tensors"},
+    "workers": {"ipc", "runtime", "tensors", "workers"},
+}
+layers = tuple(may_include)
 suffixes = (".h", ".cpp", ".inl", ".cu")
 include = re.compile(r"^\s*#\s*include\s*<shoal/([^>]+)>", re.MULTILINE)
 
