@@ -363,17 +363,17 @@ struct ReclaimerDies : ExtentModel<Atomic, kFault, ReclaimerDies<Atomic, kFault>
 }  // namespace
 
 TEST_CASE("model of extents: memory is one block's at a time, and none is lost, whoever allocates, frees and trims") {
-  CHECK_RIGHT(at_random<Everything<AsWritten, Fault::kNone, 2, false>>(100'000));
-  CHECK_RIGHT(at_random<Everything<AsWritten, Fault::kNone, 3, false>>(100'000));
+  CHECK_RIGHT(at_random<Everything<AsWritten, Fault::kNone, 2, false>>(40'000));
+  CHECK_RIGHT(at_random<Everything<AsWritten, Fault::kNone, 3, false>>(40'000));
 }
 
 TEST_CASE("model of extents: a process that stops for ever at any step leaves nothing behind") {
-  CHECK_RIGHT(at_random<Everything<AsWritten, Fault::kNone, 2, true>>(100'000));
-  CHECK_RIGHT(at_random<Everything<AsWritten, Fault::kNone, 3, true>>(200'000));
+  CHECK_RIGHT(at_random<Everything<AsWritten, Fault::kNone, 2, true>>(40'000));
+  CHECK_RIGHT(at_random<Everything<AsWritten, Fault::kNone, 3, true>>(80'000));
 }
 
 TEST_CASE("model of extents: what a dead process left is given back once, also where its reclaimer dies") {
-  CHECK_RIGHT(at_random<ReclaimerDies<AsWritten, Fault::kNone>>(200'000));
+  CHECK_RIGHT(at_random<ReclaimerDies<AsWritten, Fault::kNone>>(80'000));
 }
 
 TEST_CASE("model of extents: a head that is published with the header of an earlier life is found") {

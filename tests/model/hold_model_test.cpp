@@ -329,12 +329,12 @@ struct VisitWithoutHold : HoldModel<Atomic, VisitWithoutHold<Atomic, kTrusting, 
 }  // namespace
 
 TEST_CASE("model of holds: who visits a block without a hold keeps it live, or finds that it is not") {
-  CHECK_RIGHT(at_random<VisitWithoutHold<AsWritten, false, false>>(200'000));
+  CHECK_RIGHT(at_random<VisitWithoutHold<AsWritten, false, false>>(80'000));
   CHECK_FINDS("times_freed == 1", at_random<VisitWithoutHold<NoSeqCst, false, false>>(200'000));
 }
 
 TEST_CASE("model of holds: a visitor that stops for ever at any step leaves nothing behind") {
-  CHECK_RIGHT(at_random<VisitWithoutHold<AsWritten, false, true>>(200'000));
+  CHECK_RIGHT(at_random<VisitWithoutHold<AsWritten, false, true>>(80'000));
 }
 
 TEST_CASE("model of holds: who adds a hold where it has none, without a visit, uses a block that is freed") {
@@ -342,27 +342,27 @@ TEST_CASE("model of holds: who adds a hold where it has none, without a visit, u
 }
 
 TEST_CASE("model of holds: who looks without a hold takes nothing for a hold that is other data by now") {
-  CHECK_RIGHT(at_random<WalkWithoutHold<AsWritten, false>>(200'000));
+  CHECK_RIGHT(at_random<WalkWithoutHold<AsWritten, false>>(80'000));
   CHECK_FINDS("reused", at_random<WalkWithoutHold<AsWritten, true>>(200'000));
 }
 
 TEST_CASE("model of holds: a block is freed once, after its last hold, by every schedule") {
-  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 2, false>>(100'000));
-  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 3, false>>(100'000));
+  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 2, false>>(40'000));
+  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 3, false>>(40'000));
   CHECK_RIGHT(every_with<AddAndDrop<AsWritten, 2, false>>(3));
 }
 
 TEST_CASE("model of holds: handed over as by messages, also into chunks of hold words") {
-  CHECK_RIGHT(at_random<HandOver<AsWritten, false>>(100'000));
+  CHECK_RIGHT(at_random<HandOver<AsWritten, false>>(40'000));
 }
 
 TEST_CASE("model of holds: a late look at a block that was freed and used again does not close it") {
-  CHECK_RIGHT(at_random<HandOver<AsWritten, true>>(200'000));
+  CHECK_RIGHT(at_random<HandOver<AsWritten, true>>(80'000));
 }
 
 TEST_CASE("model of holds: a holder that stops for ever at any step leaves nothing behind") {
-  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 2, true>>(200'000));
-  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 3, true>>(200'000));
+  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 2, true>>(80'000));
+  CHECK_RIGHT(at_random<AddAndDrop<AsWritten, 3, true>>(80'000));
 }
 
 TEST_CASE("model of holds: with release and acquire instead of seq_cst, a block that nobody frees is found") {

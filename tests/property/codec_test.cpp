@@ -70,6 +70,7 @@ T decoded(std::span<const std::byte> bytes) {
 void check_codec(const char* property, auto&& body) {
   rc::detail::TestParams params = rc::detail::configuration().testParams;
   params.maxSuccess = test::rounds(200) * test::test_scale();
+  params.maxSize = 40;  // of each container: those of containers grow by its square
   const auto result = rc::detail::checkTestable(body, rc::detail::TestMetadata{property, property}, params);
   std::ostringstream report;
   rc::detail::printResultMessage(result, report);

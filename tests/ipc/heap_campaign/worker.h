@@ -19,7 +19,7 @@ namespace shoal::test {
 struct Plan {
   std::string name;
   int workers = 8;
-  double seconds = 14;
+  double seconds = 7;
   int kills = 0;   // a second
   int stops = 0;   // by SIGSTOP, a second
   int delays = 0;  // of 10 orders given, so many arm delays, the others disarm them

@@ -11,12 +11,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
+#include "tests/runtime/command/shoal_program.h"
 #include "tests/runtime/start/methods.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
@@ -55,8 +58,8 @@ std::vector<json> events_with(const json& trace, const std::string& key, const s
 }
 
 /// The program's output (and its errors, where asked for), and its exit code.
-std::pair<std::string, int> run_program(const std::string& arguments) {
-  std::FILE* output = ::popen((std::string(SHOAL_PROGRAM) + " " + arguments).c_str(), "r");
+std::pair<std::string, int> shoal_says(const std::string& arguments) {
+  std::FILE* output = ::popen((test::kShoal + " " + arguments).c_str(), "r");
   REQUIRE(output);
   std::string text;
   char bytes[4096];
@@ -149,10 +152,12 @@ TEST_CASE("trace: the program traces a running session, and top shows it") {
       TraceSpan span("round");
       queue.put(1);
       queue.get();
+      // Else the trace has a million events, whose JSON is read for half a minute under sanitizers.
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   });
   const std::string pid = std::to_string(worker.pid());
-  const auto [text, code] = run_program("trace " + pid + " --for 200ms -o - 2>/dev/null");
+  const auto [text, code] = shoal_says("trace " + pid + " --for 200ms -o - 2>/dev/null");
   CHECK(code == 0);
   const json trace = json::parse(text);
   CHECK(events_with(trace, "name", "round").size() > 0);
@@ -163,7 +168,7 @@ TEST_CASE("trace: the program traces a running session, and top shows it") {
     return thread["tid"] == worker.pid() && thread["args"]["name"] == "name of thread";
   }));
   CHECK_FALSE(trace::is_on());
-  const auto [look, look_code] = run_program("top " + pid + " --once --json");
+  const auto [look, look_code] = shoal_says("top " + pid + " --once --json");
   CHECK(look_code == 0);
   const json view = json::parse(look);
   CHECK(view["root"] == ::getpid());
@@ -172,7 +177,7 @@ TEST_CASE("trace: the program traces a running session, and top shows it") {
   const auto processes = view["processes"];
   CHECK(std::any_of(processes.begin(), processes.end(),
                     [&](auto& seen) { return seen["pid"] == worker.pid() && seen["label"] == "busy"; }));
-  const auto [table, table_code] = run_program("top " + pid + " --once");
+  const auto [table, table_code] = shoal_says("top " + pid + " --once");
   CHECK(table_code == 0);
   CHECK_THAT(table, ContainsSubstring("numbers") && ContainsSubstring("busy"));
   stop.put(1);
@@ -181,13 +186,13 @@ TEST_CASE("trace: the program traces a running session, and top shows it") {
 }
 
 TEST_CASE("trace: a bad time, a bad session and a bad option are one clear line and a code") {
-  CHECK(run_program("trace 1999999999 2>&1") == std::pair(std::string("shoal: there is no process 1999999999\n"), 1));
-  const auto [text, code] = run_program("trace --for ever 2>&1");
+  CHECK(shoal_says("trace 1999999999 2>&1") == std::pair(std::string("shoal: there is no process 1999999999\n"), 1));
+  const auto [text, code] = shoal_says("trace --for ever 2>&1");
   CHECK(code == 4);
   CHECK_THAT(text, ContainsSubstring("--for is 'ever'"));
-  CHECK(run_program("top --nonsense 2>&1").second == 2);
-  CHECK(run_program("top --interval 0 1 2>&1").second == 4);
-  CHECK(run_program("top no-such-session 2>&1").second == 1);
+  CHECK(shoal_says("top --nonsense 2>&1").second == 2);
+  CHECK(shoal_says("top --interval 0 1 2>&1").second == 4);
+  CHECK(shoal_says("top no-such-session 2>&1").second == 1);
 }
 
 TEST_CASE("trace: starts and runs of processes are events, with the arrow between them, by each method") {
