@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -10,16 +9,16 @@
 #include <utility>
 
 #include "tests/support/catch.h"
+#include "tests/support/source_tree.h"
 
 namespace shoal::test {
 
 /// Offset and size by name.
 using Fields = std::map<std::string, std::pair<std::size_t, std::size_t>>;
 
-/// The table of a page below the heading that starts so. SHOAL_DOCS is the folder: where this is included, not in
-/// __FILE__, which ccache makes relative.
+/// The table of a page below the heading that starts so.
 inline Fields documented(const std::string& page, const std::string& heading) {
-  std::ifstream file(std::filesystem::path(SHOAL_DOCS) / page);
+  std::ifstream file(in_sources("docs/" + page));
   REQUIRE(file.good());
   Fields fields;
   bool inside = false;

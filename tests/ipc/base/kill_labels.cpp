@@ -5,12 +5,14 @@
 #include <regex>
 #include <set>
 
+#include "tests/support/source_tree.h"
+
 namespace shoal::test {
 
 std::vector<std::string> all_kill_points() {
   std::set<std::string> labels;
   const std::regex point("SHOAL_KILL_POINT\\(\"([^\"]+)\"\\)");
-  for (const auto& file : std::filesystem::recursive_directory_iterator(SHOAL_IPC_SOURCES)) {
+  for (const auto& file : std::filesystem::recursive_directory_iterator(in_sources("ipc"))) {
     if (file.path().extension() != ".cpp" && file.path().extension() != ".h") continue;
     std::ifstream in(file.path());
     for (std::string line; std::getline(in, line);)

@@ -8,6 +8,7 @@
 
 #include "tests/runtime/command/shoal_program.h"
 #include "tests/support/catch.h"
+#include "tests/support/source_tree.h"
 
 namespace shoal::test {
 namespace {
@@ -82,7 +83,7 @@ TEST_CASE("run: --help describes every option that torchrun's users know, and ev
     REQUIRE(options.count(name) == 1);
     CHECK(options.at(name).size() > 10);
   }
-  std::ifstream page(std::string(SHOAL_DOCS) + "/run.md");
+  std::ifstream page(in_sources("docs/run.md"));
   const std::string text((std::istreambuf_iterator<char>(page)), {});
   const auto codes = text.find("Exit codes:");
   REQUIRE(codes != std::string::npos);

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "tests/support/source_tree.h"
+
 namespace shoal::test {
 
 std::vector<std::uint8_t> gunzipped(const std::string& path) {
@@ -19,7 +21,7 @@ std::vector<std::uint8_t> gunzipped(const std::string& path) {
 }
 
 std::vector<std::uint8_t> beton_vector(const std::string& name) {
-  return gunzipped(std::string(SHOAL_BETON_VECTORS) + "/" + name + ".beton.gz");
+  return gunzipped(in_sources("tests/workers/beton/vectors/" + name + ".beton.gz"));
 }
 
 std::string write_beton(const TemporaryFolder& folder, const std::string& name,

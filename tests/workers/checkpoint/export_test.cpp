@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/support/catch.h"
+#include "tests/support/source_tree.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/workers/checkpoint/nets.h"
 
@@ -36,8 +37,9 @@ TEST_CASE("export_state_dict: what is written is imported, and what does not fit
 }
 
 TEST_CASE("export_state_dict: Python's torch.load reads it, with weights_only, and torch.save's is imported") {
-  if (!fs::exists(SHOAL_PYTHON)) {
-    WARN(SHOAL_PYTHON << " is not there: Python's torch was not asked");
+  const std::string python = in_sources(".venv/bin/python");  // not everywhere
+  if (!fs::exists(python)) {
+    WARN(python << " is not there: Python's torch was not asked");
     return;
   }
   const TemporaryFolder folder;
@@ -54,7 +56,7 @@ net.load_state_dict({name: value * 2 for name, value in state.items()})
 torch.save(dict(net.state_dict()), sys.argv[2])
 torch.save(net.state_dict(), sys.argv[2] + ".ordered")
 )";
-  REQUIRE(std::system(fmt::format("'{}' {} {} {}", SHOAL_PYTHON, folder.file("twice.py"), folder.file("ours.pt"),
+  REQUIRE(std::system(fmt::format("'{}' {} {} {}", python, folder.file("twice.py"), folder.file("ours.pt"),
                                   folder.file("theirs.pt"))
                           .c_str()) == 0);
   // libtorch reads no OrderedDict with attributes, which state_dict() is: the error says what to do.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/source_tree.h"
 
 using namespace shoal;
 
@@ -28,7 +29,7 @@ struct Job {
 };
 
 std::string job_in_page() {
-  std::ifstream stream(SHOAL_DOCS "/configuration.md");
+  std::ifstream stream(test::in_sources("docs/configuration.md"));
   const std::string page{std::istreambuf_iterator<char>(stream), {}};
   const std::size_t begin = page.find("```toml\n") + 8;
   REQUIRE(begin > 8);

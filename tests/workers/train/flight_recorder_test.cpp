@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/ipc/sync/fixtures.h"
+#include "tests/runtime/command/shoal_program.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -143,8 +144,7 @@ TEST_CASE("flight recorder: who has not called what the others wait in is named,
   CHECK_THAT(report, ContainsSubstring("ended barrier 1") && ContainsSubstring("all_reduce") &&
                          ContainsSubstring("1.0K Float"));
 #endif
-  std::FILE* output =
-      ::popen(fmt::format("{} top --collectives --last 5 {} 2>&1", SHOAL_PROGRAM, ::getpid()).c_str(), "r");
+  std::FILE* output = ::popen(fmt::format("{} top --collectives --last 5 {} 2>&1", kShoal, ::getpid()).c_str(), "r");
   REQUIRE(output);
   std::string shown(1 << 16, '\0');
   shown.resize(std::fread(shown.data(), 1, shown.size(), output));
