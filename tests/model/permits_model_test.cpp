@@ -15,10 +15,11 @@ enum class Back { kByTaker, kByAnother };
 
 /// kParties take a permit a few times, do something that only kPermits may do at once, and bring it back, in their own
 /// name or in another's. Where one is to stop, it is party 0, before any of its steps; the others take its permits back
-/// as reclaim does. With one permit, what it protects is a relacy `var`: two that use it without an order between them
+/// as reclaim does. Where one keeps, party 0 does not give its last permit back, which the ledger has to know: in whoever's
+/// name others came, as many are written down as are out. With one permit, what it protects is a relacy `var`: two that use it without an order between them
 /// are an error.
-template <template <class> class Atomic, int kParties, int kPermits, Back kBack, bool kStops>
-struct PermitModel : rl::test_suite<PermitModel<Atomic, kParties, kPermits, kBack, kStops>, kParties> {
+template <template <class> class Atomic, int kParties, int kPermits, Back kBack, bool kStops, bool kKeeps = false>
+struct PermitModel : rl::test_suite<PermitModel<Atomic, kParties, kPermits, kBack, kStops, kKeeps>, kParties> {
   static constexpr int kTries = 2;
   static constexpr unsigned kSteps = 30;  // more than a party makes
   static constexpr std::uint32_t kSlots = kParties + 1;
@@ -30,6 +31,7 @@ struct PermitModel : rl::test_suite<PermitModel<Atomic, kParties, kPermits, kBac
   rl::var<int> protected_by_one;
   // The model runs in one thread: these are seen by all, and are no part of it.
   int inside = 0;
+  std::uint32_t kept = 0;
 
   PermitCore<Atomic> core() { return {state, used, cells.data()}; }
   static ProcessTag tag(unsigned party) { return ProcessTag(party, 1); }
@@ -59,6 +61,10 @@ struct PermitModel : rl::test_suite<PermitModel<Atomic, kParties, kPermits, kBac
         if (kPermits == 1) protected_by_one($) = protected_by_one($) + 1;
         --inside;
         is_inside = false;
+        if (kKeeps && index == 0 && tries == kTries - 1) {
+          kept = 1;
+          break;
+        }
         const ProcessTag by = kBack == Back::kByTaker ? tag(index) : tag((index + 1) % kParties);
         RL_ASSERT(core().release(by, kPermits) == PermitCore<Atomic>::Released::kDone);
       }
@@ -70,6 +76,12 @@ struct PermitModel : rl::test_suite<PermitModel<Atomic, kParties, kPermits, kBac
 
   void after() {
     death = {};
+    if (kKeeps) {
+      std::uint32_t written = 0;
+      core().for_each_holder([&](ProcessTag, std::uint32_t permits) { written += permits; });
+      RL_ASSERT(written == kept);
+      if (kept != 0) RL_ASSERT(core().release(tag(0), kPermits) == PermitCore<Atomic>::Released::kDone);
+    }
     core().reap(tag(0));
     // Whatever happened, all permits are there: no more, no fewer.
     const ProcessTag last = tag(kParties);
@@ -87,6 +99,10 @@ TEST_CASE("model of the semaphore: permits are kept apart and none is lost, by e
   CHECK_RIGHT(at_random<PermitModel<AsWritten, 2, 1, Back::kByTaker, false>>(40'000));
   CHECK_RIGHT(at_random<PermitModel<AsWritten, 3, 2, Back::kByTaker, false>>(40'000));
   CHECK_RIGHT(at_random<PermitModel<AsWritten, 3, 2, Back::kByAnother, false>>(40'000));
+}
+
+TEST_CASE("model of the semaphore: the ledger has every permit that is out, in whoever's name others come back") {
+  CHECK_RIGHT(at_random<PermitModel<AsWritten, 3, 2, Back::kByAnother, false, true>>(40'000));
 }
 
 TEST_CASE("model of the semaphore: one that stops for ever at any step leaves all permits to the others") {
