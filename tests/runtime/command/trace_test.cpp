@@ -28,6 +28,9 @@ using namespace shoal;
 using namespace shoal::command;
 using nlohmann::json;
 using shoal::test::Forked;
+using shoal::test::kShoal;
+using shoal::test::ProgramResult;
+using shoal::test::run_program;
 
 namespace {
 
@@ -55,17 +58,6 @@ std::vector<json> events_with(const json& trace, const std::string& key, const s
   for (const json& event : trace["traceEvents"])
     if (event.value(key, "") == value) found.push_back(event);
   return found;
-}
-
-/// The program's output (and its errors, where asked for), and its exit code.
-std::pair<std::string, int> shoal_says(const std::string& arguments) {
-  std::FILE* output = ::popen((test::kShoal + " " + arguments).c_str(), "r");
-  REQUIRE(output);
-  std::string text;
-  char bytes[4096];
-  for (std::size_t got; (got = std::fread(bytes, 1, sizeof bytes, output)) > 0;) text.append(bytes, got);
-  const int status = ::pclose(output);
-  return {text, WEXITSTATUS(status)};
 }
 
 void run_named_step(Queue<int> queue) {
@@ -157,9 +149,9 @@ TEST_CASE("trace: the program traces a running session, and top shows it") {
     }
   });
   const std::string pid = std::to_string(worker.pid());
-  const auto [text, code] = shoal_says("trace " + pid + " --for 200ms -o - 2>/dev/null");
-  CHECK(code == 0);
-  const json trace = json::parse(text);
+  const ProgramResult traced = run_program({kShoal, "trace", pid, "--for", "200ms", "-o", "-"});
+  CHECK(traced.code == 0);
+  const json trace = json::parse(traced.output);
   CHECK(events_with(trace, "name", "round").size() > 0);
   CHECK(events_with(trace, "name", "put numbers").size() > 0);
   CHECK(events_with(trace, "name", "get numbers").size() > 0);
@@ -168,31 +160,34 @@ TEST_CASE("trace: the program traces a running session, and top shows it") {
     return thread["tid"] == worker.pid() && thread["args"]["name"] == "name of thread";
   }));
   CHECK_FALSE(trace::is_on());
-  const auto [look, look_code] = shoal_says("top " + pid + " --once --json");
-  CHECK(look_code == 0);
-  const json view = json::parse(look);
+  const ProgramResult look = run_program({kShoal, "top", pid, "--once", "--json"});
+  CHECK(look.code == 0);
+  const json view = json::parse(look.output);
   CHECK(view["root"] == ::getpid());
   const auto queues = view["queues"];
   CHECK(std::any_of(queues.begin(), queues.end(), [](auto& seen) { return seen["name"] == "numbers"; }));
   const auto processes = view["processes"];
   CHECK(std::any_of(processes.begin(), processes.end(),
                     [&](auto& seen) { return seen["pid"] == worker.pid() && seen["label"] == "busy"; }));
-  const auto [table, table_code] = shoal_says("top " + pid + " --once");
-  CHECK(table_code == 0);
-  CHECK_THAT(table, ContainsSubstring("numbers") && ContainsSubstring("busy"));
+  const ProgramResult table = run_program({kShoal, "top", pid, "--once"});
+  CHECK(table.code == 0);
+  CHECK_THAT(table.output, ContainsSubstring("numbers") && ContainsSubstring("busy"));
   stop.put(1);
   CHECK(worker.join() == 0);
   Session::current().reclaim_all();  // the one who traced
 }
 
 TEST_CASE("trace: a bad time, a bad session and a bad option are one clear line and a code") {
-  CHECK(shoal_says("trace 1999999999 2>&1") == std::pair(std::string("shoal: there is no process 1999999999\n"), 1));
-  const auto [text, code] = shoal_says("trace --for ever 2>&1");
-  CHECK(code == 4);
-  CHECK_THAT(text, ContainsSubstring("--for is 'ever'"));
-  CHECK(shoal_says("top --nonsense 2>&1").second == 2);
-  CHECK(shoal_says("top --interval 0 1 2>&1").second == 4);
-  CHECK(shoal_says("top no-such-session 2>&1").second == 1);
+  const ProgramResult nobody = run_program({kShoal, "trace", "1999999999"});
+  CHECK(nobody.code == 1);
+  CHECK(nobody.output.empty());
+  CHECK(nobody.error == "shoal: there is no process 1999999999\n");
+  const ProgramResult bad_time = run_program({kShoal, "trace", "--for", "ever"});
+  CHECK(bad_time.code == 4);
+  CHECK_THAT(bad_time.error, ContainsSubstring("--for is 'ever'"));
+  CHECK(run_program({kShoal, "top", "--nonsense"}).code == 2);
+  CHECK(run_program({kShoal, "top", "--interval", "0", "1"}).code == 4);
+  CHECK(run_program({kShoal, "top", "no-such-session"}).code == 1);
 }
 
 TEST_CASE("trace: starts and runs of processes are events, with the arrow between them, by each method") {

@@ -49,7 +49,7 @@ float receive_where_refused(Queue<at::Tensor> in, Event looked, bool words) {
 
 /// Sends that many tensors of 100 elements, each its number, and stays.
 template <class On>
-void send_them_and_stay(Queue<at::Tensor> out, int count, int device, Event done) {
+void send_numbers_and_stay(Queue<at::Tensor> out, int count, int device, Event done) {
   for (int i = 0; i < count; ++i) out.put(at::full({100}, double(i)).to(on<On>(device).device()));
   done.wait();
   wait_until_released(std::chrono::seconds(10));
@@ -64,7 +64,7 @@ DEVICE_TEST_CASE(
   {
     Queue<at::Tensor> queue(8);
     Event done;
-    Process<void> process({.name = "sender"}, send_them_and_stay<On>, queue, 4, 0, done);
+    Process<void> process({.name = "sender"}, send_numbers_and_stay<On>, queue, 4, 0, done);
     process.start();
     std::vector<at::Tensor> received;
     for (int i = 0; i < 2; ++i) received.push_back(queue.get());

@@ -24,33 +24,13 @@
 #include "tests/support/pictures/image_files.h"
 #include "tests/support/source_tree.h"
 #include "tests/workers/beton/beton_vectors.h"
+#include "tests/workers/tar/rows.h"
 
 using namespace shoal;
 using namespace shoal::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct NumberedRow {
-  at::Tensor image;
-  std::int64_t label;
-  double score;
-  std::string words;
-  BetonJson meta;
-  at::Tensor vec;
-};
-struct NumberedRows {
-  std::int64_t count = 10;
-  std::int64_t size() const { return count; }
-  NumberedRow get(std::int64_t i) const {
-    return {smooth_image(8, 6, int(i)),
-            i * 3 - 4,
-            double(i) / 4,
-            "words " + std::to_string(i),
-            {"{\"i\": " + std::to_string(i) + "}"},
-            at::arange(6, at::kFloat).add(i).view({2, 3})};
-  }
-};
 
 struct Number {
   std::int64_t label;
@@ -102,7 +82,7 @@ std::vector<std::int64_t> counted(std::int64_t to) {
 
 TEST_CASE("tar dataset: every type of member comes back as it was written") {
   const TemporaryFolder folder;
-  TarWriter(folder.file("it.tar")).write(NumberedRows{});
+  TarWriter(folder.file("it.tar")).write(Rows{10});
   struct Read {
     std::string key;
     at::Tensor image;
@@ -117,7 +97,7 @@ TEST_CASE("tar dataset: every type of member comes back as it was written") {
   REQUIRE(dataset.size() == 10);
   for (std::int64_t i = 0; i < 10; ++i) {
     const Read read = dataset.get(i);
-    const NumberedRow row = NumberedRows{}.get(i);
+    const Row row = Rows{10}.get(i);
     CHECK(read.key == fmt::format("{:06}", i));
     CHECK(at::equal(read.image, row.image));
     CHECK(read.label == row.label);
@@ -131,7 +111,7 @@ TEST_CASE("tar dataset: every type of member comes back as it was written") {
   const TarTensors all = tar_dataset(folder.file("it.tar")).get(3);
   CHECK(all.size() == 6);
   CHECK(all.at("label.cls").item<std::int64_t>() == 5);
-  CHECK(at::equal(all.at("vec.npy"), NumberedRows{}.get(3).vec));
+  CHECK(at::equal(all.at("vec.npy"), Rows{10}.get(3).vec));
   CHECK(all.at("meta.json").size(0) == 8);
   struct Wrong {
     std::int8_t words;
@@ -141,7 +121,7 @@ TEST_CASE("tar dataset: every type of member comes back as it was written") {
     std::int64_t absent;
   };
   CHECK_THROWS_WITH(tar_dataset<Wrong>(folder.file("it.tar")).get(2),
-                    EndsWith("it.tar: 000002.words.bin: \"words 2\" is no integer"));
+                    EndsWith("it.tar: 000002.words.bin: \"cc\" is no integer"));
   CHECK_THROWS_WITH(tar_dataset<Absent>(folder.file("it.tar")).get(2),
                     ContainsSubstring("it.tar: 000002: no file for the member \"absent\" among"));
 }

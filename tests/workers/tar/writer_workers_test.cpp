@@ -22,32 +22,13 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/workers/beton/beton_vectors.h"
 #include "tests/workers/faulty_dataset.h"
+#include "tests/workers/tar/rows.h"
 
 using namespace shoal;
 using namespace shoal::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct Row {
-  at::Tensor image;
-  std::int64_t label;
-  double score;
-  std::string words;
-  BetonJson meta;
-  at::Tensor vec;
-};
-struct Rows {
-  std::int64_t size() const { return 43; }
-  Row get(std::int64_t i) const {
-    return {smooth_image(8 + i % 5, 6, int(i)),
-            i * 3 - 4,
-            double(i) / 4,
-            std::string(std::size_t(i % 7), char('a' + i % 26)),  // also empty
-            {"{\"i\": " + std::to_string(i) + "}"},
-            at::arange(6, at::kFloat).add(i).view({2, 3})};
-  }
-};
 
 std::map<std::string, std::vector<std::uint8_t>> files_of(const TemporaryFolder& folder) {
   std::map<std::string, std::vector<std::uint8_t>> files;

@@ -144,12 +144,9 @@ TEST_CASE("flight recorder: who has not called what the others wait in is named,
   CHECK_THAT(report, ContainsSubstring("ended barrier 1") && ContainsSubstring("all_reduce") &&
                          ContainsSubstring("1.0K Float"));
 #endif
-  std::FILE* output = ::popen(fmt::format("{} top --collectives --last 5 {} 2>&1", kShoal, ::getpid()).c_str(), "r");
-  REQUIRE(output);
-  std::string shown(1 << 16, '\0');
-  shown.resize(std::fread(shown.data(), 1, shown.size(), output));
-  CHECK(::pclose(output) == 0);
-  CHECK_THAT(shown, ContainsSubstring("of 3 ranks: " + who));
+  const ProgramResult shown = run_program({kShoal, "top", "--collectives", "--last", "5", std::to_string(::getpid())});
+  CHECK(shown.code == 0);
+  CHECK_THAT(shown.output, ContainsSubstring("of 3 ranks: " + who));
   // What it had written stays when it is killed, and so does what the others wait for.
   ranks[2]->signal(SIGSTOP);
   ranks[2]->wait_until_stopped();

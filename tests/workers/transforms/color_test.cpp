@@ -14,14 +14,13 @@
 #include "tests/support/catch.h"
 
 using namespace shoal;
+using shoal::detail::shape_of_image;
 
 namespace {
 
 at::Tensor random_image(std::int64_t height = 20, std::int64_t width = 23, std::int64_t channels = 3) {
   return at::randint(0, 256, {channels, height, width}, at::kByte);
 }
-
-ImageShape shape_of(const at::Tensor& image) { return {image.size(0), image.size(1), image.size(2)}; }
 
 at::Tensor changed(const at::Tensor& image, const std::function<void(std::uint8_t*, TransformScratch&)>& change) {
   at::Tensor copy = image.clone();
@@ -64,7 +63,7 @@ TEST_CASE("colors: each changes pictures by its function and with its probabilit
       CHECK(transform_image(Compose{transform}, image, key(i)).equal(by_factor(factor)));
     }
   };
-  const ImageShape shape = shape_of(image);
+  const ImageShape shape = shape_of_image(image);
   each(
       RandomBrightness{0.4},
       [&](double f) { return changed(image, [&](auto* p, auto&) { adjust_brightness(p, shape, f); }); }, 0.6, 1.4);
@@ -94,7 +93,7 @@ TEST_CASE("grayscale: all channels are the grey of torchvision's weights, cut; a
 
 TEST_CASE("solarize, posterize, autocontrast, equalize: torchvision's formulas") {
   const at::Tensor image = random_image(40, 50).div(3, "floor").add(40).to(at::kByte);
-  const ImageShape shape = shape_of(image);
+  const ImageShape shape = shape_of_image(image);
   CHECK(transform_image(RandomSolarize{.threshold = 60, .p = 1}, image, {})
             .equal(at::where(image.ge(60), 255 - image, image)));
   CHECK(changed(image, [&](auto* p, auto&) { posterize(p, shape, 3); }).equal(image.bitwise_and(0b11100000)));
@@ -103,8 +102,8 @@ TEST_CASE("solarize, posterize, autocontrast, equalize: torchvision's formulas")
   const at::Tensor stretched = (floats - low).div((high - low).mul(1.0 / 255)).clamp(0, 255).to(at::kByte);
   CHECK(changed(image, [&](auto* p, auto&) { autocontrast(p, shape); }).equal(stretched));
   const at::Tensor flat = at::full({3, 4, 5}, 9, at::kByte);
-  CHECK(changed(flat, [&](auto* p, auto&) { autocontrast(p, shape_of(flat)); }).equal(flat));
-  CHECK(changed(flat, [&](auto* p, auto&) { equalize(p, shape_of(flat)); }).equal(flat));
+  CHECK(changed(flat, [&](auto* p, auto&) { autocontrast(p, shape_of_image(flat)); }).equal(flat));
+  CHECK(changed(flat, [&](auto* p, auto&) { equalize(p, shape_of_image(flat)); }).equal(flat));
   at::Tensor equalized = at::empty_like(image);  // torchvision's steps
   for (std::int64_t c = 0; c < 3; ++c) {
     const at::Tensor counts = at::bincount(image[c].flatten().to(at::kLong), {}, 256);
@@ -121,7 +120,7 @@ TEST_CASE("solarize, posterize, autocontrast, equalize: torchvision's formulas")
 
 TEST_CASE("sharpness: blends with torchvision's smoothed picture inside, and leaves the edge") {
   const at::Tensor image = random_image();
-  const ImageShape shape = shape_of(image);
+  const ImageShape shape = shape_of_image(image);
   const at::Tensor kernel = at::tensor({1.0F, 1.0F, 1.0F, 1.0F, 5.0F, 1.0F, 1.0F, 1.0F, 1.0F})
                                 .div(13)
                                 .view({1, 1, 3, 3})
@@ -137,7 +136,7 @@ TEST_CASE("sharpness: blends with torchvision's smoothed picture inside, and lea
     if (factor == 1) CHECK(sharpened.equal(image));
   }
   const at::Tensor thin = random_image(2, 9);
-  CHECK(changed(thin, [&](auto* p, auto& s) { adjust_sharpness(p, shape_of(thin), 0, s); }).equal(thin));
+  CHECK(changed(thin, [&](auto* p, auto& s) { adjust_sharpness(p, shape_of_image(thin), 0, s); }).equal(thin));
 }
 
 TEST_CASE("blur: a convolution with torchvision's kernel over the mirrored picture, rounded") {
@@ -185,7 +184,7 @@ TEST_CASE("erasing: one rectangle of a share of the area gets the value; with p 
 
 TEST_CASE("affine: turns, moves and scales as torchvision's affine_grid and grid_sample do") {
   const at::Tensor image = random_image(24, 31);
-  const ImageShape shape = shape_of(image);
+  const ImageShape shape = shape_of_image(image);
   const auto by = [&](const AffineMap& map, bool bilinear, std::uint8_t fill = 0) {
     at::Tensor out = at::empty_like(image);
     affine(image.const_data_ptr<std::uint8_t>(), shape, out.mutable_data_ptr<std::uint8_t>(), map, fill, bilinear);

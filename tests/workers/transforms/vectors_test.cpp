@@ -17,6 +17,7 @@
 #include "tests/workers/beton/beton_vectors.h"
 
 using namespace shoal;
+using shoal::detail::shape_of_image;
 
 namespace {
 
@@ -39,7 +40,6 @@ at::Tensor tensor_of(const nlohmann::json& stored) {
   return tensor;
 }
 
-ImageShape image_shape(const at::Tensor& image) { return {image.size(0), image.size(1), image.size(2)}; }
 std::uint8_t* bytes_of(at::Tensor& image) { return image.mutable_data_ptr<std::uint8_t>(); }
 
 using Arguments = nlohmann::json;
@@ -96,8 +96,8 @@ const std::map<std::string, Call>& calls() {
        {[](const at::Tensor& image, const Arguments& a) {
           at::Tensor out = at::empty({3, a[4].get<std::int64_t>(), a[5].get<std::int64_t>()}, at::kByte);
           TransformScratch scratch;
-          resize_part(image.const_data_ptr<std::uint8_t>(), image_shape(image), {a[0], a[1], a[2], a[3]}, bytes_of(out),
-                      {a[4], a[5]}, a[6], scratch);
+          resize_part(image.const_data_ptr<std::uint8_t>(), shape_of_image(image), {a[0], a[1], a[2], a[3]},
+                      bytes_of(out), {a[4], a[5]}, a[6], scratch);
           return out;
         },
         1}},
@@ -106,33 +106,34 @@ const std::map<std::string, Call>& calls() {
       {"affine",
        {[](const at::Tensor& image, const Arguments& a) {
           at::Tensor out = at::empty_like(image);
-          affine(image.const_data_ptr<std::uint8_t>(), image_shape(image), bytes_of(out),
+          affine(image.const_data_ptr<std::uint8_t>(), shape_of_image(image), bytes_of(out),
                  {.angle = a[0], .translate = {a[1], a[2]}, .scale = a[3], .shear = {a[4], a[5]}}, a[7], a[6]);
           return out;
         },
         1, kTies}},
       {"adjust_brightness",
-       {in_place([](auto& image, auto& a, auto&) { adjust_brightness(bytes_of(image), image_shape(image), a[0]); }),
+       {in_place([](auto& image, auto& a, auto&) { adjust_brightness(bytes_of(image), shape_of_image(image), a[0]); }),
         1}},
       {"adjust_contrast",
-       {in_place([](auto& image, auto& a, auto& s) { adjust_contrast(bytes_of(image), image_shape(image), a[0], s); }),
+       {in_place(
+            [](auto& image, auto& a, auto& s) { adjust_contrast(bytes_of(image), shape_of_image(image), a[0], s); }),
         1}},
       {"adjust_saturation",
        {in_place(
-            [](auto& image, auto& a, auto& s) { adjust_saturation(bytes_of(image), image_shape(image), a[0], s); }),
+            [](auto& image, auto& a, auto& s) { adjust_saturation(bytes_of(image), shape_of_image(image), a[0], s); }),
         1}},
       {"adjust_sharpness", {in_place([](auto& image, auto& a, auto& s) {
-         adjust_sharpness(bytes_of(image), image_shape(image), a[0], s);
+         adjust_sharpness(bytes_of(image), shape_of_image(image), a[0], s);
        })}},
       {"adjust_hue",
-       {in_place([](auto& image, auto& a, auto&) { adjust_hue(bytes_of(image), image_shape(image), a[0]); })}},
+       {in_place([](auto& image, auto& a, auto&) { adjust_hue(bytes_of(image), shape_of_image(image), a[0]); })}},
       {"grayscale", {by([](auto&) { return RandomGrayscale{1}; })}},
       {"solarize", {by([](auto& a) { return RandomSolarize{.threshold = a[0], .p = 1}; })}},
       {"posterize",
-       {in_place([](auto& image, auto& a, auto&) { posterize(bytes_of(image), image_shape(image), a[0]); })}},
+       {in_place([](auto& image, auto& a, auto&) { posterize(bytes_of(image), shape_of_image(image), a[0]); })}},
       {"autocontrast",
-       {in_place([](auto& image, auto&, auto&) { autocontrast(bytes_of(image), image_shape(image)); })}},
-      {"equalize", {in_place([](auto& image, auto&, auto&) { equalize(bytes_of(image), image_shape(image)); })}},
+       {in_place([](auto& image, auto&, auto&) { autocontrast(bytes_of(image), shape_of_image(image)); })}},
+      {"equalize", {in_place([](auto& image, auto&, auto&) { equalize(bytes_of(image), shape_of_image(image)); })}},
       {"gaussian_blur",
        {by([](auto& a) { return GaussianBlur{.kernel_size = {a[0], a[1]}, .sigma = {a[2], a[2]}}; }), 1}},
       {"to_float", {[](const at::Tensor& image, auto&) { return ToFloat{}(image); }, 1e-6}},
