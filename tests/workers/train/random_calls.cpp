@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/workers/train/premul_sum.h"
+#include "tests/workers/train/repeated.h"
 
 namespace shoal::test {
 namespace {
@@ -24,8 +25,6 @@ namespace {
 using Op = c10d::ReduceOp;
 using Tensors = std::vector<at::Tensor>;
 
-/// Results repeat after as many elements, a prime: so whatever is put in another's place by a chunk is seen.
-constexpr std::int64_t kPeriod = 251;
 constexpr std::size_t kMostUnderWay = 6;
 constexpr std::int64_t kCanary = 16;  // elements on each side
 constexpr int kCanaryByte = 0x5a;
@@ -37,10 +36,6 @@ at::Tensor pattern(int rank, int salt, at::ScalarType type, bool for_product) {
   const at::Tensor numbers = at::arange(kPeriod, at::kLong) * 7 + rank * 3 + salt;
   if (type == at::kBool) return (numbers % 2).to(type);
   return (for_product ? numbers % 2 + 1 : numbers % 5 + 1).to(type);
-}
-
-at::Tensor repeated(const at::Tensor& period, std::int64_t count) {
-  return period.repeat({(count + kPeriod - 1) / kPeriod}).narrow(0, 0, count);
 }
 
 bool is_canary(const at::Tensor& bytes) { return at::equal(bytes, at::full_like(bytes, kCanaryByte)); }

@@ -32,10 +32,14 @@
 #include "tests/hosts/programs/rank/ranks.h"
 #include "tests/workers/train/premul_sum.h"
 #include "tests/workers/train/random_calls.h"
+#include "tests/workers/train/repeated.h"
 
 namespace {
 
+using shoal::test::first_places;
 using shoal::test::Group;
+using shoal::test::kPeriod;
+using shoal::test::repeated;
 using shoal::test::require;
 using shoal::test::Tensors;
 
@@ -49,8 +53,8 @@ std::string text_or(const char* variable, const char* otherwise) {
 /// What each rank gives: small whole numbers, which every type has, and whose sums every order gives alike; other ones for
 /// each rank and each call.
 at::Tensor given(int rank, std::int64_t count, at::ScalarType type, int salt) {
-  at::Tensor numbers = (at::arange(count, at::kLong) * 7 + rank * 3 + salt) % 5 + 1;
-  return type == at::kBool ? (numbers % 2).to(type) : numbers.to(type);
+  const at::Tensor numbers = (first_places(count) * 7 + rank * 3 + salt) % 5 + 1;
+  return repeated(type == at::kBool ? (numbers % 2).to(type) : numbers.to(type), count);
 }
 
 /// One number after another, in the order of ranks: the plain loop that results are compared with.
@@ -111,6 +115,9 @@ struct Ranks {
     for (int rank = 0; rank < world; ++rank) all.push_back(given(rank, count, type, salt));
     return all;
   }
+  at::Tensor reduced_of_all(std::int64_t count, at::ScalarType type, int salt, c10d::ReduceOp::RedOpType op) const {
+    return repeated(reduced(given_by_all(std::min(count, kPeriod), type, salt), op), count);
+  }
   Tensors empty(std::int64_t count, at::ScalarType type) const {
     Tensors all;
     for (int rank = 0; rank < world; ++rank) all.push_back(at::zeros({count}, type));
@@ -121,7 +128,7 @@ struct Ranks {
 void reductions(const Ranks& r, std::int64_t count, at::ScalarType type, bool shared) {
   for (const auto op : operations(type)) {
     const std::string what = fmt::format("op {} of {} {}", int(op), count, c10::toString(type));
-    const at::Tensor expected = reduced(r.given_by_all(count, type, 1), op);
+    const at::Tensor expected = r.reduced_of_all(count, type, 1, op);
     Tensors data{given(r.me, count, type, 1)};
     if (shared) shoal::share_memory_(data[0]);
     c10d::AllreduceOptions all;
@@ -142,7 +149,7 @@ void reductions(const Ranks& r, std::int64_t count, at::ScalarType type, bool sh
     c10d::ReduceScatterOptions scatter;
     scatter.reduceOp = op;
     r.group->_reduce_scatter_base(part, parts, scatter)->wait();
-    require(same(part, reduced(r.given_by_all(count * r.world, type, 2), op).narrow(0, r.me * count, count)),
+    require(same(part, r.reduced_of_all(count * r.world, type, 2, op).narrow(0, r.me * count, count)),
             "reduce_scatter, " + what);
   }
 }
@@ -235,7 +242,7 @@ void movements(const Ranks& r, std::int64_t count, at::ScalarType type, bool sha
 void bits(const Ranks& r, const std::vector<int>& ranks_of_hosts) {
   for (const std::int64_t count : {3, 1000, 70'000, 2'300'001}) {  // the last one goes piece by piece
     auto number = [&](int rank) {
-      return (at::arange(count, at::kFloat) * 0.37f + float(rank) * 1.1f).sin() * std::pow(10.f, float(rank % 3));
+      return (first_places(count, at::kFloat) * 0.37f + float(rank) * 1.1f).sin() * std::pow(10.f, float(rank % 3));
     };
     at::Tensor expected;
     int rank = 0;
@@ -244,9 +251,9 @@ void bits(const Ranks& r, const std::vector<int>& ranks_of_hosts) {
       for (int local = 1; local < ranks; ++local) sum = sum + number(rank++);
       expected = expected.defined() ? expected + sum : sum;
     }
-    Tensors data{number(r.me)};
+    Tensors data{repeated(number(r.me), count)};
     r.group->allreduce(data)->wait();
-    require(at::equal(data[0], expected), fmt::format("the bits of a sum of {}", count));
+    require(at::equal(data[0], repeated(expected, count)), fmt::format("the bits of a sum of {}", count));
   }
 }
 
@@ -311,10 +318,12 @@ void collectives(const Ranks& r) {
 void pieces(const Ranks& r) {
   constexpr std::int64_t kPiece = 4 << 20, kCache = 64;
   for (const std::int64_t bytes : {2 * kPiece, 2 * kPiece + 4, 3 * kPiece - kCache, 3 * kPiece + 5000}) {
-    const Tensors all = r.given_by_all(bytes / 4, at::kInt, int(bytes % 11));
-    Tensors data{all[std::size_t(r.me)].clone()};
+    const std::int64_t count = bytes / 4;
+    const int salt = int(bytes % 11);
+    Tensors data{given(r.me, count, at::kInt, salt)};
     r.group->allreduce(data)->wait();
-    require(at::equal(data[0], reduced(all, c10d::ReduceOp::SUM)), fmt::format("the sum of {} bytes", bytes));
+    require(at::equal(data[0], r.reduced_of_all(count, at::kInt, salt, c10d::ReduceOp::SUM)),
+            fmt::format("the sum of {} bytes", bytes));
   }
 }
 
