@@ -20,6 +20,7 @@
 
 #include "tests/ipc/containers/sample.h"
 #include "tests/ipc/sync/fixtures.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -194,7 +195,7 @@ TEST_CASE("arena: killed at any moment, the value before or after the change is 
   const std::vector<std::string> labels = container_kill_points();
   const std::size_t before = heap_bytes_in_use();
   int kills = 0;
-  for (int round = 0; round < 5 * test_scale(); ++round) {
+  for (int round = 0; round < rounds(5) * test_scale(); ++round) {
     {
       Arena<Catalog> arena(1024);
       InHeap<std::atomic<long>> done;

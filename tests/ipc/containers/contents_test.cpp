@@ -304,7 +304,7 @@ void campaign(unsigned seed, bool with_deaths) {
     });
   };
   for (int seat = 0; seat < kWorkers; ++seat) start(seat);
-  const auto end = std::chrono::steady_clock::now() + 6s * test_scale();
+  const auto end = std::chrono::steady_clock::now() + rounds(6) * 1s * test_scale();
   while (std::chrono::steady_clock::now() < end && board.damaged == 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 8000));  // any moment
     const int seat = int(random() % kWorkers);

@@ -14,6 +14,7 @@
 
 #include "tests/ipc/containers/sample.h"
 #include "tests/ipc/sync/fixtures.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -191,7 +192,7 @@ TEST_CASE("containers: whoever is killed wherever, no value is torn, no addition
   const std::size_t before = heap_bytes_in_use();
   int kills = 0, by_label = 0;
   std::uint64_t operations = 0;
-  for (int round = 0; round < 3 * test_scale(); ++round) {
+  for (int round = 0; round < rounds(3) * test_scale(); ++round) {
     CAPTURE(round);
     {
       auto ground = std::make_unique<Playground>();

@@ -21,6 +21,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 #include "tests/support/guard.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 using namespace std::chrono_literals;
@@ -289,8 +290,7 @@ TEST_CASE("storm: whoever is killed wherever, no message is torn or comes twice,
   CAPTURE(seed);
   const std::size_t before = heap_bytes_in_use();
   Totals totals;
-  const int rounds = 4 * test::test_scale();
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < test::rounds(4) * test::test_scale(); ++round) {
     CAPTURE(round);
     play_round(seed + unsigned(round), labels, totals);
     Session::current().reclaim_all();
