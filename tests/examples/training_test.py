@@ -452,7 +452,7 @@ def a_sweep_has_a_table_of_results_and_goes_on():
                    "--sweep", "lr=" + ",".join(rates), "batch_size=32,64"]
         key, value = mark.split("=")
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                              env={**os.environ, key: value}, timeout=250)
+                              env={**os.environ, "OMP_NUM_THREADS": "1", key: value}, timeout=250)
         rows = [line.split(maxsplit=5) for line in done.stdout.splitlines()]
         assert rows[0] == ["lr", "batch_size", "accuracy", "loss", "seconds", "state"], (done.stdout, done.stderr)
         return done.returncode, rows[1:], done.stderr
