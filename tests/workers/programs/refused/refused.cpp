@@ -30,15 +30,14 @@ void concatenate(Powers<0> a, Powers<0> b, Powers<1> c) {
 #if REFUSED == 1
   // refused: ConcatDataset is not made by its name: write concat_datasets.a, b., or concat_datasets.sets.
   shoal::ConcatDataset refused(a, b);
+  // refused: ConcatDataset is not made by its name: write concat_datasets.a, b., or concat_datasets.sets.
+  shoal::ConcatDataset<Powers<0>> named_alone;
 #elif REFUSED == 2
   // refused: ConcatDataset is not made by its name: write concat_datasets.a, b., or concat_datasets.sets.
   auto refused = shoal::ConcatDataset({a, b});
 #elif REFUSED == 3
   // refused: ConcatDataset is not made by its name: write concat_datasets.a, b., or concat_datasets.sets.
   auto refused = shoal::ConcatDataset{a, c};
-#elif REFUSED == 4
-  // refused: ConcatDataset is not made by its name: write concat_datasets.a, b., or concat_datasets.sets.
-  shoal::ConcatDataset<Powers<0>> refused;
 #endif
 }
 
