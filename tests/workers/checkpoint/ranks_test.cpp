@@ -19,7 +19,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/workers/checkpoint/nets.h"
-#include "tests/workers/train/ddp_fixtures.h"
+#include "tests/workers/train/ddp/ddp_fixtures.h"
 
 using namespace shoal;
 using namespace shoal::test;

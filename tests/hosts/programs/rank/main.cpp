@@ -30,9 +30,9 @@
 #include "tests/hosts/programs/rank/odd_tensors.h"
 #include "tests/hosts/programs/rank/parts.h"
 #include "tests/hosts/programs/rank/ranks.h"
-#include "tests/workers/train/premul_sum.h"
-#include "tests/workers/train/random_calls.h"
-#include "tests/workers/train/repeated.h"
+#include "tests/workers/train/backend/premul_sum.h"
+#include "tests/workers/train/backend/random_calls.h"
+#include "tests/workers/train/backend/repeated.h"
 
 namespace {
 
@@ -53,7 +53,7 @@ std::string text_or(const char* variable, const char* otherwise) {
 /// What each rank gives: small whole numbers, which every type has, and whose sums every order gives alike; other ones for
 /// each rank and each call.
 at::Tensor given(int rank, std::int64_t count, at::ScalarType type, int salt) {
-  const at::Tensor numbers = (first_places(count) * 7 + rank * 3 + salt) % 5 + 1;
+  const at::Tensor numbers = (first_places(count) * (7 + rank / 5) + rank * 3 + salt) % 5 + 1;
   return repeated(type == at::kBool ? (numbers % 2).to(type) : numbers.to(type), count);
 }
 

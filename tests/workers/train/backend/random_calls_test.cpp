@@ -1,5 +1,5 @@
 // Random collectives and messages, the same on all ranks. SHOAL_TEST_SCALE=100 for a campaign.
-#include "tests/workers/train/random_calls.h"
+#include "tests/workers/train/backend/random_calls.h"
 
 #include <ATen/Parallel.h>
 #include <shoal/ipc/session.h>

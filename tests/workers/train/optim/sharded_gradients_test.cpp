@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "tests/workers/train/ddp_fixtures.h"
-#include "tests/workers/train/optimizer_kinds.h"
+#include "tests/workers/train/ddp/ddp_fixtures.h"
+#include "tests/workers/train/optim/optimizer_kinds.h"
 
 using namespace shoal;
 using namespace shoal::test;

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "tests/workers/train/ddp_fixtures.h"
+#include "tests/workers/train/ddp/ddp_fixtures.h"
 
 using namespace shoal;
 using namespace shoal::test;

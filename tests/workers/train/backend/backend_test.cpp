@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "tests/workers/train/premul_sum.h"
+#include "tests/workers/train/backend/premul_sum.h"
 
 using namespace shoal;
 

@@ -1,4 +1,4 @@
-#include "tests/workers/train/random_calls.h"
+#include "tests/workers/train/backend/random_calls.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/workers/train/premul_sum.h"
-#include "tests/workers/train/repeated.h"
+#include "tests/workers/train/backend/premul_sum.h"
+#include "tests/workers/train/backend/repeated.h"
 
 namespace shoal::test {
 namespace {
@@ -33,7 +33,7 @@ constexpr std::int64_t kFactor = 2;  // of PREMUL_SUM, on all ranks
 /// Whole numbers, few enough that every type has them and their sums exactly, and that every order of summing gives the
 /// same.
 at::Tensor pattern(int rank, int salt, at::ScalarType type, bool for_product) {
-  const at::Tensor numbers = at::arange(kPeriod, at::kLong) * 7 + rank * 3 + salt;
+  const at::Tensor numbers = at::arange(kPeriod, at::kLong) * (7 + rank / 5) + rank * 3 + salt;
   if (type == at::kBool) return (numbers % 2).to(type);
   return (for_product ? numbers % 2 + 1 : numbers % 5 + 1).to(type);
 }
