@@ -10,7 +10,7 @@
 set(general <fmt/format.h> <algorithm> <atomic> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <string>
     <thread> <unordered_map> <variant> <vector>)
 
-# shoal_pch(NAME LINKS target... HEADERS header... [OPTIONS option...]): defines NAME.
+# shoal_pch(NAME [LIBRARY] LINKS target... HEADERS header... [OPTIONS option...]): defines NAME.
 function(shoal_pch name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "LIBRARY" "" "LINKS;HEADERS;OPTIONS")
   set(source ${PROJECT_BINARY_DIR}/pch/${name}.cpp)

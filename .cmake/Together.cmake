@@ -75,7 +75,7 @@ endfunction()
 # Of the libraries. Under sanitizers, where few sources change, twice as many; elsewhere so many that a change of one costs not much
 # more than itself.
 set(SHOAL_SOURCES_TOGETHER "" CACHE STRING
-    "So many sources of a room are compiled as one; 0: all of them, 1: each by itself; empty: 6, or 12 with sanitizers")
+    "So many sources of a room are compiled as one; 0: all of them, 1: each by itself; empty: 6, or 12 with sanitizers and with torch's larger headers")
 set(SHOAL_TOGETHER "${SHOAL_SOURCES_TOGETHER}")
 if("${SHOAL_TOGETHER}" STREQUAL "")
   set(SHOAL_TOGETHER 6)

@@ -2,12 +2,15 @@
 // reads back as the same file.
 #include <shoal/runtime/configure.h>
 
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -32,6 +35,15 @@ struct Tree {
   std::map<std::string, Colour> colours = {};
   std::vector<Tree> more = {};
   Leaf leaf = {};
+  std::int8_t small = 0;
+  std::int64_t large = 0;
+  float real = 0;
+  std::chrono::duration<double> seconds = {};
+  std::map<int, bool> flags = {};
+  std::vector<bool> bits = {};
+  std::array<std::optional<bool>, 2> two = {};
+  std::optional<Leaf> perhaps = {};
+  std::vector<std::pair<int, std::string>> pairs = {};
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# other_compiler.sh COMPILER WORK SOURCE INCLUDE BUILT...: compiles a test of names by another compiler than the one that made what is
-# BUILT, libraries and the tests' main, optimised and without libfmt, as users may, below WORK, and runs it: names of members and
-# enumerators come from what each compiler says. The preset asan-clang has all tests by clang, with libraries by clang.
+# other_compiler.sh COMPILER WORK SOURCE INCLUDE BUILT...: compiles names_test.cpp by COMPILER below WORK, optimised and without libfmt,
+# as users may; links it with what is BUILT by the project's own compiler, the tests' main and the libraries; runs it. Names of members
+# and enumerators come from what each compiler says. The preset asan-clang has all tests by clang, with libraries by clang.
 set -euo pipefail
 compiler=$1 work=$2 source=$3 include=$4
 shift 4

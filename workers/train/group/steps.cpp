@@ -18,6 +18,7 @@ constexpr const char* kNames[] = {"all_reduce",       "broadcast",      "all_gat
                                   "all_to_all",       "all_to_all",     "all_gather_object", "gather_object",
                                   "broadcast_object", "scatter_object", "refused",           "split",
                                   "all_reduce_sparse"};
+static_assert(std::size(kNames) == std::size_t(Collective::all_reduce_sparse) + 1, "a name for each, in their order");
 
 bool is_of_values(Collective what) {
   return what >= Collective::all_gather_object && what <= Collective::scatter_object;
