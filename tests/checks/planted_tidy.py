@@ -106,9 +106,7 @@ with tempfile.TemporaryDirectory() as folder:
     for name, text, words in faults:
         repository.write(name, text)
         expect(repository.check(), 1, words, f"{name} with {text!r}")
-        # Once more: what is at fault is not noted as clean, or is found by its text all the same.
-        if name.endswith(".h") or "write " in words or "expected" in words or (name, text, words) == faults[0]:
-            expect(repository.check(), 1, words, f"again {name} with {text!r}")
+        expect(repository.check(), 1, words, f"again {name} with {text!r}")
         repository.write(name, clean[name])
         expect(repository.check(), 0, "0 of them looked at, 0 faults", f"{name} as it was")
     repository.write("ipc/count.cpp", allowed)

@@ -121,7 +121,7 @@ TEST_CASE("tar dataset: every type of member comes back as it was written") {
     std::int64_t absent;
   };
   CHECK_THROWS_WITH(tar_dataset<Wrong>(folder.file("it.tar")).get(2),
-                    EndsWith("it.tar: 000002.words.bin: \"cc\" is no integer"));
+                    EndsWith("it.tar: 000002.words.bin: \"--words 2\" is no integer"));
   CHECK_THROWS_WITH(tar_dataset<Absent>(folder.file("it.tar")).get(2),
                     ContainsSubstring("it.tar: 000002: no file for the member \"absent\" among"));
 }

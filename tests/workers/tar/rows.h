@@ -28,7 +28,7 @@ struct Rows {
     return {smooth_image(8 + i % 5, 6, int(i)),
             i * 3 - 4,
             double(i) / 4,
-            std::string(std::size_t(i % 7), char('a' + i % 26)),  // also empty
+            i % 7 == 0 ? "" : std::string(std::size_t(i % 5), '-') + "words " + std::to_string(i),
             {"{\"i\": " + std::to_string(i) + "}"},
             at::arange(6, at::kFloat).add(i).view({2, 3})};
   }

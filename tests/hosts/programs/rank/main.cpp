@@ -30,15 +30,18 @@
 #include "tests/hosts/programs/rank/odd_tensors.h"
 #include "tests/hosts/programs/rank/parts.h"
 #include "tests/hosts/programs/rank/ranks.h"
+#include "tests/workers/train/backend/numbers.h"
 #include "tests/workers/train/backend/premul_sum.h"
 #include "tests/workers/train/backend/random_calls.h"
-#include "tests/workers/train/backend/repeated.h"
 
 namespace {
 
 using shoal::test::first_places;
 using shoal::test::Group;
 using shoal::test::kPeriod;
+using shoal::test::numbers_of;
+using shoal::test::operations;
+using shoal::test::reduced;
 using shoal::test::repeated;
 using shoal::test::require;
 using shoal::test::Tensors;
@@ -50,43 +53,9 @@ std::string text_or(const char* variable, const char* otherwise) {
   return value ? value : otherwise;
 }
 
-/// What each rank gives: small whole numbers, which every type has, and whose sums every order gives alike; other ones for
-/// each rank and each call.
+/// What each rank gives: other numbers for each rank and each call.
 at::Tensor given(int rank, std::int64_t count, at::ScalarType type, int salt) {
-  const at::Tensor numbers = (first_places(count) * (7 + rank / 5) + rank * 3 + salt) % 5 + 1;
-  return repeated(type == at::kBool ? (numbers % 2).to(type) : numbers.to(type), count);
-}
-
-/// One number after another, in the order of ranks: the plain loop that results are compared with.
-at::Tensor reduced(const Tensors& all, c10d::ReduceOp::RedOpType op) {
-  const at::ScalarType type = all[0].scalar_type();
-  at::Tensor result = all[0].clone();
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    const at::Tensor& next = all[i];
-    switch (op) {
-      case c10d::ReduceOp::PRODUCT:
-        result = type == at::kBool ? result.logical_and(next) : result.mul(next);
-        break;
-      case c10d::ReduceOp::MIN:
-        result = at::minimum(result, next);
-        break;
-      case c10d::ReduceOp::MAX:
-        result = at::maximum(result, next);
-        break;
-      case c10d::ReduceOp::BAND:
-        result = result.bitwise_and(next);
-        break;
-      case c10d::ReduceOp::BOR:
-        result = result.bitwise_or(next);
-        break;
-      case c10d::ReduceOp::BXOR:
-        result = result.bitwise_xor(next);
-        break;
-      default:
-        result = type == at::kBool ? result.logical_or(next) : result.add(next);
-    }
-  }
-  return op == c10d::ReduceOp::AVG ? result.div(std::int64_t(all.size())) : result;
+  return repeated(numbers_of(rank, count, type, salt), count);
 }
 
 bool same(const at::Tensor& a, const at::Tensor& b) {
@@ -94,16 +63,6 @@ bool same(const at::Tensor& a, const at::Tensor& b) {
   // What a half type rounds is rounded once more a host: as near as the type is.
   const bool rounds = a.is_floating_point() || a.is_complex();
   return rounds ? at::allclose(a.to(at::kComplexDouble), b.to(at::kComplexDouble), 1e-2, 1e-2) : at::equal(a, b);
-}
-
-std::vector<c10d::ReduceOp::RedOpType> operations(at::ScalarType type) {
-  using Op = c10d::ReduceOp;
-  std::vector<Op::RedOpType> list{Op::SUM};
-  const bool complex = at::isComplexType(type), floating = at::isFloatingType(type);
-  if (complex || floating) list.push_back(Op::AVG);
-  if (!complex) list.insert(list.end(), {Op::PRODUCT, Op::MIN, Op::MAX});
-  if (!complex && !floating) list.insert(list.end(), {Op::BAND, Op::BOR, Op::BXOR});
-  return list;
 }
 
 struct Ranks {

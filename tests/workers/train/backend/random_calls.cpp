@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/workers/train/backend/numbers.h"
 #include "tests/workers/train/backend/premul_sum.h"
-#include "tests/workers/train/backend/repeated.h"
 
 namespace shoal::test {
 namespace {
@@ -29,14 +29,6 @@ constexpr std::size_t kMostUnderWay = 6;
 constexpr std::int64_t kCanary = 16;  // elements on each side
 constexpr int kCanaryByte = 0x5a;
 constexpr std::int64_t kFactor = 2;  // of PREMUL_SUM, on all ranks
-
-/// Whole numbers, few enough that every type has them and their sums exactly, and that every order of summing gives the
-/// same.
-at::Tensor pattern(int rank, int salt, at::ScalarType type, bool for_product) {
-  const at::Tensor numbers = at::arange(kPeriod, at::kLong) * (7 + rank / 5) + rank * 3 + salt;
-  if (type == at::kBool) return (numbers % 2).to(type);
-  return (for_product ? numbers % 2 + 1 : numbers % 5 + 1).to(type);
-}
 
 bool is_canary(const at::Tensor& bytes) { return at::equal(bytes, at::full_like(bytes, kCanaryByte)); }
 
@@ -103,8 +95,11 @@ class Calls {
     return std::int64_t(draw(std::size_t(std::min(limits[draw(4)], most_)) + 1));
   }
 
+  at::Tensor numbers(int rank, int salt) const {
+    return numbers_of(rank, kPeriod, type_, salt, op_ == Op::PRODUCT ? 2 : 5);
+  }
   at::Tensor given(int rank, std::int64_t count, int salt = 0) const {
-    return repeated(pattern(rank, salt_ + salt, type_, op_ == Op::PRODUCT), count);
+    return repeated(numbers(rank, salt_ + salt), count);
   }
 
   enum class Strides { any, none };
@@ -154,49 +149,20 @@ class Calls {
   }
 
   void draw_op() {
-    std::vector<Op::RedOpType> list{Op::SUM};
-    const bool complex = at::isComplexType(type_), floating = at::isFloatingType(type_);
-    if (complex || floating) list.push_back(Op::AVG);
-    if (!complex) list.insert(list.end(), {Op::PRODUCT, Op::MIN, Op::MAX});
-    if (!complex && !floating) list.insert(list.end(), {Op::BAND, Op::BOR, Op::BXOR});
-    if (floating && type_ != at::kBFloat16) list.push_back(Op::PREMUL_SUM);
+    std::vector<Op::RedOpType> list = operations(type_);
+    if (at::isFloatingType(type_) && type_ != at::kBFloat16) list.push_back(Op::PREMUL_SUM);
     op_ = list[draw(list.size())];
     what_ += fmt::format(", operation {}", int(op_));
   }
   c10d::ReduceOp op() const { return op_ == Op::PREMUL_SUM ? premul_sum(double(kFactor)) : c10d::ReduceOp(op_); }
   bool rounds() const { return op_ == Op::AVG; }
 
-  at::Tensor reduced(std::int64_t count) const {
-    const bool product = op_ == Op::PRODUCT;
-    at::Tensor result = pattern(0, salt_, type_, product);
-    for (int rank = 1; rank < world_; ++rank) {
-      const at::Tensor next = pattern(rank, salt_, type_, product);
-      switch (op_) {
-        case Op::PRODUCT:
-          result = type_ == at::kBool ? result.logical_and(next) : result.mul(next);
-          break;
-        case Op::MIN:
-          result = at::minimum(result, next);
-          break;
-        case Op::MAX:
-          result = at::maximum(result, next);
-          break;
-        case Op::BAND:
-          result = result.bitwise_and(next);
-          break;
-        case Op::BOR:
-          result = result.bitwise_or(next);
-          break;
-        case Op::BXOR:
-          result = result.bitwise_xor(next);
-          break;
-        default:
-          result = type_ == at::kBool ? result.logical_or(next) : result.add(next);
-      }
-    }
-    if (op_ == Op::AVG) result = result.div(std::int64_t(world_));
-    if (op_ == Op::PREMUL_SUM) result = result.mul(kFactor);
-    return repeated(result, count);
+  at::Tensor result_of(std::int64_t count) const {
+    Tensors all;
+    for (int rank = 0; rank < world_; ++rank) all.push_back(numbers(rank, salt_));
+    const bool multiplies = op_ == Op::PREMUL_SUM;
+    const at::Tensor result = reduced(all, multiplies ? Op::SUM : op_);
+    return repeated(multiplies ? result.mul(kFactor) : result, count);
   }
 
   void all_reduce() {
@@ -205,8 +171,9 @@ class Calls {
     Tensors list{data.tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = op();
-    start(group_->allreduce(list, options),
-          [data, expected = reduced(count_), rounds = rounds(), what = what_] { data.check(expected, rounds, what); });
+    start(group_->allreduce(list, options), [data, expected = result_of(count_), rounds = rounds(), what = what_] {
+      data.check(expected, rounds, what);
+    });
   }
   void all_reduce_coalesced() {
     draw_op();
@@ -216,7 +183,7 @@ class Calls {
     for (const std::int64_t count : {count_ / 3, std::int64_t(5), count_ / 2}) {
       data.push_back(place(given(me_, count)));
       list.push_back(data.back().tensor);
-      expected.push_back(reduced(count));
+      expected.push_back(result_of(count));
     }
     c10d::AllreduceCoalescedOptions options;
     options.reduceOp = op();
@@ -233,7 +200,7 @@ class Calls {
     options.reduceOp = op();
     options.rootRank = root_;
     start(group_->reduce(list, options),
-          [data, expected = me_ == root_ ? reduced(count_) : own, rounds = rounds() && me_ == root_, what = what_] {
+          [data, expected = me_ == root_ ? result_of(count_) : own, rounds = rounds() && me_ == root_, what = what_] {
             data.check(expected, rounds, what);
           });
   }
@@ -327,7 +294,7 @@ class Calls {
     c10d::ReduceScatterOptions options;
     options.reduceOp = op();
     start(group_->reduce_scatter(list, inputs, options),
-          [parts, got, expected = reduced(count_ * world_).narrow(0, me_ * count_, count_), rounds = rounds(),
+          [parts, got, expected = result_of(count_ * world_).narrow(0, me_ * count_, count_), rounds = rounds(),
            what = what_] { got.check(expected, rounds, what); });
   }
   void reduce_scatter_base() {
@@ -338,7 +305,7 @@ class Calls {
     c10d::ReduceScatterOptions options;
     options.reduceOp = op();
     start(group_->_reduce_scatter_base(output, input, options),
-          [data, all, got, expected = reduced(count_ * world_).narrow(0, me_ * count_, count_), rounds = rounds(),
+          [data, all, got, expected = result_of(count_ * world_).narrow(0, me_ * count_, count_), rounds = rounds(),
            what = what_] {
             got.check(expected, rounds, what);
             data.check(all, false, what + ", its input");
