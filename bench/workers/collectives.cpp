@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <shoal/internal/workers/train/group/tensor_bytes.h>
+#include <shoal/internal/workers/train/collectives/tensor_bytes.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/tensors/codec.h>
@@ -210,7 +210,7 @@ void run_peers(Report& report, const Options& options, int ranks, const std::vec
                      launched({"env", "SHOAL_BENCH_RANKS=" + count}));
   std::vector<std::string> to_gloo{count, suffix, seconds};
   to_gloo.insert(to_gloo.end(), words.begin(), words.end());
-  report.run_peer("collectives", to_gloo);
+  report.run_peer("workers/collectives", to_gloo);
 }
 
 void ask(Report& report, int ranks, const std::vector<CollectiveCase>& cases, const std::string& suffix) {

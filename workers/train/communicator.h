@@ -2,7 +2,7 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
-#include <shoal/internal/workers/train/group/reduce_kernel.h>
+#include <shoal/internal/workers/train/reduce/reduce_kernel.h>
 #include <shoal/workers/train/shm_group.h>
 
 #include <chrono>

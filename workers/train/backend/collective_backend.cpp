@@ -7,11 +7,11 @@
 #include <shoal/internal/workers/train/backend/arguments.h>
 #include <shoal/internal/workers/train/backend/joined_work.h>
 #include <shoal/internal/workers/train/backend/transfer_work.h>
+#include <shoal/internal/workers/train/collectives/monitored_ranks.h>
+#include <shoal/internal/workers/train/collectives/row_exchange.h>
+#include <shoal/internal/workers/train/collectives/tensor_bytes.h>
+#include <shoal/internal/workers/train/collectives/tensor_messages.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
-#include <shoal/internal/workers/train/group/monitored_ranks.h>
-#include <shoal/internal/workers/train/group/row_exchange.h>
-#include <shoal/internal/workers/train/group/tensor_bytes.h>
-#include <shoal/internal/workers/train/group/tensor_messages.h>
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/share.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <shoal/internal/workers/train/group/reduce_kernel.h>
+#include <shoal/internal/workers/train/reduce/reduce_kernel.h>
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
 

@@ -1,4 +1,4 @@
-// The parts of a communicator: what a collective is made of. Only for the sources beside it.
+// The parts of a communicator: what a collective is made of. For the sources of this folder, of collectives/ and of two_level/.
 #pragma once
 
 #include <shoal/internal/workers/train/group/flight_recorder.h>

@@ -20,8 +20,8 @@ class Store;
 
 namespace shoal {
 
-/// A connection to each other rank of a column, beside Gloo's. A message of Gloo's crosses the network twice, since the
-/// sender asks first, and wakes a thread on each side each time: at 4 KiB that is most of a collective's time. Here a message
+/// A connection to each other rank of a column, beside Gloo's. With a message of Gloo's the network is crossed two or three
+/// times, since each side first says that it is ready, and a thread is woken each time: at 4 KiB that is most of a collective's time. Here a message
 /// goes at once, and the rank that waits for it reads it from the kernel by itself.
 ///
 /// Messages between two ranks come in the order in which they were posted. Whoever posts never waits; what the kernel does

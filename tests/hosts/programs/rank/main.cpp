@@ -30,9 +30,9 @@
 #include "tests/hosts/programs/rank/odd_tensors.h"
 #include "tests/hosts/programs/rank/parts.h"
 #include "tests/hosts/programs/rank/ranks.h"
-#include "tests/workers/train/backend/numbers.h"
 #include "tests/workers/train/backend/premul_sum.h"
 #include "tests/workers/train/backend/random_calls.h"
+#include "tests/workers/train/numbers.h"
 
 namespace {
 

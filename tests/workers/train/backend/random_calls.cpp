@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/workers/train/backend/numbers.h"
 #include "tests/workers/train/backend/premul_sum.h"
+#include "tests/workers/train/numbers.h"
 
 namespace shoal::test {
 namespace {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "tests/workers/train/backend/numbers.h"
+#include "tests/workers/train/numbers.h"
 
 using namespace shoal;
 using namespace shoal::test;
