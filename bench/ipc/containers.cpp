@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   report.ask("dict: read a number", "median", "Python", 100);
   report.ask("dict: read 1 KiB", "median", "Python", 100);
   report.ask("list: read a number", "median", "Python", 100);
-  report.run_peer("manager");
+  report.run_peer("ipc/manager");
   report.run_program("redis", {});
   fmt::print(stderr, "checksum {}\n", sum);
 }

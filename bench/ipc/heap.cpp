@@ -113,5 +113,5 @@ int main() {
                  std::free(at);
                }));
   run_boost(report);
-  report.run_peer("heap");
+  report.run_peer("ipc/heap");
 }

@@ -176,5 +176,5 @@ int main(int argc, char** argv) {
     contended(report, "pthread, shared and robust", processes, work, contend_robust, InRoom<RobustMutex>::make());
     contended(report, "boost interprocess_mutex", processes, work, contend_boost, InRoom<Boost>::make());
   }
-  report.run_peer("lock");
+  report.run_peer("ipc/lock");
 }

@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   report.add_quantile("shoal", asleep, "us", round_trips(1, kAsleepRoundTrips, kAsleepMicros), 50);
   report.add_quantile("shoal", of_tensor, "us", round_trips(tensor, 100'000, 0), 50);
   report.run_program("unix_socket", {"pipe"});
-  report.run_peer("pipe");
+  report.run_peer("ipc/pipe");
   report.ask(kPipeOfInt, "p50", "unix socket", 1);
   report.ask(kPipeOfInt, "p50", "multiprocessing", 1);
   report.ask(of_tensor, "p50", "torch", 1);

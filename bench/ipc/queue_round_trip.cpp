@@ -246,5 +246,5 @@ int main(int argc, char** argv) {
   report.run_program("boost_message_queue", {question});
   report.run_program("zeromq", {question}, "libzmq3-dev");
   report.run_program("iceoryx", {question}, "iceoryx");
-  report.run_peer(question);
+  report.run_peer("ipc/" + question);
 }

@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
   report.run_program("boost_message_queue", {question});
   report.run_program("zeromq", {question}, "libzmq3-dev");
   report.run_program("iceoryx", {question}, "iceoryx");
-  report.run_peer(question);
+  report.run_peer("ipc/" + question);
   for (const char* peer : {"unix socket", "boost", "zeromq", "iceoryx"})
     report.ask(flow_case(kSmallFlow), "median", peer, 1);
   report.ask(flow_case(kSharedTensors), "median", "torch", 1);

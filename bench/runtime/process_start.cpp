@@ -365,5 +365,5 @@ int main(int argc, char** argv) {
     const bool whole = size % 1000 == 0;
     bench.all(fmt::format(", from a parent of {} {}", whole ? size / 1000 : size, whole ? "GB" : "MB"));
   }
-  if (options.peers) report.run_peer("process_start");
+  if (options.peers) report.run_peer("runtime/process_start");
 }

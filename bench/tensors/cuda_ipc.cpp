@@ -132,6 +132,6 @@ int main(int argc, char** argv) {
     report.add(impl, "round trip, allocation not open yet, and its first use", "us", bench.fresh(Then::kUse));
     report.add(impl, "round trip, a slice of an open allocation", "us", bench.steady());
   }
-  if (peers && !host_double) report.run_peer("cuda_ipc");
+  if (peers && !host_double) report.run_peer("tensors/cuda_ipc");
   return 0;
 }

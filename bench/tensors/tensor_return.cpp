@@ -92,5 +92,5 @@ int main(int argc, char** argv) {
     report.add("shoal", joined, "us", samples);
     for (const std::string& name : {queued, joined}) report.ask(name, "median", "torch", 1);
   }
-  if (peers) report.run_peer("tensor_return");
+  if (peers) report.run_peer("tensors/tensor_return");
 }

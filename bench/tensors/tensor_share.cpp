@@ -153,5 +153,5 @@ int main(int argc, char** argv) {
   share_large(report, 64 << 20, "64 MiB", 10);
   report.ask_value("encode 64 B", "median", 100);
   report.ask_value("decode and release 64 B", "median", 300);
-  if (peers) report.run_peer("tensor_share");
+  if (peers) report.run_peer("tensors/tensor_share");
 }

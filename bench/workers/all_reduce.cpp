@@ -70,5 +70,5 @@ int main(int argc, char** argv) {
         report.add_quantile(copies ? "memcpy" : "shoal", case_name, "us", samples[0], 50);
       }
     }
-  report.run_peer("all_reduce");
+  report.run_peer("workers/all_reduce");
 }

@@ -309,7 +309,7 @@ int main(int argc, char** argv) {
         folder.native());
 
   const char* python = std::getenv("SHOAL_FFCV_PYTHON");
-  const std::string script = std::string(SHOAL_BENCH_PEERS) + "/beton.py";
+  const std::string script = std::string(SHOAL_BENCH_PEERS) + "/workers/beton.py";
   std::vector<std::string> ffcv;
   if (settings.peers && python != nullptr) ffcv = {python, script, "ffcv"};
   if (settings.peers && python == nullptr)

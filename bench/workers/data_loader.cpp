@@ -176,7 +176,7 @@ int main(int argc, char** argv) {
   report.add("shoal", first, "ms", std::move(firsts.first_epoch));
   report.add("shoal", later, "ms", std::move(firsts.later_epochs));
   report.add("shoal", turn, "ms", turn_arounds(images));
-  if (peers) report.run_peer("data_loader", {folder.path()});
+  if (peers) report.run_peer("workers/data_loader", {folder.path()});
   report.ask("uint8 3x224x224, best with workers", "median", kTorch, 8);
   report.ask("uint8 3x224x224, best with workers", "median", "memcpy", 0.85);
   report.ask("float 28x28, best with workers", "median", kTorch, 10);

@@ -109,7 +109,7 @@ struct Options {
   bool peers = true;
 };
 
-/// `name`: as bench/peers/ddp_step.py has it; `steps`: of a window of about a second of this machine's.
+/// `name`: as bench/peers/workers/ddp_step.py has it; `steps`: of a window of about a second of this machine's.
 template <class Net>
 void measure(shoal::bench::Report& report, const Options& options, const std::string& name,
              const std::string& described, int steps, double asked_of_plain, double asked_of_python) {
@@ -138,7 +138,7 @@ void measure(shoal::bench::Report& report, const Options& options, const std::st
     add(": page faults of a step", "faults", &Window::page_faults);
     add(": context switches of a step", "switches", &Window::switches);
     if (options.peers)
-      report.run_peer("ddp_step",
+      report.run_peer("workers/ddp_step",
                       {name, case_name, std::to_string(ranks), std::to_string(steps), std::to_string(kWindows)});
     if (ranks != 2) continue;
     if (asked_of_plain > 0) report.ask(case_name, "median", "no communication", asked_of_plain);

@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
     for (const int number : workers) arguments.push_back(std::to_string(number));
     arguments.emplace_back("--products");
     for (const int count : products) arguments.push_back(std::to_string(count));
-    report.run_peer("device_loader", arguments);
+    report.run_peer("workers/device_loader", arguments);
   }
   return 0;
 }

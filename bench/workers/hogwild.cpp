@@ -103,5 +103,5 @@ int main(int argc, char** argv) {
   measure<Sparse, shoal::hogwild::SGD>(report, "sparse, SGD", Locking::none, 1.9);
   measure<Sparse, shoal::hogwild::Adam>(report, "sparse, Adam", Locking::none, 1.9);
   measure<Sparse, shoal::hogwild::Adam>(report, "sparse, Adam, striped locks", Locking::striped, 0);
-  report.run_peer("hogwild");
+  report.run_peer("workers/hogwild");
 }

@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
                }
              }));
 
-  report.run_peer("images", {folder.native()});
+  report.run_peer("workers/images", {folder.native()});
   report.ask("decode JPEG 500 x 375", "median", "PIL", 1);
   report.ask("decode JPEG 1600 x 1200, at least 224 x 224", "median", "PIL", 1);
   report.ask("random resized crop to 224 and flip", "median", "PIL", 1);

@@ -76,6 +76,6 @@ int main(int argc, char** argv) {
   }
   report.add("shoal", all, "MiB", sums);
   report.add("shoal", more, "MiB", rest);
-  if (peers) report.run_peer("loader_memory", {std::to_string(size)});
+  if (peers) report.run_peer("workers/loader_memory", {std::to_string(size)});
   for (const std::string& name : {all, more}) report.ask(name, "median", "torch.utils.data", 1);
 }

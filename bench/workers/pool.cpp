@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   std::vector<int> many(10'000'000);
   report.add("shoal", "map, default chunks", "1/s", rates(int(many.size()), [&] { pool.map(negate, many); }));
 
-  report.run_peer("pool");
+  report.run_peer("workers/pool");
   const std::string kPython = "multiprocessing.Pool", kTorch = "torch.multiprocessing.Pool";
   report.ask("apply, empty", "median", kPython, 20);
   report.ask("apply, shared tensor there and back", "median", kTorch, 100);

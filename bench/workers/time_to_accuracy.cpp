@@ -179,6 +179,6 @@ int main(int argc, char** argv) {
   report.add("shoal", ddp, "s", of_ddp);
   report.add("shoal", data_parallel, "s", of_data_parallel);
   if (!peers) return 0;
-  report.run_peer("time_to_accuracy", {std::to_string(rounds), shoal::kFashionMnistDirectory});
+  report.run_peer("workers/time_to_accuracy", {std::to_string(rounds), shoal::kFashionMnistDirectory});
   report.ask(hogwild, "median", "python", 1);
 }

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "bench/peers/transport.h"
+#include "bench/peers/ipc/transport.h"
 
 namespace {
 

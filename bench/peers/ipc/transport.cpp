@@ -1,4 +1,4 @@
-#include "bench/peers/transport.h"
+#include "bench/peers/ipc/transport.h"
 
 #include <fmt/format.h>
 #include <pthread.h>

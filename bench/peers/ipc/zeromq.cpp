@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bench/peers/transport.h"
+#include "bench/peers/ipc/transport.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "bench/peers/transport.h"
+#include "bench/peers/ipc/transport.h"
 
 extern char** environ;
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "bench/peers/transport.h"
+#include "bench/peers/ipc/transport.h"
 
 namespace {
 
