@@ -75,7 +75,7 @@ def compile_page(text):
         output = ""
         for source in sorted((root / "out").glob("*.cpp")):
             refused = [line for line in listed.split("\n") if line.startswith("page_refused(") and f"/{source.name}" in line]
-            must_fail = pathlib.Path(__file__).resolve().parents[1] / "support/must_fail.sh"
+            must_fail = pathlib.Path(__file__).resolve().parents[1] / "support/must_fail/must_fail.sh"
             prefix = [must_fail, refused[0].split("[==[")[1].split("]==]")[0]] if refused else []
             result = subprocess.run([*prefix, *command, source], cwd=root, capture_output=True, text=True,
                                     env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})
