@@ -1,8 +1,10 @@
-"""Rooms inside a layer form no circle: nothing includes, by whatever way round, what includes it."""
+"""Rooms inside a layer form no circle: nothing includes, by whatever way round, what includes it. In the tables of
+docs/architecture.md each room stands below those that it includes."""
 
 import collections
+import re
 
-from repository import finish
+from repository import finish, root
 from rooms import doors, included, room_of, sources
 
 
@@ -46,4 +48,10 @@ for circle in circles(arrows):
     files = [reason for (room, other), all_reasons in sorted(reasons.items()) if room in circle and other in circle
              for reason in all_reasons]
     faults.append(f"a circle of {', '.join(circle)}: " + "; ".join(files))
+architecture = root / "docs/architecture.md"
+rows = [line.split("|")[1] for line in architecture.read_text().splitlines() if line.startswith("| `")] if architecture.exists() else []
+place = {folder: number for number, row in enumerate(rows) for folder in re.findall(r"`([^`]+/)`", row)}
+for (room, other), files in sorted(reasons.items()):
+    if room in place and other in place and place[room] < place[other]:
+        faults.append(f"docs/architecture.md: {room} stands above {other}, and {files[0]}")
 finish("rooms", f"{len(set(rooms.values()))} rooms and {len(reasons)} arrows", faults)

@@ -21,6 +21,7 @@ clean = {
     "ipc/heap/block.h": "// A block.\n#pragma once\nstruct Block {};\ninline constexpr int kBlocks = 3;\n",
     "ipc/ring/ring.h": "// A ring.\n#pragma once\n#include <shoal/internal/ipc/heap/block.h>\nstruct Ring {\n  Block blocks[kBlocks];\n};\n",
     "ipc/ring/queue.cpp": "#include <shoal/ipc/queue.h>\n\n#include <shoal/internal/ipc/ring/ring.h>\n",
+    **{f"ipc/ring/part_{number}.cpp": "// A part.\n" for number in range(18)},   # as many names as a folder may have
     "workers/shoal.h": "// All.\n#pragma once\n#include <shoal/ipc/queue.h>\n",
     "README.md": "# Title\n\nSee [the house](docs/architecture.md#the-house), [figures](docs/benchmarks.md) and `ipc/queue.h`.\n\n## Measured\n\n"
                  "| what | shoal | peer | ratio |\n|---|---|---|---|\n| a round trip | 0.95 us | torch 271 us | 285 x |\n",
@@ -54,6 +55,8 @@ faults = [
     ("rooms", "ipc/heap/block.h", "#include <shoal/internal/ipc/ring/ring.h>\n",
      "a circle of ipc/heap/, ipc/ring/: ipc/heap/block.h includes ipc/ring/ring.h; ipc/ring/ring.h includes ipc/heap/block.h"),
     ("rooms", "ipc/heap/block.h", "#include <shoal/ipc/queue.h>\n", "ipc/heap/block.h includes ipc/queue.h"),   # the ring's door
+    ("rooms", "docs/architecture.md", "| `ipc/ring/` | rings |\n| `ipc/heap/` | blocks |\n",
+     "docs/architecture.md: ipc/ring/ stands above ipc/heap/, and ipc/ring/ring.h includes ipc/heap/block.h"),
     ("public", "ipc/pipe.h", "// A pipe.\n", "workers/shoal.h: lacks the public header ipc/pipe.h"),
     ("public", "ipc/pipe.h", "// A pipe.\n", "ipc/pipe.h: no page names it"),
     ("public", "docs/headers.md", "| `ipc/queue.h` | A pipe. |\n", "docs/headers.md: ipc/queue.h begins with 'A queue.'"),
@@ -70,6 +73,7 @@ faults = [
     ("tracked", ".kept", link + "/tmp", ".kept: a link"),
     ("sizes", "ipc/queue.h", "// A queue.\n" + "int x;\n" * 601, "ipc/queue.h: 602 lines"),
     ("sizes", "docs/page.md", "line\n" * 251, "docs/page.md: 251 lines"),
+    ("sizes", "ipc/ring/list.cpp", "// A list.\n", "ipc/ring/: 21 names, a folder has at most 20"),
     ("signals", "runtime/end.cpp", "void f(int pid) { ::kill(pid, 9); }\n", "runtime/end.cpp:1: a signal to a number"),
     ("descriptors", "ipc/fd.cpp", 'Fd f(::memfd_create("x", 0));\n', "ipc/fd.cpp:1: a descriptor that is not lifted"),
     ("descriptors", "ipc/fd.cpp", "int f() { return ::open(path, O_RDONLY); }\n", "a descriptor that is not lifted"),
