@@ -46,8 +46,14 @@ struct Environment {
 Environment environment();
 
 /// This process's number among the ranks of its host, for the choice of a device: at::Device(at::kCUDA, local_rank()).
-/// That is its rank if spawn or start_processes started it, its worker number in a pool's worker, otherwise what
-/// environment() says; 0 for a single process.
+///
+/// - A rank that spawn or start_processes has started: its rank.
+/// - One that a launcher has started: what environment() says, whose errors come here too.
+/// - A process that a rank has started, as a pool's or a loader's worker: that rank's, whose device it works for; likewise
+///   what that process starts.
+/// - Otherwise a pool's worker: its number among the workers that run at once, from 0, which whoever replaces a dead one
+///   has, too; likewise what the worker starts, unless that is a pool's worker itself.
+/// - Any other: 0.
 int local_rank();
 
 }  // namespace shoal

@@ -1,6 +1,7 @@
 // Pool: worker processes that run tasks.
 #pragma once
 
+#include <shoal/internal/runtime/environment/local_rank.h>
 #include <shoal/internal/workers/pool/calls/pool_calls.h>
 #include <shoal/internal/workers/pool/pool_call.h>
 #include <shoal/internal/workers/pool/pool_core.h>
@@ -72,6 +73,7 @@ class Pool : public detail::PoolCalls<detail::ProcessJobs> {
  private:
   static detail::ServedAll serve(detail::WorkerEnds ends) {
     const detail::WorkerLife life(ends);
+    detail::set_worker_number(ends.index);
     return detail::serve_pool(ends);
   }
 
@@ -90,6 +92,7 @@ std::shared_ptr<detail::PoolCore> Pool::start(const PoolOptions& options, Initia
                                                          const ProcessOptions& how, const detail::WorkerEnds& ends) {
     auto work = [](detail::WorkerEnds its_ends, const ImageFunction& its_name, Values its_values) {
       const detail::WorkerLife life(its_ends);
+      detail::set_worker_number(its_ends.index);
       auto function = detail::function_of<Initializer>(its_name.build_id.empty() ? nullptr : find_function(its_name));
       C::invoke(function, 0, its_values);
       return detail::serve_pool(its_ends);

@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/ring/ring.h>
 #include <shoal/internal/runtime/call/image_function.h>
 #include <shoal/internal/runtime/cpu/cpu_set.h>
+#include <shoal/internal/runtime/environment/local_rank.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/runtime/failure.h>
 
@@ -20,6 +21,7 @@ struct StartHeader {
   std::string name;
   int rank = -1;
   int nprocs = 1;
+  detail::WorksFor works_for;
   int num_threads = 0;                                 // 0: leave it
   bool prints_failure = false;                         // for processes whose failure perhaps nobody asks for
   StartMethod start_method = StartMethod::forkserver;  // the child's default: the parent's

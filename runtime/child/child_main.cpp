@@ -7,6 +7,7 @@
 #include <shoal/internal/runtime/crash/raised.h>
 #include <shoal/internal/runtime/crash/stderr_tail.h>
 #include <shoal/internal/runtime/crash/traced_call.h>
+#include <shoal/internal/runtime/environment/local_rank.h>
 #include <shoal/internal/runtime/os/process_title.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/trace_span.h>
@@ -35,6 +36,7 @@ void report_failure(Channel& channel, const FailureReport& report, const StartHe
 
 void become(const StartHeader& header) {
   detail::set_current_process({header.name, header.rank, header.nprocs, header.num_threads});
+  detail::set_works_for(header.works_for);
   SessionCore::current().describe_self(header.rank < 0 ? header.name : header.name + " " + std::to_string(header.rank),
                                        header.rank);
   set_process_title(header.name, header.rank);

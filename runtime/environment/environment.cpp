@@ -1,11 +1,15 @@
 // Which launcher started this process, and what it says.
 #include <shoal/internal/runtime/environment/launchers.h>
+#include <shoal/internal/runtime/environment/local_rank.h>
 #include <shoal/runtime/current_process.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace shoal {
 namespace {
+
+detail::WorksFor works_for;
 
 /// srun --mpi=pmi2 sets PMI's variables beside Slurm's, for the same ranks; Slurm's say more. An mpiexec that starts
 /// its helpers by srun leaves those of the helper instead.
@@ -57,9 +61,20 @@ Environment read_environment(const Variables::Lookup& lookup) {
   return {};
 }
 
+detail::WorksFor detail::children_work_for() {
+  WorksFor whom = works_for;
+  if (const int started = current_process().rank; started >= 0) whom = {started, -1};
+  return whom;
+}
+void detail::set_works_for(const WorksFor& whom) { works_for = whom; }
+void detail::set_worker_number(int number) { works_for.worker_number = number; }
+
 int local_rank() {
-  const int started = current_process().rank;
-  return started >= 0 ? started : environment().local_rank;
+  const detail::WorksFor whom = detail::children_work_for();
+  if (whom.rank >= 0) return whom.rank;
+  const Environment launched = environment();
+  if (launched.launcher != Launcher::none) return launched.local_rank;
+  return std::max(whom.worker_number, 0);
 }
 
 Environment environment() {

@@ -4,6 +4,7 @@
 #include <shoal/internal/runtime/child/descendants.h>
 #include <shoal/internal/runtime/child/ended.h>
 #include <shoal/internal/runtime/crash/oom_kills.h>
+#include <shoal/internal/runtime/environment/local_rank.h>
 #include <shoal/internal/runtime/os/pidfd.h>
 #include <shoal/ipc/log.h>
 #include <shoal/ipc/trace_span.h>
@@ -33,6 +34,7 @@ void ChildProcess::request_start() {
   StartHeader header{.name = settings_.name,
                      .rank = settings_.rank,
                      .nprocs = settings_.nprocs,
+                     .works_for = detail::children_work_for(),
                      .num_threads = settings_.num_threads,
                      .prints_failure = settings_.prints_failure,
                      .start_method = get_start_method(),

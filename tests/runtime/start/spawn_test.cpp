@@ -96,6 +96,26 @@ TEST_CASE("spawn: every rank is a process of its own and knows who it is") {
   CHECK(local_rank() == 0);
 }
 
+int helpers_helper_local_rank() {
+  Process helper(local_rank);
+  helper.start();
+  helper.join();
+  return helper.result();
+}
+
+TEST_CASE("local_rank: whom a rank starts, and whom that starts, works for the rank's device") {
+  const auto method = GENERATE(StartMethod::forkserver, StartMethod::spawn, StartMethod::fork);
+  CAPTURE(method_name(method));
+  const auto asked = [](int) {
+    Process helper(helpers_helper_local_rank);
+    helper.start();
+    helper.join();
+    return helper.result();
+  };
+  CHECK(spawn({.nprocs = 3, .start_method = method}, asked) == std::vector{0, 1, 2});
+  CHECK(helpers_helper_local_rank() == 0);
+}
+
 TEST_CASE("spawn: an nprocs that cannot be is refused with its number") {
   auto nothing = [](int) {};
   CHECK_THROWS_WITH(spawn({.nprocs = 0}, nothing), ContainsSubstring("nprocs is 0"));
