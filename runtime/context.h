@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -77,28 +78,41 @@ class ProcessContext : public ContextHandle {
       : ContextHandle(std::make_shared<StateWithResults>(std::move(children), grace_period)) {}
 
   /// Joins the ranks and returns what they returned, in rank order.
-  const std::vector<R>& results() & { return take(); }
-  /// Joins the ranks and moves out what they returned, once for all handles.
-  std::vector<R> results() && { return std::move(take()); }
+  const std::vector<R>& results() & {
+    join();
+    const std::lock_guard lock(own().results_mutex);
+    return own().decoded();
+  }
+  /// Joins the ranks and moves out what they returned, once for all handles: then comes std::logic_error.
+  std::vector<R> results() && {
+    join();
+    const std::lock_guard lock(own().results_mutex);
+    std::vector<R> all = std::move(own().decoded());
+    own().gone = true;
+    return all;
+  }
 
  private:
   struct StateWithResults : State {
     using State::State;
-    std::mutex results_mutex;
+    std::mutex results_mutex;  // of these:
     std::vector<R> results;
-  };
+    bool gone = false;
 
-  std::vector<R>& take() {
-    join();
-    auto& own = static_cast<StateWithResults&>(state());
-    std::lock_guard lock(own.results_mutex);
-    if (own.results.empty())
-      for (auto& child : own.children) {
-        own.results.push_back(decode<R>(child->result()));
+    /// Throws what decoding throws, and then again.
+    std::vector<R>& decoded() {
+      if (gone) throw std::logic_error("ProcessContext::results: they were moved out before: keep them");
+      if (!results.empty()) return results;
+      std::vector<R> all;
+      for (auto& child : this->children) {
+        all.push_back(decode<R>(child->result()));
         child->result().finish();
       }
-    return own.results;
-  }
+      return results = std::move(all);
+    }
+  };
+
+  StateWithResults& own() const { return static_cast<StateWithResults&>(state()); }
 };
 
 /// Processes whose function returns nothing.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -121,20 +122,20 @@ class Process : public ProcessHandle {
       : Process(ProcessOptionsFor<F>{}, std::forward<F>(function), std::forward<Args>(arguments)...) {}
 
   /// Waits for the end and returns the function's result. Throws ProcessRaised or ProcessExited if the function did not
-  /// return. A result that can only be moved is returned once.
+  /// return. A result that can only be moved is returned once; then comes std::logic_error.
   R result() {
     ChildProcess& ended = check_succeeded();
     if constexpr (!std::is_void_v<R>) {
       auto& own = static_cast<StateWithResult&>(state());
       std::lock_guard lock(own.mutex);
+      if (own.gone) throw std::logic_error("Process::result: it can only be moved, and was returned before: keep it");
       if (!own.result) {
         own.result = decode<R>(ended.result());
         ended.result().finish();
       }
-      if constexpr (std::is_copy_constructible_v<R>)
-        return *own.result;
-      else
-        return std::move(*own.result);
+      if constexpr (std::is_copy_constructible_v<R>) return *own.result;
+      own.gone = true;
+      return std::move(*own.result);
     }
   }
 
@@ -144,6 +145,7 @@ class Process : public ProcessHandle {
     using State::State;
     std::mutex mutex;
     std::conditional_t<std::is_void_v<R>, Nothing, std::optional<R>> result;
+    bool gone = false;
   };
 };
 

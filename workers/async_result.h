@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -27,7 +28,7 @@ class AsyncResult {
  public:
   /// Waits for the result and returns it. Throws ProcessRaised if the function threw (with a ThreadPool what it threw),
   /// WorkerDied, PoolStopped, and what encoding or decoding threw. Every call returns the result again, unless it can
-  /// only be moved: then the first call alone does.
+  /// only be moved: then the first call alone does, and others throw std::logic_error.
   R get() {
     wait(Deadline::never());
     return take();
@@ -35,7 +36,7 @@ class AsyncResult {
   /// Like get(); throws TimeoutError after `timeout`.
   R get(std::chrono::nanoseconds timeout) {
     if (!wait(Deadline::after(timeout)))
-      throw TimeoutError("AsyncResult::get: the result was not there within the timeout");
+      throw TimeoutError("AsyncResult::get: the result was not there within the timeout; the call goes on");
     return take();
   }
   /// Waits until there is a result or an error. Returns false after `timeout`.
@@ -57,6 +58,7 @@ class AsyncResult {
     std::shared_ptr<detail::Request> job;
     Take take;
     std::optional<detail::StoredResult<R>> value;
+    bool gone = false;  ///< the value, which could only be moved
   };
   AsyncResult(std::shared_ptr<detail::Host> core, std::shared_ptr<detail::Request> job, Take take)
       : state_(std::make_shared<State>(State{std::move(core), std::move(job), take, std::nullopt})) {}
@@ -68,10 +70,13 @@ class AsyncResult {
     const auto lock = state_->core->lock();
     if (state_->job->error()) std::rethrow_exception(state_->job->error());
     if constexpr (!std::is_void_v<R>) {
+      if (state_->gone)
+        throw std::logic_error("AsyncResult::get: it can only be moved, and was returned before: keep it");
       if (!state_->value) state_->value.emplace(state_->take(*state_->job));
       // Moved if this is the last handle, or if the value cannot be copied: nobody asks again.
       if constexpr (std::is_copy_constructible_v<R>)
         if (state_.use_count() > 1 || !last_) return *state_->value;
+      state_->gone = !std::is_copy_constructible_v<R>;
       return std::move(*state_->value);
     }
   }

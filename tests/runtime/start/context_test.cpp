@@ -48,7 +48,10 @@ TEST_CASE("context: results waits for the ranks") {
   auto context = start_processes({.nprocs = 2, .start_method = method}, work, ready, go);
   go.put(0);
   go.put(0);
+  const auto same = context;
   CHECK(std::move(context).results() == std::vector{0, 1});
+  auto again = same;
+  CHECK_THROWS_WITH(again.results(), ContainsSubstring("were moved out before"));
 }
 
 TEST_CASE("context: a grace period given to join is used from then on") {

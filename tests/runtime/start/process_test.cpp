@@ -357,6 +357,7 @@ TEST_CASE("process: results that can only be moved come as well") {
   Process process({}, [] { return std::make_unique<std::string>("alone"); });
   process.start();
   CHECK(*process.result() == "alone");
+  CHECK_THROWS_WITH(process.result(), ContainsSubstring("was returned before"));
 }
 
 TEST_CASE("process: what it has printed comes out, also without a line end") {

@@ -3,10 +3,14 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/ipc/barrier.h>
 #include <shoal/ipc/event.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/value.h>
+#include <shoal/runtime/environment.h>
+#include <shoal/runtime/process.h>
+#include <shoal/runtime/spawn.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/share.h>
 #include <signal.h>
@@ -131,6 +135,7 @@ TEST_CASE("pool: a result that can only be moved comes once") {
   Pool pool(1);
   auto result = pool.apply_async([](int x) { return std::make_unique<int>(x); }, 5);
   CHECK(*result.get() == 5);
+  CHECK_THROWS_WITH(result.get(), ContainsSubstring("was returned before"));
 }
 
 TEST_CASE("pool: what a function throws comes back whole, and its worker goes on") {
@@ -365,6 +370,43 @@ TEST_CASE("pool: while nobody waits for results, tasks are done all the same") {
     results.push_back(pool.apply_async([](Value<int> count) { count.fetch_add(1); }, done));
   while (done.load() < 3000) std::this_thread::yield();  // the watchdog ends it
   for (auto& result : results) CHECK(result.ready());
+}
+
+int local_rank_of_each(Barrier all_have_one) {
+  all_have_one.wait();
+  return local_rank();
+}
+
+std::multiset<int> local_ranks(Pool& pool) {
+  const Barrier barrier(pool.size());
+  const std::vector<int> found = pool.map(local_rank_of_each, std::vector(std::size_t(pool.size()), barrier));
+  return {found.begin(), found.end()};
+}
+
+TEST_CASE("pool: local_rank is a worker's number, also of one that replaces another") {
+  const auto method = GENERATE(StartMethod::forkserver, StartMethod::spawn, StartMethod::fork);
+  CAPTURE(method_name(method));
+  if (method == StartMethod::fork && test::fork_is_refused()) return;
+  Pool pool({.processes = 3, .start_method = method});
+  CHECK(local_ranks(pool) == std::multiset{0, 1, 2});
+  CHECK_THROWS_AS(pool.apply([] { ::raise(SIGKILL); }), WorkerDied);
+  CHECK(local_ranks(pool) == std::multiset{0, 1, 2});
+  CHECK(pool.apply([] {
+    Process helper(local_rank);
+    helper.start();
+    return helper.result() == local_rank();
+  }));
+  Pool initialized(PoolOptions{.processes = 2, .start_method = method}, [] {});
+  CHECK(local_ranks(initialized) == std::multiset{0, 1});
+}
+
+TEST_CASE("pool: local_rank is the rank's in the workers of a rank's pool, whose device they work for") {
+  const auto ranks = spawn({.nprocs = 2}, [](int) {
+    Pool pool({.processes = 2});
+    const auto found = local_ranks(pool);
+    return std::vector(found.begin(), found.end());
+  });
+  CHECK(ranks == std::vector<std::vector<int>>{{0, 0}, {1, 1}});
 }
 
 TEST_CASE("pool: the initializer runs once in each worker, also in those that replace others") {
