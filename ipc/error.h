@@ -44,7 +44,7 @@ class DecodeError : public Error {
   using Error::Error;
 };
 
-/// A deadline passed. The call changed nothing.
+/// A deadline passed. The call changed nothing. (A collective that times out breaks its group.)
 class TimeoutError : public Error {
  public:
   using Error::Error;

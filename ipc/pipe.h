@@ -34,7 +34,7 @@ class Connection : public AnyConnection {
   /// Like recv(); throws TimeoutError after `timeout`.
   T recv(std::chrono::nanoseconds timeout) const {
     std::optional<T> value = recv_until(Deadline::after(timeout), "recv");
-    if (!value) throw TimeoutError("Connection::recv: timed out");
+    if (!value) throw TimeoutError("Connection::recv: timed out: no value came");
     return std::move(*value);
   }
   /// Like recv(), but returns nothing if there is no value now.

@@ -30,7 +30,8 @@ namespace detail {
 ///
 /// - It reads the input at most `prefetch` chunks ahead and keeps no more results than that, so the input may be
 ///   endless.
-/// - An element whose function threw throws when its turn comes; the others can still be had.
+/// - An element whose function threw throws when its turn comes; the others can still be had, but for those of the same
+///   chunk (ImapOptions::chunksize): none of these has a result.
 /// - If reading the input throws, that exception comes once, after the results of all elements before, and ends the
 ///   range.
 /// - If it is destroyed before its end, elements that no worker has begun are given up. A ThreadPool's waits for the
@@ -123,7 +124,7 @@ class Imap {
         return std::nullopt;
       }
       const std::shared_ptr<OneJob> job = asked_.take(deadline);
-      if (!job) throw TimeoutError("Imap::next: no result was there within the timeout");
+      if (!job) throw TimeoutError("Imap::next: no result was there within the timeout; it goes on");
       results_.clear();
       taken_ = 0;
       try {

@@ -68,7 +68,7 @@ void AnyConnection::send(Encoder& message, Deadline deadline, const char* operat
       case RingStatus::kDone:
         return;
       case RingStatus::kTimedOut:
-        throw TimeoutError(fmt::format("Connection::{}: timed out", operation));
+        throw TimeoutError(fmt::format("Connection::{}: timed out: there was no room", operation));
       case RingStatus::kClosed:
         throw BrokenPipe(fmt::format("Connection::{}: the other end of the pipe is gone", operation));
       case RingStatus::kPeersDied:

@@ -270,7 +270,10 @@ ProcessTag SessionCore::take_slot() {
       if (slot >= kLast - kSweepBelow && free_slots() < kSweepBelow) reclaim_all();
       return ProcessTag::from_word(self_.load());
     }
-  throw Error(fmt::format("the session's process table is full: {} processes", kLast));
+  throw Error(fmt::format(
+      "the session's process table is full: {} processes; end some, or run what is independent in a session "
+      "of its own (another `shoal run`)",
+      kLast));
 }
 
 void SessionCore::describe_self(const std::string& name, int rank) {

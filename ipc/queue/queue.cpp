@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 namespace shoal::detail {
 
 void raise(RingStatus status, const char* operation) {
@@ -9,7 +11,9 @@ void raise(RingStatus status, const char* operation) {
     case RingStatus::kClosed:
       throw QueueClosed(fmt::format("Queue::{}: the queue is closed", operation));
     case RingStatus::kTimedOut:
-      throw TimeoutError(fmt::format("Queue::{}: timed out", operation));
+      throw TimeoutError(
+          fmt::format("Queue::{}: timed out: {}", operation,
+                      std::string_view(operation).starts_with("get") ? "no message came" : "the queue had no room"));
     case RingStatus::kPeersDied:
       throw PeerDied(fmt::format("Queue::{}: the other processes that held the queue are dead", operation));
     case RingStatus::kDone:

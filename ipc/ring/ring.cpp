@@ -69,7 +69,10 @@ Ring Ring::open(Hold hold, std::uint64_t schema) {
   Ring ring(std::move(hold));
   const RingLayout& layout = ring.layout();
   if (layout.magic != RingLayout::kMagic || layout.version != RingLayout::kVersion)
-    throw DecodeError("this queue was made by another version of shoal");
+    throw DecodeError(fmt::format(
+        "this queue was made by another version of shoal: its layout is {:x}, version {}; here {:x}, version {}: "
+        "build both programs with the same one",
+        layout.magic, layout.version, RingLayout::kMagic, RingLayout::kVersion));
   if (layout.schema != schema)
     throw DecodeError(
         fmt::format("this queue carries another type: schema {:016x}, here {:016x}", layout.schema, schema));

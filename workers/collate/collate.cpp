@@ -9,8 +9,10 @@ namespace shoal::detail {
 at::Tensor stack(std::span<const at::Tensor> tensors, const std::string& where) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined()) {
-      throw std::invalid_argument(fmt::format("collate: sample {} of the batch has an undefined tensor{}{}", i,
-                                              where.empty() ? "" : " in sample", where));
+      throw std::invalid_argument(
+          fmt::format("collate: sample {} of the batch has an undefined tensor{}{}; a sample needs all its tensors, "
+                      "if an empty one, at::empty({{0}})",
+                      i, where.empty() ? "" : " in sample", where));
     }
     if (tensors[i].sizes() != tensors[0].sizes()) {
       throw std::invalid_argument(fmt::format(
@@ -23,9 +25,10 @@ at::Tensor stack(std::span<const at::Tensor> tensors, const std::string& where) 
 }
 
 void report_sizes(const std::string& where, std::size_t expected, std::size_t position, std::size_t size) {
-  throw std::invalid_argument(
-      fmt::format("collate: sample{}: {} elements in sample 0 of the batch, {} in sample {}; they have to be equal",
-                  where, expected, size, position));
+  throw std::invalid_argument(fmt::format(
+      "collate: sample{}: {} elements in sample 0 of the batch, {} in sample {}; they have to be equal, else "
+      "give the DataLoader a collate function",
+      where, expected, size, position));
 }
 
 void report_missing(const std::string& where, bool first_has_value, std::size_t position) {

@@ -34,7 +34,8 @@ LoaderWorkerRaised::LoaderWorkerRaised(const ProcessIdentity& worker, std::int64
 LoaderWorkerDied::LoaderWorkerDied(const detail::LoaderTask& task, const WorkerDied& death)
     : Error(fmt::format("DataLoader: batch {} ({}) ended {} worker{}, the last one{}: {}", task.batch,
                         describe_samples(task), death.attempts(), death.attempts() == 1 ? "" : "s",
-                        death.timed_out() ? ", which took longer than timeout allows" : "", death.failure().what())),
+                        death.timed_out() ? ", which took longer than the option timeout allows" : "",
+                        death.failure().what())),
       batch_(task.batch),
       death_(death) {}
 

@@ -149,13 +149,13 @@ void PoolCore::handle_end(Worker& worker) {
     const bool was_ended = exited && exited->signal() == SIGTERM;
     if (raised || (!was_ended && ++failed_starts_ >= kMostFailedStarts))
       return stop(std::make_exception_ptr(
-          PoolStopped(fmt::format("the pool's workers cannot start{}: {}",
+          PoolStopped(fmt::format("the pool's workers cannot start{}: {}; make a new pool when its cause is gone",
                                   worker.patience ? late_start(options_.start_timeout) : "", failure->what()))));
   }
   if (failure && ++deaths_ > options_.max_replacements && options_.max_replacements >= 0)
     return stop(std::make_exception_ptr(PoolStopped(
-        fmt::format("{} of the pool's workers have died, more than max_replacements allows; the last one: {}", deaths_,
-                    failure->what()))));
+        fmt::format("{} of the pool's workers have died, more than max_replacements = {} allows; the last one: {}",
+                    deaths_, options_.max_replacements, failure->what()))));
   refill();
 }
 

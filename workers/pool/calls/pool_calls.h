@@ -48,8 +48,8 @@ class PoolCalls {
   }
 
   /// Has the workers call function(element) for each element of a range. Returns a vector of the results in the order
-  /// of the elements. If some calls throw, all others still run; then map() throws the exception of the first element
-  /// among them.
+  /// of the elements. If a call throws, the rest of its chunk is not called; all other chunks are, and then map() throws
+  /// the exception of the first element that threw. With `chunksize` = 1 all others are called.
   template <class F, std::ranges::input_range Range>
   auto map(F function, Range&& elements) {
     return map(MapOptions{}, std::move(function), std::forward<Range>(elements));
