@@ -24,8 +24,9 @@ brought = {
     "workers/loader/continuing.h": "workers/data/data_loader.h",
     "workers/plan/loader_task.h": "workers/data/loader_options.h",
     "workers/pool/calls/pool_calls.h": "workers/pool.h",
+    "workers/train/ddp/ddp_options.h": "workers/train/ddp/gradient_reducer.h",
     "workers/train/ddp/gradient_reducer.h": "workers/train/distributed_data_parallel.h",
-    "workers/train/group/reduce_kernel.h": "workers/train/communicator.h",
+    "workers/train/reduce/reduce_kernel.h": "workers/train/communicator.h",
 }
 # Namespaces and names that are different in the copies: what pools share is as good as their own.
 renamed = {
@@ -76,10 +77,10 @@ def converted(root, header, is_door=True):
             in_friend, line = not line.rstrip().endswith(";"), ""
         elif line.strip() == "protected:":
             line = line.replace("protected", "private")
-        elif not is_door and line.startswith("#"):
-            line = ""
         elif include and brought.get(include[1]) == header and (root / include[1]).exists():
             yield from converted(root, include[1], is_door=False)
+            line = ""
+        elif not is_door and line.startswith("#"):
             line = ""
         else:
             line = comment.sub(lambda found: f"///{found[1]}{escaped(found[2])}", line)

@@ -27,32 +27,6 @@
 
 namespace shoal {
 
-/// The collate function of a loader that was given none: shoal::collate, or the data set's own get_batch.
-struct DefaultCollate {
-  template <class Sample>
-  auto operator()(const std::vector<Sample>& samples) const {
-    return collate(samples);
-  }
-};
-
-/// As a loader's collate function: its samples come as they are, without batches, as with torch's batch_size = None.
-/// For data sets whose samples are batches. Not together with batch_size or drop_last. Tensors that the data set keeps,
-/// too (its own, or views of them), come as copies: what a loop does to a batch is not to be in the next epoch's.
-struct Unbatched {
-  template <class Sample>
-  Sample operator()(std::vector<Sample> samples) const {
-    if (samples.size() != 1)
-      throw std::invalid_argument("Unbatched: a batch of " + std::to_string(samples.size()) +
-                                  " samples; a batch sampler has to give one index at a time here");
-    Sample sample = std::move(samples.front());
-    detail::for_each_tensor(sample, [](at::Tensor& tensor) {
-      const bool is_kept = tensor.use_count() > 1 || (tensor.has_storage() && tensor.storage().use_count() > 1);
-      if (is_kept) tensor = tensor.clone();
-    });
-    return sample;
-  }
-};
-
 namespace detail {
 
 template <class D>

@@ -67,12 +67,13 @@ inline FaultPolicy fault_policy(const DataLoaderOptions& options) {
 ///     shoal::DataLoader loader({.batch_size = 64, .shuffle = true, .num_workers = 2}, dataset);
 ///     for (auto& [data, target] : loader) { ... }            // each loop is one epoch
 ///
-/// - A batch is what the data set's get_batch returns, otherwise what `collate` makes of its samples (collate.h).
+/// - A batch is what `collate` makes of the data set's samples (collate.h), or what the data set's get_batch returns where
+///   it has one and no other `collate` is given.
 ///   Batches, and what is random in them, are the same with any number of workers.
 /// - A batch that a worker makes lies in the shared heap and comes as a message of handles. It is the caller's; its
 ///   memory is used again when its last tensor is gone.
-/// - The workers start with the first loop. The loader moves the data set's tensors into the heap once, for all
-///   workers. If several ranks load from one data set, call share_memory_ on its tensors before the ranks start: all
+/// - The workers start with the first loop. The loader copies the data set's tensors into the heap once, for all
+///   workers, unless they lie there already. If several ranks load from one data set, call share_memory_ on its tensors before the ranks start: all
 ///   then use the same memory.
 ///
 /// One thread of one process uses a loader, one loop at a time: begin() ends the loop before. A loop may be left at any
@@ -266,13 +267,13 @@ class DataLoader {
     return profile(batches, [](Batch&) {}, options);
   }
 
-  /// Measures `batches` batches with each number of workers from 0 to that of the CPUs (at most 8 numbers), beside
-  /// step(batch), and recommends the fewest that are nearly as fast as the best.
+  /// Measures `batches` batches with numbers of workers from 0 up to that of the CPUs (at most 9 of them, equally far
+  /// apart), beside step(batch), and recommends the fewest that are nearly as fast as the best.
   template <class Step>
   WorkerSuggestion suggest_workers(std::int64_t batches, Step&& step) {
     WorkerSuggestion suggestion;
-    const int most = usable_cpus();
-    for (int workers = 0; workers <= most; workers += std::max(1, most / 8)) {
+    const int most = usable_cpus(), step_size = std::max(1, (most + 7) / 8);
+    for (int workers = 0; workers <= most; workers += step_size) {
       DataLoaderOptions options = options_;
       options.num_workers = workers;
       DataLoader loader(options, dataset_, order_, collate_);

@@ -86,7 +86,7 @@ struct DataLoaderOptions {
       {"in_order", "batches come in the sampler's order; false: as they are ready"},
       {"pin_memory", "for copies to a GPU"},
       {"to_device", "where batches are copied to, ahead of the loop"},
-      {"copies_ahead", "batches that are copied ahead", {.least = 1}},
+      {"copies_ahead", "batches that are copied ahead; 0: when the loop asks", {.least = 0}},
       {"on_error", "what happens if reading a sample throws"},
       {"max_retries", "how often a sample is read again, or a batch made again", {.least = 0}},
       {"max_replacements", "workers that may die; below 0: any number"},
