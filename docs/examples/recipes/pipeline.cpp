@@ -9,6 +9,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/value.h>
+#include <shoal/runtime/failure.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
@@ -16,7 +17,9 @@
 #include <shoal/tensors/shared_memory_scope.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 constexpr std::size_t kCapacity = 4;
@@ -63,16 +66,34 @@ int main(int argc, char** argv) {
   reader.start();
   auto transformers = shoal::start_processes({.nprocs = kTransformers, .name = "transform"}, transform, raw, done,
                                              shoal::Value<int>(kTransformers));
+  // Third stage, in this process. If a stage dies, nobody closes what it fed: so this one looks after the others.
   double sum = 0;
+  std::int64_t ahead = 0;
+  const std::chrono::seconds second(1);
+  auto looked = std::chrono::steady_clock::now();
   try {
-    for (;;) {
-      sum += done.get().values.mean().item<double>();
-      written.fetch_add(1);
+    for (bool more = true; more;) {
+      if (std::chrono::steady_clock::now() - looked > second) {
+        transformers.join(std::chrono::seconds(0));       // throws what one has failed with
+        if (!reader.is_alive()) ahead = reader.result();  // the same
+        looked = std::chrono::steady_clock::now();
+      }
+      try {
+        sum += done.get(second).values.mean().item<double>();
+        written.fetch_add(1);
+      } catch (const shoal::TimeoutError&) {  // it is time to look
+      } catch (const shoal::QueueClosed&) {
+        more = false;
+      } catch (const shoal::PeerDied&) {  // all transformers have, which says it with their names
+        transformers.join();
+      }
     }
-  } catch (const shoal::QueueClosed&) {
+    transformers.join();
+    ahead = reader.result();
+  } catch (const shoal::ProcessFailed& error) {  // the others end with their handles
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
   }
-  transformers.join();
-  const std::int64_t ahead = reader.result();
   // Two queues, what each process has in its hands, and what was written but not counted yet.
   const std::int64_t most = 2 * kCapacity + kTransformers + 2;
   fmt::print("{} items written, sum {}; the reader was at most {} ahead (bound {})\n", written.load(), sum, ahead,
