@@ -24,6 +24,22 @@ fi
 cmake -G Ninja -S "$source" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
       -DCMAKE_CXX_FLAGS_RELEASE=-O0 -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher"
 cmake --build "$work/build"
+# A libtorch of another version, which would crash the programs, is refused by name.
+torch=$(sed -n 's/.*Libtorch_FALLBACK_DIRS "\(.*\)").*/\1/p' "$work"/prefix/lib*/cmake/shoal/shoalConfig.cmake)
+if [ -e "$work"/prefix/lib*/cmake/shoal/FindLibtorch.cmake ] && grep -q 'if(ON)' "$work"/prefix/lib*/cmake/shoal/shoalConfig.cmake; then
+  rm -rf "$work/other"
+  mkdir -p "$work/other/share/cmake/Torch"
+  ln -s "$(realpath "$torch/../../../lib")" "$(realpath "$torch/../../../include")" "$work/other"
+  ln -s "$(realpath "$torch/../Caffe2")" "$work/other/share/cmake"
+  touch "$work/other/share/cmake/Torch/TorchConfig.cmake"
+  echo 'set(PACKAGE_VERSION "2.99.0")' >"$work/other/share/cmake/Torch/TorchConfigVersion.cmake"
+  if cmake -G Ninja -S "$source" -B "$work/refused" -DCMAKE_PREFIX_PATH="$work/prefix" -DTorch_DIR="$work/other/share/cmake/Torch" \
+           >"$work/refused.log" 2>&1; then
+    echo "a libtorch of another version was taken"
+    exit 1
+  fi
+  tr -s ' \n' '  ' <"$work/refused.log" | grep -o "shoal was built with libtorch [0-9.]*, and this is 2.99.0"
+fi
 # What the installed program's help names is installed.
 if [ -x "$work/prefix/bin/shoal" ]; then
   for page in $("$work/prefix/bin/shoal" run --help | grep -o '[a-z-]*\.md') $("$work/prefix/bin/shoal" top --help | grep -o '[a-z-]*\.md'); do
