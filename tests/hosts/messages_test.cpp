@@ -50,6 +50,9 @@ TEST_CASE("hosts: who waits for a message of a rank that is killed gets PeerDied
   REQUIRE_NETWORK_HOSTS();
   const NetworkHosts hosts(2);
   HostRanks ranks(hosts, {2, 2}, "wait_for_the_last");
+  // Rank 0 learns it from rank 3's connection, and leaves while rank 1 is about to tell why: for 20 ms from some 1 ms on.
+  ranks.set(0, "SHOAL_DELAY_AT", "hosts.leave:9000:1");
+  ranks.set(1, "SHOAL_DELAY_AT", "hosts.tell:60000:1");
   ranks.start();
   ranks.wait_until_ready(4);
   ranks.rank(3).signal(SIGKILL);

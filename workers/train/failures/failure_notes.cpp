@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/ipc/process/session.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -56,10 +57,16 @@ void keep_store(StoreConnection& store, const HostMap& map, const Failure& failu
     const int host = map.places[std::size_t(failure.rank)].host;
     if (failure.kind == Failure::unreachable || map.ranks_on(host) == 1) gone = host;
   }
+  // Nor will one whose ranks have all left.
+  const auto is_empty = [&](int host) {
+    return std::ranges::all_of(map.hosts[std::size_t(host)].ranks, [&](const HostMap::Rank& each) {
+      return each.rank == failure.rank || store.has(left_key(each.rank));
+    });
+  };
   try {
     for (int host = 0; host < int(map.hosts.size()); ++host)
       while (host != map.my_host() && host != gone && !deadline.passed() && !store.sockets().has_ended() &&
-             !store.has(told_key(host)))
+             !store.has(told_key(host)) && !is_empty(host))
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
   } catch (const std::exception&) {
     // A store that the launcher keeps may be gone, too.

@@ -48,8 +48,10 @@ FailureWatch::~FailureWatch() {
   SHOAL_KILL_POINT("hosts.leave");
   ends_ = true;
   wake_thread();
+  settle();
   if (board_.has_failed()) store_.sockets().shut_down();  // the thread may wait for an answer
   thread_.join();
+  settle();  // of what was found meanwhile
   if (board_.has_failed()) {
     store_.sockets().shut_down();
     if (column_) column_->abort();
@@ -63,6 +65,20 @@ FailureWatch::~FailureWatch() {
   });
 }
 
+/// Returns when the board's failure, if it has one, is told.
+void FailureWatch::settle() {
+  while (board_.has_failed()) {
+    if (const auto failure = board_.read()) {
+      if (map_.keeper.is_me) keep_store(*failure);
+      return;
+    }
+    // Who was to tell has died.
+    const auto gone = dead_on_host(map_, board_, map_.ranks_on(map_.my_host()));
+    if (!gone) return;
+    report(*gone, true);
+  }
+}
+
 void FailureWatch::wake_thread() const noexcept {
   const std::uint64_t one = 1;
   [[maybe_unused]] auto written = ::write(wakes_.get(), &one, sizeof one);
@@ -73,9 +89,10 @@ void FailureWatch::watch() {
     try {
       sleep();
       if (ends_) return;
+      // First those that one can be sure of: a connection may have ended because of them.
+      if (!board_.has_failed()) look_at_next_rank();
       if (!board_.has_failed()) look_at_connections();
       if (!board_.has_failed()) look_at_store();
-      if (!board_.has_failed()) look_at_next_rank();
       // Nobody is done with a collective that this rank has not told the others of.
       if (cut_off_ >= 0 && enters_ && !board_.has_failed())
         report({Failure::unreachable,
@@ -89,7 +106,11 @@ void FailureWatch::watch() {
         if (auto gone = dead_on_host(map_, board_, map_.ranks_on(map_.my_host()))) report(*gone, true);
         continue;
       }
-      steps_.tell(*failure);
+      try {
+        steps_.tell(*failure);
+      } catch (const std::exception& error) {
+        log_warning("where the ranks are cannot be told: {}", error.what());
+      }
       if (column_) column_->abort();
       return steps_.wake(*failure);
     } catch (const std::exception& error) {
@@ -158,7 +179,11 @@ void FailureWatch::tell_of_end(Watched& connection) {
   if (left.end == StoreQuestions::End::answered) {
     for (std::size_t i = 0; i < connection.hosts.size(); ++i)
       left_[std::size_t(connection.hosts[i])] = left.text[i] == '1';
-    if (left.text.find('1') == std::string::npos)
+    if (left.text.find('1') != std::string::npos) return;
+    // Whoever sees a rank of this host die ends its connections, too: the cause is told and not the effect.
+    if (const auto gone = dead_on_host(map_, board_, map_.ranks_on(map_.my_host())))
+      report(*gone, true);
+    else
       report({Failure::died, who + " died: its connection has ended", rank}, true);
     return;
   }
@@ -182,6 +207,12 @@ bool FailureWatch::has_left(int rank) const {
 
 void FailureWatch::look_at_next_rank() {
   if (auto gone = dead_on_host(map_, board_, 1)) report(*gone, true);
+}
+
+void FailureWatch::report_death(int rank, const std::string& text) {
+  const StoreQuestions::Answer left =
+      questions_.ask([rank](StoreConnection& store) { return store.has(left_key(rank)) ? "left" : ""; });
+  if (left.end == StoreQuestions::End::answered && left.text.empty()) report({Failure::died, text, rank}, true);
 }
 
 Failure FailureWatch::report(const Failure& seen, bool is_sure) {

@@ -39,14 +39,20 @@ class FailureWatch {
   /// `column`: null if this rank is in none. All outlive this.
   FailureWatch(const HostMap& map, FailureBoard& board, StoreConnection& store, Column* column, Steps steps);
   FailureWatch(const FailureWatch&) = delete;
-  /// Says that this rank leaves, unless the group has failed.
+  /// Says that this rank leaves, or, if the group has failed, waits until the other hosts can know why: up to 10 s for a
+  /// rank that is about to tell, and rank 0 also as failure_notes.h says. Otherwise they would take the end of this rank's
+  /// connections for its death.
   ~FailureWatch();
 
   /// Tells everybody of a failure. Returns the one that was first. `is_sure`: not just a connection that has ended, which
   /// the other side may have done because of another failure.
   Failure report(const Failure& seen, bool is_sure);
-  /// See failure_notes.h.
-  void keep_store(const Failure& failure) const { shoal::keep_store(store_, map_, failure); }
+  /// Reports that a rank died, unless it has said that it leaves.
+  void report_death(int rank, const std::string& text);
+  /// See failure_notes.h. Once.
+  void keep_store(const Failure& failure) {
+    if (!kept_.exchange(true)) shoal::keep_store(store_, map_, failure);
+  }
   /// Whether this rank of the column is known to have left, after its connection has ended.
   bool has_left(int rank) const;
   std::optional<Failure> failure() const { return board_.read(); }
@@ -64,6 +70,7 @@ class FailureWatch {
   };
 
   void watch();
+  void settle();
   void sleep();
   void look_at_connections();
   void tell_of_end(Watched& connection);
@@ -85,6 +92,7 @@ class FailureWatch {
   std::vector<std::atomic<bool>> left_;  // by host
   std::atomic<bool> enters_{false};
   std::atomic<bool> ends_{false};
+  std::atomic<bool> kept_{false};  // the store, for those that ask it
   std::thread thread_;
 };
 

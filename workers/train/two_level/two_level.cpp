@@ -523,6 +523,7 @@ void TwoLevelGroup::begin() {
   if (const auto none = std::ranges::find(ports, -1); none != ports.end())
     throw Error(
         fmt::format("{} could not listen for messages from other hosts", s.map.describe(int(none - ports.begin()))));
+  s.remote = remote;
   s.mail->connect(remote, std::move(local_of), s.map.me);
   remote->start(ports);
   barrier();  // nobody connects before all know whom they get a connection from

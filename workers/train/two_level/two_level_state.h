@@ -56,6 +56,7 @@ void check_elements(const char* what, std::size_t bytes, std::size_t size, c10::
 struct TwoLevelGroup::State {
   explicit State(Parts parts);
   ~State();
+  void tell_of_deaths();
 
   /// Does a collective: all of it happens in `body`. Whatever it throws, but std::invalid_argument, breaks the group.
   template <class Body>
@@ -161,6 +162,7 @@ struct TwoLevelGroup::State {
   std::unique_ptr<Column> column;
   std::unique_ptr<FailureBoard> board;
   std::shared_ptr<Mailbox> mail;
+  std::weak_ptr<RemoteMail> remote;  // the mailbox's
   MeetingPlace place;
   std::chrono::milliseconds link_timeout;
   int columns;

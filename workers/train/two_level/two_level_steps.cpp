@@ -91,6 +91,7 @@ TwoLevelGroup::State::State(Parts parts)
 
 TwoLevelGroup::State::~State() {
   if (owner.is_this()) {
+    tell_of_deaths();
     watch.reset();  // says that this rank leaves, before its connections end
     return;
   }
@@ -98,6 +99,19 @@ TwoLevelGroup::State::~State() {
   [[maybe_unused]] auto* left_watch = watch.release();
   [[maybe_unused]] auto* left_column = column.release();
   [[maybe_unused]] auto* left_store = store.release();
+}
+
+/// What ended this rank's waits for messages alone, no collective's: the others learn it from this rank, which is about to
+/// leave and may be the one that keeps the store.
+void TwoLevelGroup::State::tell_of_deaths() {
+  if (watch->failure()) return;
+  if (const auto gone = dead_on_host(map, *board, local_ranks())) {
+    watch->report(*gone, true);
+  } else if (const auto other_hosts = remote.lock()) {
+    for (int rank = 0; rank < map.world_size(); ++rank)
+      if (other_hosts->state_of(rank) == RemoteMail::Gone::died && !watch->failure())
+        watch->report_death(rank, other_hosts->end_of(rank));
+  }
 }
 
 void TwoLevelGroup::State::report_time_out_here() {
@@ -393,7 +407,7 @@ void TwoLevelGroup::State::fail(const char* what, std::exception_ptr error) {
     std::rethrow_exception(error);
   } catch (const GlooFailure& failure) {
     const int culprit = failure.peer() >= 0 ? map.rank_at(failure.peer(), column_index) : -1;
-    is_sure = culprit == 0 || failure.why() != GlooFailure::ended;
+    is_sure = (culprit >= 0 && culprit == map.keeper.rank) || failure.why() != GlooFailure::ended;
     const std::string who = culprit >= 0 ? map.describe(culprit) : "the other hosts";
     if (failure.why() == GlooFailure::late)
       seen = {Failure::timed_out, late_text(culprit), culprit};
