@@ -25,9 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace shoal {
-
-namespace detail {
+namespace shoal::detail {
 
 template <class D>
 struct SampleFrom {
@@ -222,5 +220,4 @@ class BatchMaker : public BatchInMaking {
 
 struct NoScope {};
 
-}  // namespace detail
-}  // namespace shoal
+}  // namespace shoal::detail

@@ -330,6 +330,7 @@ struct Collator<T> {
 
 /// The collate function of a loader that was given none: shoal::collate, or the data set's own get_batch.
 struct DefaultCollate {
+  /// The batch of these samples. Throws what collate() throws.
   template <class Sample>
   auto operator()(const std::vector<Sample>& samples) const {
     return collate(samples);
@@ -340,6 +341,7 @@ struct DefaultCollate {
 /// For data sets whose samples are batches. Not together with batch_size or drop_last. Tensors that the data set keeps,
 /// too (its own, or views of them), come as copies: what a loop does to a batch is not to be in the next epoch's.
 struct Unbatched {
+  /// The one sample. Throws std::invalid_argument if there are several, which a batch sampler may give.
   template <class Sample>
   Sample operator()(std::vector<Sample> samples) const {
     if (samples.size() != 1)
