@@ -238,15 +238,17 @@ TEST_CASE("init_process_group: a rank that dies while all connect is named on al
   };
   // The first and the only rank of a host, also before rank 0 looks after it; one beside the first, also where those that
   // have seen it listen no more when others come; rank 0, which keeps the store; one that is in no column. "hosts.written":
-  // the others know where Gloo reaches the rank, and open connections.
-  const auto [shape, dies, where, delays] =
-      GENERATE(Case{{1, 1}, 1, "hosts.connect"}, Case{{2, 2}, 1, "hosts.connect"}, Case{{2, 2}, 2, "hosts.connect"},
-               Case{{1, 2}, 2, "hosts.connect"}, Case{{1, 1}, 1, "hosts.connect", "hosts.connect:60000:1"},
-               Case{{2, 1}, 0, "hosts.connect"}, Case{{2, 2}, 3, "hosts.connected"}, Case{{2, 2}, 2, "hosts.lines"},
-               Case{{1, 1}, 1, "hosts.lines"}, Case{{2, 1}, 0, "hosts.lines"},
-               Case{{2, 2}, 1, "hosts.connect", "hosts.lines.connect:300000:1"}, Case{{1, 1}, 1, "hosts.written"},
-               Case{{1, 1}, 0, "hosts.written"}, Case{{2, 2}, 1, "hosts.written"}, Case{{2, 2}, 2, "hosts.written"},
-               Case{{1, 1, 1}, 1, "hosts.written"});
+  // the others know where Gloo reaches the rank, and open connections. "hosts.gathered": the first rank of the host is about to
+  // meet others, and ends because of the one that died.
+  const auto [shape, dies, where, delays] = GENERATE(
+      Case{{1, 1}, 1, "hosts.connect"}, Case{{2, 2}, 1, "hosts.connect"}, Case{{2, 2}, 2, "hosts.connect"},
+      Case{{1, 2}, 2, "hosts.connect"}, Case{{1, 1}, 1, "hosts.connect", "hosts.connect:60000:1"},
+      Case{{2, 1}, 0, "hosts.connect"}, Case{{2, 2}, 3, "hosts.connected"}, Case{{2, 2}, 2, "hosts.lines"},
+      Case{{1, 1}, 1, "hosts.lines"}, Case{{2, 1}, 0, "hosts.lines"},
+      Case{{2, 2}, 1, "hosts.connect", "hosts.lines.connect:300000:1"}, Case{{1, 1}, 1, "hosts.written"},
+      Case{{1, 1}, 0, "hosts.written"}, Case{{2, 2}, 1, "hosts.written"}, Case{{2, 2}, 2, "hosts.written"},
+      Case{{1, 1, 1}, 1, "hosts.written"}, Case{{2, 2}, 1, "hosts.gathered"}, Case{{2, 2}, 3, "hosts.gathered"},
+      Case{{2, 2}, 1, "hosts.met"}, Case{{2, 2}, 2, "hosts.met"}, Case{{2, 1}, 0, "hosts.met"});
   HostRanks ranks(hosts, shape, "sum", {{"MEET_MS", "3600000"}, {"LINK_MS", "600000"}});
   ranks.set(dies, "SHOAL_KILL_AT", where);
   for (int rank = 0; rank < std::accumulate(shape.begin(), shape.end(), 0); ++rank)

@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/process/session.h>
 #include <shoal/internal/workers/train/failures/connect_watch.h>
+#include <shoal/internal/workers/train/failures/failure_notes.h>
 #include <shoal/internal/workers/train/hosts/last_moment.h>
 #include <shoal/ipc/error.h>
 #include <shoal/workers/train/object_collectives.h>
@@ -68,6 +69,44 @@ void check_backends(const HostMap& map) {
                       map.describe(0), asked(0), map.describe(rank), asked(rank)));
 }
 
+/// Does what the ranks of a host do together between their meeting and their failure board. If one of them has died, this one
+/// will end, too, and the other hosts would take that for its death: they are told first.
+template <class Together>
+void together_or_told(const Meeting& meeting, Together together) {
+  try {
+    together();
+  } catch (const PeerDied& death) {
+    const HostMap& map = meeting.map;
+    Failure failure{Failure::died, death.what(), -1};
+    for (std::size_t local = 0; local < meeting.tags.size(); ++local)
+      if (!Session::current().is_alive(ProcessTag::from_word(meeting.tags[local]))) {
+        const int rank = map.rank_at(map.my_host(), int(local));
+        failure = {Failure::died, map.describe(rank) + " died", rank};
+      }
+    try {
+      failure = tell(*meeting.store, map, failure);
+      if (map.keeper.is_me) keep_store(*meeting.store, map, failure);
+    } catch (const std::exception&) {
+      // The store is gone: its end is what the others learn.
+    }
+    throw PeerDied(fmt::format("connecting {} hosts: {}", map.hosts.size(), failure.text));
+  }
+}
+
+/// Of a rank that is not its host's first one. All have met, so a store that nobody finds now has ended; c10d would look for it
+/// until the deadline.
+std::unique_ptr<StoreConnection> connection_after_meeting(const Meeting& meeting, Deadline deadline) {
+  constexpr std::chrono::nanoseconds kLooking = std::chrono::seconds(3), kLongest = std::chrono::seconds(10);
+  try {
+    address_towards(meeting.place, Deadline::after(deadline.left(kLooking)));
+    return std::make_unique<StoreConnection>(meeting.place, Deadline::after(deadline.left(kLongest)));
+  } catch (const TimeoutError&) {
+    if (deadline.passed() || meeting.place.served) throw;
+    throw PeerDied(fmt::format("connecting {} hosts: {} died, or has left: its store is gone", meeting.map.hosts.size(),
+                               meeting.map.keeper.who));
+  }
+}
+
 }  // namespace
 
 Meeting meet_other_hosts(Communicator& host, const Environment& self, const std::string& group,
@@ -83,23 +122,29 @@ Meeting meet_other_hosts(Communicator& host, const Environment& self, const std:
       own_error = error.what();
     }
   }
-  using Fields = std::tuple<std::int32_t, std::int32_t, std::string, std::string>;
+  using Fields = std::tuple<std::int32_t, std::int32_t, std::uint32_t, std::string, std::string>;
   HostMap::Host here;
   here.name = host_name();
-  for (auto& [rank, pid, asked, error] : all_gather_object(host, Fields(self.rank, ::getpid(), backend, own_error))) {
+  Meeting met;
+  for (auto& [rank, pid, tag, asked, error] :
+       all_gather_object(host, Fields(self.rank, ::getpid(), Session::current().self().word(), backend, own_error))) {
     if (!error.empty()) throw Error(error);
     here.ranks.push_back({rank, pid, asked});
+    met.tags.push_back(tag);
   }
+  met.place = place;
+  SHOAL_KILL_POINT("hosts.gathered");
 
-  std::unique_ptr<StoreConnection> store;
   enum Outcome : std::int32_t { kMet, kTimedOut, kDied, kFailed };
   std::tuple<std::int32_t, std::string, std::string> told;  // Outcome, error, hosts
   if (host.rank() == 0) {
     auto& [outcome, error, hosts] = told;
     try {
       here.address = address_towards(place, deadline);
-      store = std::make_unique<StoreConnection>(place, deadline);
-      hosts = joined(store->meet(here, self.world_size, deadline));
+      met.store = std::make_unique<StoreConnection>(place, deadline);
+      std::vector<HostMap::Host> all = met.store->meet(here, self.world_size, deadline);
+      hosts = joined(all);
+      met.map = HostMap::from(std::move(all), self.rank, self.world_size);
     } catch (const TimeoutError& late) {
       outcome = kTimedOut;
       error = late.what();
@@ -115,33 +160,40 @@ Meeting meet_other_hosts(Communicator& host, const Environment& self, const std:
       error = silent_store(fmt::format("{}:{}", place.host, place.port));
     }
   }
-  broadcast_object(host, told, 0);
+  const auto tell_host = [&] { broadcast_object(host, told, 0); };
+  if (met.map.world_size() != 0)
+    together_or_told(met, tell_host);
+  else
+    tell_host();
   const auto& [outcome, error, hosts] = told;
   if (outcome == kTimedOut) throw TimeoutError(error);
   if (outcome == kDied) throw PeerDied(error);
   if (outcome == kFailed) throw Error(error);
-  HostMap map = HostMap::from(taken_apart(hosts), self.rank, self.world_size);
-  check_backends(map);
-  if (!store) store = std::make_unique<StoreConnection>(place, deadline);
-  return {std::move(map), std::move(store), place};
+  if (met.map.world_size() == 0) met.map = HostMap::from(taken_apart(hosts), self.rank, self.world_size);
+  check_backends(met.map);
+  if (!met.store) met.store = connection_after_meeting(met, deadline);
+  return met;
 }
 
 TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadline deadline,
                                      std::chrono::milliseconds link_timeout,
                                      std::function<std::optional<Failure>()> elsewhere) {
   host.set_timeout(deadline.left(std::chrono::hours(24)) + kGrace);
+  SHOAL_KILL_POINT("hosts.met");
+  meeting.store->sockets().keep_alive(link_timeout);
+  const LastMoment moment(meeting.store->sockets(), last_moment(deadline));
   TwoLevelGroup::Parts parts;
+  FailureBoard::Block block = FailureBoard::make(host.world_size());
+  together_or_told(meeting, [&] {
+    broadcast_object(host, block, 0);
+    parts.board = std::make_unique<FailureBoard>(std::move(block), host.rank());
+    parts.board->enter(Session::current().self().word());
+    host.barrier();  // nobody looks for others' marks before they are there
+  });
   parts.map = std::move(meeting.map);
   parts.store = std::move(meeting.store);
   parts.place = std::move(meeting.place);
   parts.link_timeout = link_timeout;
-  parts.store->sockets().keep_alive(link_timeout);
-  const LastMoment moment(parts.store->sockets(), last_moment(deadline));
-  FailureBoard::Block block = FailureBoard::make(host.world_size());
-  broadcast_object(host, block, 0);
-  parts.board = std::make_unique<FailureBoard>(std::move(block), host.rank());
-  parts.board->enter(Session::current().self().word());
-  host.barrier();  // nobody looks for others' marks before they are there
   ConnectWatch watch(parts.map, *parts.board, *parts.store, std::move(elsewhere));
   const std::string me = parts.map.describe(parts.map.me);
   try {

@@ -10,10 +10,12 @@
 #include <shoal/workers/train/communicator.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace shoal {
 
@@ -22,6 +24,7 @@ struct Meeting {
   HostMap map;
   std::unique_ptr<StoreConnection> store;
   MeetingPlace place;
+  std::vector<std::uint32_t> tags;  ///< ProcessTags of this host's ranks, by local rank; of a part none
 };
 
 /// The first rank of each host meets those of the others in rank 0's store, and tells its own host what it learned: also an

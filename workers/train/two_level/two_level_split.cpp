@@ -80,7 +80,7 @@ std::unique_ptr<RankGroup> TwoLevelGroup::form(const std::vector<int>& members) 
   MeetingPlace place = s.place;
   place.group += fmt::format("part/{}/{}/", s.splits, members[0]);
   auto store = std::make_unique<StoreConnection>(place, deadline);
-  Meeting meeting{std::move(map), std::move(store), std::move(place)};
+  Meeting meeting{std::move(map), std::move(store), std::move(place), {}};
   auto part = std::make_unique<TwoLevelGroup>(connect_columns(std::move(meeting), std::move(*here), deadline,
                                                               s.link_timeout, [&s] { return s.watch->failure(); }));
   part->begin();
