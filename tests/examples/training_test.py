@@ -146,6 +146,8 @@ def all_runs_learn_and_end_in_a_line_of_json():
         times = [line["seconds"] for line in lines["step"]]
         assert times == sorted(times) and times[0] > 0, times
     assert "test accuracy" in out and "\x1b" not in err + out, (out, err)
+    code, out, err = run("--epochs", 1, "--batch-size", 32)
+    assert code == 0 and [r["mode"] for r in json.loads(out.strip().splitlines()[-1])["runs"]] == modes[:3], (code, out, err)
     check_nothing_left()
 
 

@@ -20,7 +20,7 @@ void Settings::validate() const {
 }
 
 std::string name_of(Mode mode) {
-  constexpr std::array kNames{"single", "ddp", "hogwild", "data_parallel", "all"};
+  constexpr std::array kNames{"single", "ddp", "hogwild", "data_parallel", "usual", "all"};
   return kNames.at(std::size_t(mode));
 }
 
@@ -30,8 +30,9 @@ std::string name_of(OptimizerName optimizer) {
 }
 
 std::vector<Mode> modes_of(const Settings& settings) {
-  if (settings.mode != Mode::all) return {settings.mode};
-  return {Mode::single, Mode::ddp, Mode::hogwild, Mode::data_parallel};
+  if (settings.mode == Mode::usual) return {Mode::single, Mode::ddp, Mode::hogwild};
+  if (settings.mode == Mode::all) return {Mode::single, Mode::ddp, Mode::hogwild, Mode::data_parallel};
+  return {settings.mode};
 }
 
 int ranks_of(Mode mode, const Settings& settings) {
@@ -39,11 +40,11 @@ int ranks_of(Mode mode, const Settings& settings) {
 }
 
 std::string file_of_run(const std::string& file, const Settings& settings, Mode mode) {
-  return file.empty() || settings.mode != Mode::all ? file : file + "." + name_of(mode);
+  return file.empty() || modes_of(settings).size() == 1 ? file : file + "." + name_of(mode);
 }
 
 std::filesystem::path folder_of_run(const std::filesystem::path& folder, const Settings& settings, Mode mode) {
-  return folder.empty() || settings.mode != Mode::all ? folder : folder / name_of(mode);
+  return folder.empty() || modes_of(settings).size() == 1 ? folder : folder / name_of(mode);
 }
 
 double rate_of(const Settings& settings) {

@@ -14,7 +14,8 @@
 #include "training/autocast.h"
 #include "training/learning_rate.h"
 
-enum class Mode : std::uint8_t { single, ddp, hogwild, data_parallel, all };
+/// usual, all: several, one after the other.
+enum class Mode : std::uint8_t { single, ddp, hogwild, data_parallel, usual, all };
 
 /// idx: in memory, as its files have it. beton: samples of a mapped .beton file.
 enum class DataFormat : std::uint8_t { idx, beton };
@@ -24,7 +25,7 @@ enum class OptimizerName : std::uint8_t { sgd, momentum, adam, adamw, adagrad, r
 
 /// All options, as shoal::configure() reads them; so they cross to the ranks.
 struct Settings {
-  Mode mode = Mode::all;
+  Mode mode = Mode::usual;
   int nprocs = 2;
   int workers = 1;
   std::int64_t epochs = 5;
@@ -49,7 +50,7 @@ struct Settings {
   std::string trace;            // empty: none
 
   static constexpr shoal::OptionText kTexts[] = {
-      {"mode", "what is run; all: one after the other"},
+      {"mode", "what is run; usual: single, ddp and hogwild, one after the other; all: data_parallel, too"},
       {"nprocs", "processes of ddp, hogwild and data_parallel", {.least = 1}},
       {"workers", "loader processes of each training process; 0: load in it", {.least = 0}},
       {"epochs", "passes over the training set", {.least = 1}},
@@ -63,7 +64,7 @@ struct Settings {
       {"data_format", "beton: train from a .beton file, which is written at first use"},
       {"cache", "folder of the .beton file; none: $XDG_CACHE_HOME/shoal/fashion-mnist, or that in ~/.cache"},
       {"seed", "of the network's start and the samples' order"},
-      {"checkpoint", "folder: go on from the last checkpoint in it, and save there; with mode all, FOLDER/MODE each"},
+      {"checkpoint", "folder: go on from the last checkpoint in it, and save there; of several modes FOLDER/MODE each"},
       {"checkpoint_every",
        "steps from one to the next; 0: at ends of epochs, as always with hogwild and join",
        {.least = 0}},
@@ -75,7 +76,7 @@ struct Settings {
        "instead of training to the end: run this many batches of each mode and say where the time goes",
        {.least = 0}},
       {"trace",
-       "with profile: a file with every operation of rank 0, for ui.perfetto.dev; with mode all, FILE.MODE each"},
+       "with profile: a file with every operation of rank 0, for ui.perfetto.dev; of several modes FILE.MODE each"},
   };
   /// Throws std::invalid_argument.
   void validate() const;
