@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 #include <fmt/format.h>
+#include <shoal/internal/ipc/text/quantity_text.h>
 
 #include <array>
 #include <atomic>
@@ -20,15 +21,6 @@ std::string system_message(const std::string& tried, int number, const std::stri
                      remedy);
 }
 
-std::string size_text(std::size_t bytes) {
-  constexpr std::array kUnits{"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 10 << 10) return fmt::format("{} bytes", bytes);
-  double size = double(bytes) / 1024;
-  std::size_t unit = 0;
-  for (; size >= 1024 && unit + 1 < kUnits.size(); ++unit) size /= 1024;
-  return fmt::format("{:.1f} {}", size, kUnits[unit]);
-}
-
 }  // namespace
 
 SystemError::SystemError(const std::string& what_was_tried, int error_number, const std::string& remedy)
@@ -36,8 +28,8 @@ SystemError::SystemError(const std::string& what_was_tried, int error_number, co
 
 OutOfSharedMemory::OutOfSharedMemory(std::size_t asked, std::size_t in_use, std::size_t allowed,
                                      const std::string& limit)
-    : Error(fmt::format("out of shared memory: {} asked, {} in use, {} allowed by {}", size_text(asked),
-                        size_text(in_use), size_text(allowed), limit)),
+    : Error(fmt::format("out of shared memory: {} asked, {} in use, {} allowed by {}", long_bytes(asked),
+                        long_bytes(in_use), long_bytes(allowed), limit)),
       asked_(asked),
       in_use_(in_use),
       allowed_(allowed) {}
