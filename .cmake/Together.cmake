@@ -77,8 +77,8 @@ function(shoal_together_heavy result name size)
   set(${result} ${sources} PARENT_SCOPE)
 endfunction()
 
-# Of the libraries: so many that a change of one costs not much more than itself (6: 10 to 16 s, 12: 16 to 18 s, and two thirds of
-# the time for all). Under sanitizers, where few sources change, twice as many of those with torch's larger headers.
+# Of the libraries: so many that a change of one costs not much more than itself (6: 10 to 16 s, 12: 16 to 18 s, and 0.84 of
+# the time for all that is installed). Under sanitizers, where few sources change, twice as many of those with torch's larger headers.
 set(SHOAL_SOURCES_TOGETHER "" CACHE STRING
     "So many sources of a room are compiled as one; 0: all of them, 1: each by itself; empty: 12, or 24 with sanitizers and torch's larger headers")
 set(SHOAL_TOGETHER "${SHOAL_SOURCES_TOGETHER}")

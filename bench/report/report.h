@@ -50,8 +50,8 @@ class Report {
   /// The same against a value in the figure's unit: at most that, or for rates at least.
   void ask_value(const std::string& case_name, const std::string& metric, double value);
 
-  /// Runs the peer of this name that was built from a source below bench/peers/, and takes over the JSON lines it prints. Says
-  /// so where it is missing, because what it needs (`package`) was not there when this was configured.
+  /// Runs the peer of this name that was built from a source below bench/peers/, and takes over the JSON lines it prints.
+  /// Says so where it is missing, because what it needs (`package`) was not there when this was configured.
   /// `launcher`: the words of a command that is to start it.
   void run_program(const std::string& name, const std::vector<std::string>& arguments, const std::string& package = "",
                    const std::vector<std::string>& launcher = {});

@@ -73,8 +73,8 @@ inline FaultPolicy fault_policy(const DataLoaderOptions& options) {
 /// - A batch that a worker makes lies in the shared heap and comes as a message of handles. It is the caller's; its
 ///   memory is used again when its last tensor is gone.
 /// - The workers start with the first loop. The loader copies the data set's tensors into the heap once, for all
-///   workers, unless they lie there already. If several ranks load from one data set, call share_memory_ on its tensors before the ranks start: all
-///   then use the same memory.
+///   workers, unless they lie there already. If several ranks load from one data set, call share_memory_ on its tensors
+///   before the ranks start: all then use the same memory.
 ///
 /// One thread of one process uses a loader, one loop at a time: begin() ends the loop before. A loop may be left at any
 /// place. If a worker throws, the loop throws LoaderWorkerRaised where the batch would have come, and can then go on (a

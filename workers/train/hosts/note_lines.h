@@ -21,8 +21,8 @@ class Store;
 namespace shoal {
 
 /// A connection to each other rank of a column, beside Gloo's. With a message of Gloo's the network is crossed two or three
-/// times, since each side first says that it is ready, and a thread is woken each time: at 4 KiB that is most of a collective's time. Here a message
-/// goes at once, and the rank that waits for it reads it from the kernel by itself.
+/// times, since each side first says that it is ready, and a thread is woken each time: at 4 KiB that is most of a
+/// collective's time. Here a message goes at once, and the rank that waits for it reads it from the kernel by itself.
 ///
 /// Messages between two ranks come in the order in which they were posted. Whoever posts never waits; what the kernel does
 /// not take goes out in take() and flush(). The connections belong to GlooGroup's: whether the end of one is
