@@ -226,6 +226,26 @@ TEST_CASE("init_process_group: ranks that do not come are named, by all that hav
   CHECK(all[1] == all[0]);  // whoever's time is over first
 }
 
+// The time for the meeting is an hour here.
+TEST_CASE("init_process_group: a host's first rank that has come and dies while others are awaited ends the meeting",
+          "[failures]") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(4);
+  HostRanks ranks(hosts, {1, 2, 1, 1}, "sum", {{"MEET_MS", "3600000"}});
+  ranks.set(4, "BACKEND", "none");                   // never comes
+  ranks.set(1, "SHOAL_KILL_AT", "hosts.awaits:60");  // some 3 s after it has come
+  ranks.start();
+  const auto results = ranks.finish();
+  CHECK(results[1].code == -SIGKILL);
+  for (const std::size_t rank : {0, 2, 3}) {
+    INFO("rank " << rank << "\n" << results[rank].output << results[rank].error);
+    CHECK(results[rank].code == 0);
+    const std::string said = line_after(results[rank].output, "THREW ");
+    CHECK_THAT(said, Catch::Matchers::StartsWith("PeerDied: ") && ContainsSubstring("rank 1 "));
+    if (rank != 2) CHECK_THAT(said, ContainsSubstring("1 ranks were still to come"));
+  }
+}
+
 // The time for connections is ten minutes here: whoever waits for a rank that is dead fails by that.
 TEST_CASE("init_process_group: a rank that dies while all connect is named on all others at once", "[failures]") {
   REQUIRE_NETWORK_HOSTS();

@@ -1,4 +1,6 @@
 // Ranks on several hosts: groups of some of them, and Work that is under way.
+#include <signal.h>
+
 #include "tests/hosts/host_ranks.h"
 #include "tests/support/catch.h"
 
@@ -58,4 +60,20 @@ TEST_CASE("hosts: who alone gives what makes no sense is named to the others, an
     else
       CHECK_THAT(said, ContainsSubstring("rank 1 (host ") && ContainsSubstring("refuses its all_to_all"));
   }
+}
+
+TEST_CASE("hosts: a rank 0 that is stopped while a part is made keeps nobody for longer than the time-out",
+          "[failures]") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  HostRanks ranks(hosts, {1, 2}, "part_without_store", {{"CALL_MS", "3000"}});
+  ranks.start();
+  for (const int rank : {1, 2}) {
+    const ProgramResult result = ranks.rank(rank).finish();
+    INFO("rank " << rank << "\n" << result.output << result.error);
+    CHECK(result.code == 0);
+    CHECK_THAT(line_after(result.output, "THREW "), Catch::Matchers::StartsWith("TimeoutError: rank 0's store at ") &&
+                                                        ContainsSubstring("has not answered"));
+  }
+  ranks.rank(0).signal(SIGKILL);
 }

@@ -65,6 +65,12 @@ void FailureBoard::end(const Failure& failure) {
   layout().state.store(Layout::kThere, std::memory_order_release);  // R1: the text; pairs with A1
 }
 
+void FailureBoard::give_up() {
+  std::uint32_t mine = std::uint32_t(local_rank_ + 1);
+  // relaxed: nothing was written
+  layout().state.compare_exchange_strong(mine, Layout::kNone, std::memory_order_relaxed);
+}
+
 bool FailureBoard::has_failed() const {
   return layout().state.load(std::memory_order_relaxed) != Layout::kNone;  // relaxed: nothing is read by it
 }
@@ -79,7 +85,7 @@ std::optional<Failure> FailureBoard::wait() const {
   for (;;) {
     const std::uint32_t state = layout().state.load(std::memory_order_acquire);  // A1: pairs with R1
     if (state == Layout::kThere) break;
-    if (is_dead_writer(state)) return std::nullopt;
+    if (state == Layout::kNone || is_dead_writer(state)) return std::nullopt;
     // Whoever writes asks rank 0's store first; on a machine that is busy that takes what it takes.
     if (deadline.passed()) return Failure{Failure::died, "a rank of this host found a failure, and is stopped"};
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

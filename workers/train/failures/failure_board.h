@@ -29,16 +29,24 @@ class FailureBoard {
 
   FailureBoard(Block block, int local_rank);
 
-  /// Writes the failure that `find_out` returns, unless there is one already. Returns the one that is there.
+  /// Writes the failure that `find_out` returns, unless there is one already. Returns the one that is there. If `find_out`
+  /// throws, another rank may write.
   template <class FindOut>
   Failure write_first(FindOut find_out) {
     for (;;) {
-      if (begin()) end(find_out());
-      if (auto there = wait()) return *there;  // who wrote it has died: then this one does
+      if (begin()) {
+        try {
+          end(find_out());
+        } catch (...) {
+          give_up();
+          throw;
+        }
+      }
+      if (auto there = wait()) return *there;  // who was to write it has died, or failed: then this one does
     }
   }
   bool has_failed() const;
-  /// The failure, if there is one, and the rank that has found it lived to write it.
+  /// The failure, if there is one, and whoever has found it lived to write it.
   std::optional<Failure> read() const;
 
   /// What others find about a rank: the process that it is, whether it has left, whom it waits for.
@@ -55,6 +63,7 @@ class FailureBoard {
   struct RankWords;
   bool begin();
   void end(const Failure& failure);
+  void give_up();
   std::optional<Failure> wait() const;
   bool is_dead_writer(std::uint32_t state) const;
   Layout& layout() const;

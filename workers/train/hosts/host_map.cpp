@@ -27,8 +27,12 @@ bool HostMap::is_equal() const {
 
 std::string HostMap::describe(int rank) const {
   const Place place = places[std::size_t(rank)];
-  const Host& host = hosts[std::size_t(place.host)];
-  return fmt::format("rank {} (host {}, process {})", rank, host.name, host.ranks[std::size_t(place.local)].pid);
+  return describe(hosts[std::size_t(place.host)], place.local);
+}
+
+std::string HostMap::describe(const Host& host, int local) {
+  const Rank& rank = host.ranks[std::size_t(local)];
+  return fmt::format("rank {} (host {}, process {})", rank.rank, host.name, rank.pid);
 }
 
 std::string HostMap::encode(const Host& host) {

@@ -50,6 +50,7 @@ struct HostMap {
 
   /// "rank 3 (host b, process 77)".
   std::string describe(int rank) const;
+  static std::string describe(const Host& host, int local);
 
   /// The map of a part of the group, without what no rank of it is on: `members` are its ranks 0, 1, ... If this process is
   /// none of them, `me` is -1.

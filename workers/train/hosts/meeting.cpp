@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/workers/train/hosts/host_ranks.h>
 #include <shoal/internal/workers/train/hosts/time_left.h>
 #include <shoal/ipc/error.h>
@@ -39,15 +40,8 @@ constexpr milliseconds kHearing{2000};
 /// A connection to a store whose host is gone ends within this while the ranks meet.
 constexpr milliseconds kLinkWhileMeeting{30'000};
 
-/// What another host has said when its time was over.
-class GivenUp : public std::exception {
- public:
-  explicit GivenUp(std::string text) : text_(std::move(text)) {}
-  const char* what() const noexcept override { return text_.c_str(); }
-
- private:
-  std::string text_;
-};
+/// How often rank 0's host looks whether those that have come are still there: it asks about each of its descriptors.
+constexpr milliseconds kBetweenLooks{250};
 
 std::string first_line(const std::exception& error) {
   const std::string text = error.what();
@@ -103,6 +97,13 @@ std::string try_to_connect(const addrinfo& target, Deadline deadline, std::strin
     }
   }
   return own_side(socket.get()).address;
+}
+
+std::vector<int> first_ranks(const std::vector<HostMap::Host>& hosts) {
+  std::vector<int> ranks;
+  ranks.reserve(hosts.size());
+  for (const HostMap::Host& host : hosts) ranks.push_back(host.ranks[0].rank);
+  return ranks;
 }
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
@@ -199,6 +200,19 @@ struct StoreConnection::Stores {
   std::vector<c10::intrusive_ptr<c10d::Store>> parts;
 };
 
+/// Why a host ends the meeting for all: its time is over, or a rank has died.
+struct StoreConnection::GivenUp : std::exception {
+  GivenUp(bool death, std::string text, int gone = 0) : died(death), why(std::move(text)), silent(gone) {}
+  explicit GivenUp(const std::string& told) : GivenUp(told.starts_with(kDied), told.substr(1)) {}
+  std::string told() const { return (died ? kDied : kLate) + why; }
+  const char* what() const noexcept override { return why.c_str(); }
+
+  static constexpr char kDied = 'd', kLate = 'l';
+  bool died;
+  std::string why;
+  int silent;  ///< hosts that have come and will not hear of it
+};
+
 StoreConnection::StoreConnection(const MeetingPlace& place, Deadline deadline)
     : port_(place.port),
       served_(place.served),
@@ -255,7 +269,10 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
     const std::int64_t number = store.add("hosts", 1);
     set(fmt::format("host/{}", number), HostMap::encode(own));
     for (std::int64_t next = 1; ranks < world_size; ++next) {
-      hosts.push_back(HostMap::decode(wait_or_give_up(fmt::format("host/{}", next), deadline)));
+      const auto look = [&] {
+        if (serves) look_at_those_there(hosts, world_size - ranks);
+      };
+      hosts.push_back(HostMap::decode(wait_or_give_up(fmt::format("host/{}", next), deadline, look)));
       ranks += int(hosts.back().ranks.size());
       for (const HostMap::Rank& rank : hosts.back().ranks)
         if (rank.rank >= 0 && rank.rank < world_size) there[std::size_t(rank.rank)] = true;
@@ -272,20 +289,9 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
             ? fmt::format("all {} ranks have come, and rank 0 has not said so within {:.1f} s", world_size, seconds)
             : fmt::format("{} of {} ranks have not come within {:.1f} s: {}", missing.size(), world_size, seconds,
                           fmt::join(missing, ", "));
-    std::string first;
-    try {
-      first = set_first(kGaveUp, own_text);
-      hear(serves);
-    } catch (const std::exception&) {
-      // The store is gone: the others have given up, too.
-    }
-    throw TimeoutError(first.empty() ? own_text : first);
-  } catch (const GivenUp& other) {
-    try {
-      hear(serves);
-    } catch (const std::exception&) {
-    }
-    throw TimeoutError(other.what());
+    end_for_all(GivenUp(false, own_text), serves);
+  } catch (const GivenUp& why) {
+    end_for_all(why, serves);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -301,6 +307,35 @@ std::vector<HostMap::Host> StoreConnection::meet(HostMap::Host own, int world_si
   return hosts;
 }
 
+/// On rank 0's host, while others are still to come: those would be waited for until the deadline, and then be named.
+void StoreConnection::look_at_those_there(const std::vector<HostMap::Host>& hosts, int missing) {
+  if (Deadline::Clock::now() < next_look_) return;
+  next_look_ = Deadline::Clock::now() + kBetweenLooks;
+  const std::vector<int> ended = seen_to_end(first_ranks(hosts));
+  if (ended.empty()) return;
+  const auto host =
+      std::ranges::find_if(hosts, [&](const HostMap::Host& each) { return each.ranks[0].rank == ended[0]; });
+  throw GivenUp(true,
+                fmt::format("meeting the other hosts: {} died: its connection to rank 0's store has ended while {} "
+                            "ranks were still to come",
+                            HostMap::describe(*host, 0), missing),
+                int(ended.size()));
+}
+
+/// Says why the meeting ends, or hears that another host has said so before, and throws that.
+void StoreConnection::end_for_all(const GivenUp& own, bool serves) {
+  std::string first;
+  try {
+    first = set_first(kGaveUp, own.told());
+    hear(serves, own.silent);
+  } catch (const std::exception&) {
+    // The store is gone: the others have given up, too.
+  }
+  const GivenUp why = first.empty() ? own : GivenUp(first);
+  if (why.died) throw PeerDied(why.why);
+  throw TimeoutError(why.why);
+}
+
 /// Rank 0's process looks at the connections to its store while each host's first rank still waits for it: whoever dies
 /// after the meeting was seen by then, and so its end is seen, too.
 void StoreConnection::end_meeting(const std::vector<HostMap::Host>& hosts, bool serves, Deadline deadline) {
@@ -311,18 +346,16 @@ void StoreConnection::end_meeting(const std::vector<HostMap::Host>& hosts, bool 
     wait_or_give_up(kMet, deadline);
     return;
   }
-  std::vector<int> first_ranks;
-  first_ranks.reserve(hosts.size());
-  for (const HostMap::Host& host : hosts) first_ranks.push_back(host.ranks[0].rank);
+  const std::vector<int> firsts = first_ranks(hosts);
   // One that still reads who has come could not name this rank if it died now.
   for (milliseconds pause{1}; store.add("read", 0) < std::int64_t(hosts.size());
        pause = std::min(2 * pause, milliseconds(50))) {
     if (has(kGaveUp)) throw GivenUp(store.get_to_str(kGaveUp));
-    if (!seen_to_end(first_ranks).empty()) break;  // a death is told to all when they connect
+    if (!seen_to_end(firsts).empty()) break;  // a death is told to all when they connect
     if (deadline.passed()) throw TimeoutError(kMet);
     std::this_thread::sleep_for(pause);
   }
-  seen_to_end(first_ranks);
+  seen_to_end(firsts);
   set(kMet, "met");
 }
 
@@ -345,24 +378,28 @@ std::vector<int> StoreConnection::seen_to_end(const std::vector<int>& ranks) {
   return ended;
 }
 
-/// What is under the key as soon as it is there. Throws GivenUp when a host has said that its time is over.
-std::string StoreConnection::wait_or_give_up(const std::string& key, Deadline deadline) {
+/// What is under the key as soon as it is there. Calls `look` now and then. Throws GivenUp when a host has ended the meeting.
+std::string StoreConnection::wait_or_give_up(const std::string& key, Deadline deadline,
+                                             const std::function<void()>& look) {
   milliseconds pause{1};
   while (!has(key)) {
     if (has(kGaveUp)) throw GivenUp(stores_->store->get_to_str(kGaveUp));
     if (deadline.passed()) throw TimeoutError(key);
+    if (look) look();
+    SHOAL_KILL_POINT("hosts.awaits");
     std::this_thread::sleep_for(pause);  // longer and longer: there is one store for all hosts
     pause = std::min(2 * pause, milliseconds(50));
   }
   return stores_->store->get_to_str(key);
 }
 
-/// Says that this host knows that the ranks have given up. `serves`: on rank 0's, waits until all that had come know.
-void StoreConnection::hear(bool serves) {
+/// Says that this host knows that the ranks have given up. `serves`: on rank 0's, waits until all that had come know, but
+/// `silent` of them, which are dead.
+void StoreConnection::hear(bool serves, int silent) {
   const std::int64_t heard = stores_->store->add("heard", 1);
   if (!serves) return;
   const Deadline deadline = Deadline::after(kHearing);
-  for (std::int64_t now = heard; now < stores_->store->add("hosts", 0) && !deadline.passed();
+  for (std::int64_t now = heard; now < stores_->store->add("hosts", 0) - silent && !deadline.passed();
        now = stores_->store->add("heard", 0))
     std::this_thread::sleep_for(milliseconds(2));
 }

@@ -6,6 +6,7 @@
 #include <shoal/internal/workers/train/hosts/host_map.h>
 #include <shoal/runtime/environment.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -47,8 +48,8 @@ class StoreConnection {
 
   /// Says that these ranks are there, and waits for all others. Returns every host. To be called by one rank of each
   /// host. Throws TimeoutError, which names the ranks that have not come: the first host whose time is over tells all, and
-  /// rank 0's waits for a moment until they have heard it, since its store may end with it; PeerDied if rank 0 has come and
-  /// died; Error if its store is gone before.
+  /// rank 0's waits for a moment until they have heard it, since its store may end with it; PeerDied if rank 0, or the first
+  /// rank of another host, has come and died; Error if its store is gone before.
   std::vector<HostMap::Host> meet(HostMap::Host own, int world_size, Deadline deadline);
 
   /// Writes the text under the key unless there is one; returns what is there then. Throws what c10d throws.
@@ -72,9 +73,12 @@ class StoreConnection {
   const std::string& where() const noexcept { return where_; }  ///< address and port
 
  private:
-  std::string wait_or_give_up(const std::string& key, Deadline deadline);
+  struct GivenUp;
+  std::string wait_or_give_up(const std::string& key, Deadline deadline, const std::function<void()>& look = {});
+  void look_at_those_there(const std::vector<HostMap::Host>& hosts, int missing);
+  [[noreturn]] void end_for_all(const GivenUp& own, bool serves);
   void end_meeting(const std::vector<HostMap::Host>& hosts, bool serves, Deadline deadline);
-  void hear(bool serves);
+  void hear(bool serves, int silent);
   void find_outward_addresses(std::vector<HostMap::Host>& hosts, int own_first_rank, Deadline deadline);
 
   struct Stores;
@@ -82,6 +86,7 @@ class StoreConnection {
   int port_;
   bool served_;
   std::string where_;
+  Deadline::Clock::time_point next_look_{};  // of look_at_those_there()
   std::map<int, SocketAddress> seen_sides_;  // by rank: at the store that this process keeps
   std::unique_ptr<Stores> stores_;
 };

@@ -2,6 +2,7 @@
 
 #include <shoal/internal/ipc/fork/service_thread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -19,6 +20,12 @@ struct StoreQuestions::Asked {
   std::mutex mutex;
   std::condition_variable ended;
   Answer answer;
+  bool was_waited_for = false;
+
+  bool is_overdue() {
+    const std::lock_guard lock(mutex);
+    return was_waited_for && answer.end == End::open;
+  }
 };
 
 StoreQuestions::~StoreQuestions() {
@@ -33,8 +40,11 @@ StoreQuestions::Answer StoreQuestions::ask(const std::function<std::string(Store
   // Asked first: where a call fails, libtorch writes a page to stderr.
   if (store_.sockets().has_ended()) return {End::refused, ""};
   const auto asked = std::make_shared<Asked>();
+  std::chrono::milliseconds patience = kAnswerWithin;
   {
     std::lock_guard lock(mutex_);
+    // Behind a question that the store has not answered, this one will not be answered either.
+    if (std::ranges::any_of(asked_, [](const auto& before) { return before->is_overdue(); })) patience = {};
     asked_.push_back(asked);
     auto work = [this, asked, question] {
       Answer answer{End::refused, ""};
@@ -55,7 +65,8 @@ StoreQuestions::Answer StoreQuestions::ask(const std::function<std::string(Store
     }
   }
   std::unique_lock lock(asked->mutex);
-  asked->ended.wait_for(lock, kAnswerWithin, [&] { return asked->answer.end != End::open; });
+  asked->ended.wait_for(lock, patience, [&] { return asked->answer.end != End::open; });
+  asked->was_waited_for = true;
   return asked->answer;
 }
 

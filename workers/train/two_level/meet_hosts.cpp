@@ -69,6 +69,13 @@ void check_backends(const HostMap& map) {
                       map.describe(0), asked(0), map.describe(rank), asked(rank)));
 }
 
+/// The local rank of this host that has died; -1: none has.
+int dead_of(const Meeting& meeting) {
+  for (std::size_t local = 0; local < meeting.tags.size(); ++local)
+    if (!Session::current().is_alive(ProcessTag::from_word(meeting.tags[local]))) return int(local);
+  return -1;
+}
+
 /// Does what the ranks of a host do together between their meeting and their failure board. If one of them has died, this one
 /// will end, too, and the other hosts would take that for its death: they are told first.
 template <class Together>
@@ -78,11 +85,10 @@ void together_or_told(const Meeting& meeting, Together together) {
   } catch (const PeerDied& death) {
     const HostMap& map = meeting.map;
     Failure failure{Failure::died, death.what(), -1};
-    for (std::size_t local = 0; local < meeting.tags.size(); ++local)
-      if (!Session::current().is_alive(ProcessTag::from_word(meeting.tags[local]))) {
-        const int rank = map.rank_at(map.my_host(), int(local));
-        failure = {Failure::died, map.describe(rank) + " died", rank};
-      }
+    if (const int local = dead_of(meeting); local >= 0) {
+      const int rank = map.rank_at(map.my_host(), local);
+      failure = {Failure::died, map.describe(rank) + " died", rank};
+    }
     try {
       failure = tell(*meeting.store, map, failure);
       if (map.keeper.is_me) keep_store(*meeting.store, map, failure);
@@ -161,10 +167,17 @@ Meeting meet_other_hosts(Communicator& host, const Environment& self, const std:
     }
   }
   const auto tell_host = [&] { broadcast_object(host, told, 0); };
-  if (met.map.world_size() != 0)
+  if (met.map.world_size() != 0) {
     together_or_told(met, tell_host);
-  else
-    tell_host();
+  } else {
+    try {
+      tell_host();
+    } catch (const PeerDied&) {
+      const int local = dead_of(met);
+      if (local < 0) throw;
+      throw PeerDied(fmt::format("meeting the other hosts: {} died", HostMap::describe(here, local)));
+    }
+  }
   const auto& [outcome, error, hosts] = told;
   if (outcome == kTimedOut) throw TimeoutError(error);
   if (outcome == kDied) throw PeerDied(error);
@@ -173,6 +186,16 @@ Meeting meet_other_hosts(Communicator& host, const Environment& self, const std:
   check_backends(met.map);
   if (!met.store) met.store = connection_after_meeting(met, deadline);
   return met;
+}
+
+std::unique_ptr<StoreConnection> connection_of_part(const MeetingPlace& place, Deadline deadline) {
+  const LastMoment moment(place.port, last_moment(deadline));
+  try {
+    return std::make_unique<StoreConnection>(place, deadline);
+  } catch (const std::exception&) {
+    if (moment.is_over()) throw TimeoutError(silent_store(fmt::format("{}:{}", place.host, place.port)));
+    throw;
+  }
 }
 
 TwoLevelGroup::Parts connect_columns(Meeting meeting, Communicator host, Deadline deadline,

@@ -33,6 +33,9 @@ struct Meeting {
 Meeting meet_other_hosts(Communicator& host, const Environment& self, const std::string& group,
                          const std::string& backend, Deadline deadline);
 
+/// A connection of a part of a group to the whole group's store. Throws TimeoutError also if the store's process is stopped.
+std::unique_ptr<StoreConnection> connection_of_part(const MeetingPlace& place, Deadline deadline);
+
 /// Makes the columns and what this rank needs besides for a TwoLevelGroup. Returns when all of this host are connected.
 /// `elsewhere`: what another group of these ranks knows of a failure; may be empty. Throws PeerDied, which names the rank
 /// that died meanwhile, on all that can be told; Error if they cannot connect.

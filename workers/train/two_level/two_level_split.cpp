@@ -1,6 +1,7 @@
 // Groups of some ranks of a group that is on several hosts.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/workers/train/backend/communicator_ranks.h>
 #include <shoal/internal/workers/train/two_level/meet_hosts.h>
 #include <shoal/internal/workers/train/two_level/two_level_state.h>
@@ -79,7 +80,8 @@ std::unique_ptr<RankGroup> TwoLevelGroup::form(const std::vector<int>& members) 
   const Deadline deadline = Deadline::after(timeout);
   MeetingPlace place = s.place;
   place.group += fmt::format("part/{}/{}/", s.splits, members[0]);
-  auto store = std::make_unique<StoreConnection>(place, deadline);
+  SHOAL_KILL_POINT("hosts.part");
+  auto store = connection_of_part(place, deadline);
   Meeting meeting{std::move(map), std::move(store), std::move(place), {}};
   auto part = std::make_unique<TwoLevelGroup>(connect_columns(std::move(meeting), std::move(*here), deadline,
                                                               s.link_timeout, [&s] { return s.watch->failure(); }));

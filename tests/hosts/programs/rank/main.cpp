@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/ipc/error.h>
 #include <shoal/runtime/environment.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/tensors/share.h>
 #include <shoal/workers/train/launched_ranks.h>
+#include <shoal/workers/train/process_group_parts.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -382,6 +384,11 @@ int work(const std::string& what) {
   if (what == "messages") shoal::test::messages(group);
   if (what == "messages_while_others_wait") shoal::test::messages_while_others_wait(group);
   if (what == "wait_for_the_last") shoal::test::wait_for_the_last(group, say_ready);
+  if (what == "part_without_store") {
+    if (r.me == 0) shoal::stop_at("hosts.part");
+    group->getBackend(c10::kCPU)->setTimeout(timeout);
+    shoal::split(group, 0, 0);
+  }
   if (what == "parts") shoal::test::parts_of_a_group(group);
   if (what == "under_way") {
     options.name = "second";
