@@ -144,6 +144,9 @@ class Optimizer {
   std::int64_t steps() const;
   /// Steps that all processes together have done to their end. The difference to steps() is under way or was cut off.
   std::int64_t finished_steps() const;
+  /// Both numbers, in all processes, for a training that goes on from a checkpoint: load_state() has no part of them, nor of
+  /// learning rates. Nobody may be in a step. Throws std::invalid_argument for a number below 0.
+  void set_steps(std::int64_t steps);
 
   double lr(std::size_t group = 0) const;       ///< the learning rate, which is one for all processes
   void set_lr(double rate);                     ///< of all groups, in all processes, from their next steps on

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -57,7 +58,8 @@ void clip(const HogwildLayout& layout, std::vector<Gradient>& gradients) {
     norms.push_back(at::linalg_vector_norm(values_of(gradient), layout.clip_grad_norm_type).to(at::kDouble));
   const double norm = at::linalg_vector_norm(at::stack(norms), layout.clip_grad_norm_type).item<double>();
   const double factor = layout.clip_grad_norm / (norm + 1e-6);
-  if (factor < 1)
+  // A norm that is no number goes to all gradients, as in torch: none is taken at its full length.
+  if (factor < 1 || std::isnan(factor))
     for (Gradient& gradient : gradients) values_of(gradient).mul_(factor);
 }
 

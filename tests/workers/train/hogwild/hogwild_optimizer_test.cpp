@@ -320,6 +320,13 @@ TEST_CASE("hogwild optimizers: gradients are clipped as torch.nn.utils does") {
   run({.clip_grad_norm = 0.5, .clip_grad_norm_type = largest},
       [=](Tensors& all) { torch::nn::utils::clip_grad_norm_(all, 0.5, largest); });
   run({.clip_grad_norm = 1e9}, [](Tensors&) {});
+  // A gradient that is no number: the others are not taken at their full length.
+  Tensors two = leaves({torch::zeros({1}), torch::zeros({1})}, true);
+  hogwild::SGD of_two(two, {.lr = 1}, {.clip_grad_norm = 1.0});
+  two[0].mutable_grad() = torch::full({1}, std::nan(""));
+  two[1].mutable_grad() = torch::full({1}, 1e8);
+  of_two.step();
+  CHECK(std::isnan(two[1].item<double>()));
   run({.clip_grad_value = 0.25}, [](Tensors& all) { torch::nn::utils::clip_grad_value_(all, 0.25); });
   run({.clip_grad_value = 0.25, .clip_grad_norm = 3.0}, [](Tensors& all) {
     torch::nn::utils::clip_grad_value_(all, 0.25);

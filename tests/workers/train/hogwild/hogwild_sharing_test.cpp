@@ -16,6 +16,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,7 @@ template <class Optimizer>
 void check_turns(const typename Optimizer::Options& options, const hogwild::SharingOptions& sharing) {
   at::set_num_threads(1);
   SharedNet together = make_net(), alone = make_net();
-  const Optimizer shared(together->parameters(), options, sharing);
+  Optimizer shared(together->parameters(), options, sharing);
   Optimizer own(alone->parameters(), options, sharing);
   spawn({.nprocs = 2}, take_turns<Optimizer>, together, shared, Barrier(2));
   for (int step = 0; step < 12; ++step) one_step(alone, own, step);
@@ -77,6 +78,10 @@ void check_turns(const typename Optimizer::Options& options, const hogwild::Shar
   for (std::size_t i = 0; i < state.size(); ++i) CHECK(torch::equal(state[i], expected[i]));
   CHECK(shared.steps() == 12);
   CHECK(shared.finished_steps() == 12);
+  shared.set_steps(500);  // of a training that this one goes on with
+  CHECK(shared.steps() == 500);
+  CHECK(shared.finished_steps() == 500);
+  CHECK_THROWS_AS(shared.set_steps(-1), std::invalid_argument);
 }
 
 }  // namespace
