@@ -317,6 +317,18 @@ TEST_CASE("checkpoint: a future that another number of ranks wrote goes as well,
   CHECK(files_in(folder.path()) == 3);
 }
 
+TEST_CASE("checkpoint: a process that goes back to the step before its last mixes no shards of the last") {
+  const TemporaryFolder folder;
+  Checkpoints zero = rank_of(folder.path(), 0, "same"), one = rank_of(folder.path(), 1, "same");
+  for (Checkpoints* rank : {&zero, &one}) save_all(*rank, {20, 30});
+  Plain plain;
+  for (Checkpoints* rank : {&zero, &one}) rank->load_step(20, plain.parts);
+  save_all(zero, {30});  // and is killed before the other rank has
+  CHECK(zero.load(plain.parts) == 20);
+  save_all(one, {30});
+  CHECK(one.load(plain.parts) == 30);
+}
+
 TEST_CASE("checkpoint: a process that goes back mixes no shards of both times") {
   const TemporaryFolder folder;
   Checkpoints zero = rank_of(folder.path(), 0, "same"), one = rank_of(folder.path(), 1, "same");

@@ -159,6 +159,11 @@ struct Checkpoints::State {
     std::vector<std::function<void()>> prepared;
     for (const auto& part : parts.parts()) prepared.push_back(part->prepare(step));
     for (const auto& apply : prepared) apply();
+    if (begun && files.step < *begun) {
+      // What is saved from here on is another future, also where it comes to the step that was saved last.
+      run = schema_hash("gone back by loading", run, std::uint64_t(files.step));
+      begun.reset();
+    }
     loaded = files.step;
   }
 
