@@ -73,11 +73,16 @@ class CheckpointParts {
   /// An optimizer of these copies, under the names that `module` has for what they are copies of.
   void add(const std::string& name, torch::optim::Optimizer& optimizer, const FloatMasters& masters,
            const torch::nn::Module& module, OnRanks on_ranks = OnRanks::equal);
+  /// Likewise: each rank writes its part of the state.
+  void add(const std::string& name, ZeroRedundancyOptimizer& optimizer, const FloatMasters& masters,
+           const torch::nn::Module& module);
 
   /// What DiLoCo keeps, by `module`'s names: the outer optimizer as `name`, the parameters' values after the last outer step
   /// as `name.start`, the inner steps since as `name.inner_steps`. Between two outer steps the module and the inner
   /// optimizer are each rank's own.
   void add(const std::string& name, DiLoCo& diloco, const torch::nn::Module& module);
+  /// The same of a DiLoCo of a module's float copies.
+  void add(const std::string& name, DiLoCo& diloco, const FloatMasters& masters, const torch::nn::Module& module);
 
   /// One tensor. Loading copies into it.
   void add(const std::string& name, at::Tensor& tensor, OnRanks on_ranks = OnRanks::equal);
@@ -132,6 +137,7 @@ class CheckpointParts {
 
  private:
   void add(std::shared_ptr<detail::CheckpointPart> part);
+  void add_diloco(const std::string& name, DiLoCo& diloco, const std::vector<std::string>& names);
 
   std::vector<std::shared_ptr<detail::CheckpointPart>> parts_;
 };

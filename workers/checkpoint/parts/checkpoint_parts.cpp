@@ -19,6 +19,20 @@ namespace shoal {
 
 using detail::OptimizerSpan;
 
+namespace {
+
+/// What copies are copies of; others are themselves.
+std::vector<at::Tensor> originals_of(std::vector<at::Tensor> parameters, const FloatMasters& masters) {
+  const auto& copies = masters.parameters();
+  for (at::Tensor& parameter : parameters) {
+    const auto at = std::ranges::find_if(copies, [&](const at::Tensor& copy) { return copy.is_same(parameter); });
+    if (at != copies.end()) parameter = masters.module_parameters()[std::size_t(at - copies.begin())];
+  }
+  return parameters;
+}
+
+}  // namespace
+
 void CheckpointParts::add(std::shared_ptr<detail::CheckpointPart> part) {
   const std::string& name = part->name();
   // '/' and '#' part the names of a part's entries from its own.
@@ -59,21 +73,29 @@ void CheckpointParts::add(const std::string& name, FloatMasters& masters, const 
 }
 void CheckpointParts::add(const std::string& name, torch::optim::Optimizer& optimizer, const FloatMasters& masters,
                           const torch::nn::Module& module, OnRanks on_ranks) {
-  std::vector<at::Tensor> copied = detail::parameters_of(optimizer);
-  for (at::Tensor& parameter : copied) {
-    const auto& copies = masters.parameters();
-    const auto at = std::ranges::find_if(copies, [&](const at::Tensor& copy) { return copy.is_same(parameter); });
-    if (at != copies.end()) parameter = masters.module_parameters()[std::size_t(at - copies.begin())];
-  }
-  add(detail::make_optimizer_part(name, optimizer, detail::names_of_parameters(name, copied, &module), on_ranks,
+  const auto originals = originals_of(detail::parameters_of(optimizer), masters);
+  add(detail::make_optimizer_part(name, optimizer, detail::names_of_parameters(name, originals, &module), on_ranks,
                                   OptimizerSpan::kAllParameters));
 }
+void CheckpointParts::add(const std::string& name, ZeroRedundancyOptimizer& optimizer, const FloatMasters& masters,
+                          const torch::nn::Module& module) {
+  const auto originals = originals_of(detail::parameters_of(optimizer.local()), masters);
+  add(detail::make_optimizer_part(name, optimizer.local(), detail::names_of_parameters(name, originals, &module),
+                                  OnRanks::own, OptimizerSpan::kThisRank));
+}
 void CheckpointParts::add(const std::string& name, DiLoCo& diloco, const torch::nn::Module& module) {
-  const std::vector<std::string> names = detail::names_of_parameters(name, diloco.parameters(), &module);
+  add_diloco(name, diloco, detail::names_of_parameters(name, diloco.parameters(), &module));
+}
+void CheckpointParts::add(const std::string& name, DiLoCo& diloco, const FloatMasters& masters,
+                          const torch::nn::Module& module) {
+  add_diloco(name, diloco, detail::names_of_parameters(name, originals_of(diloco.parameters(), masters), &module));
+}
+/// `names`: of its parameters.
+void CheckpointParts::add_diloco(const std::string& name, DiLoCo& diloco, const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, at::Tensor>> start;
   start.reserve(names.size());
   for (std::size_t i = 0; i < names.size(); ++i) start.emplace_back(names[i], diloco.start()[i]);
-  add(name, diloco.outer(), module);
+  add(detail::make_optimizer_part(name, diloco.outer(), names, OnRanks::equal, OptimizerSpan::kAllParameters));
   add(detail::make_tensors_part(name + ".start", std::move(start)));
   add(
       name + ".inner_steps", [&diloco] { return diloco.inner_steps(); },
