@@ -5,6 +5,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -23,22 +24,34 @@ namespace shoal {
 /// step.
 class GradBucket {
  public:
-  /// `divisor`: what divisor() says.
-  GradBucket(c10d::GradBucket& bucket, int divisor) : bucket_(bucket), divisor_(divisor) {}
+  /// What the functions of these names say.
+  struct Place {
+    std::size_t index = 0;
+    bool is_last = false;
+    std::int64_t step = 1;
+    int divisor = 1;
+    bool all_come = true;
+  };
+  GradBucket(c10d::GradBucket& bucket, const Place& place) : bucket_(bucket), place_(place) {}
 
-  std::size_t index() const;  ///< buckets come in the order 0, 1, ... in each step, the same on all ranks
-  bool is_last() const;       ///< of this step
+  std::size_t index() const { return place_.index; }  ///< they come in the order 0, 1, ..., the same on all ranks
+  bool is_last() const { return place_.is_last; }     ///< of this step
+  /// Which step of this DistributedDataParallel it is, from 1: backward passes in which a bucket came. The same on all
+  /// ranks; a resumed training sets it by set_comm_hook_step().
+  std::int64_t step() const { return place_.step; }
+  /// Whether every bucket comes in each step: not with skip_all_reduce_unused_params.
+  bool all_come() const { return place_.all_come; }
   /// All gradients, one after the other; or one sparse gradient. Of this rank: a hook takes the mean.
   const at::Tensor& buffer() const;
   void set_buffer(const at::Tensor& buffer);   ///< in place of buffer(), for a hook that calls another one
   std::vector<at::Tensor> gradients() const;   ///< views of the buffer, in the parameters' shapes
   std::vector<at::Tensor> parameters() const;  ///< whose gradients these are, in the same order
   /// By what the sum over all ranks is divided: the number of ranks, or in a Join of those that have a batch.
-  int divisor() const { return divisor_; }
+  int divisor() const { return place_.divisor; }
 
  private:
   c10d::GradBucket& bucket_;
-  int divisor_;
+  Place place_;
 };
 
 /// What a hook returns: a future of libtorch's whose value is the reduced buffer, in a tensor or a list of one.

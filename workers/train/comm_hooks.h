@@ -18,7 +18,8 @@ using ProcessGroupOfHook = c10::intrusive_ptr<c10d::ProcessGroup>;  ///< the ran
 
 /// Hooks for DistributedDataParallel::register_comm_hook(), with the names of torch's. They keep the group. Sparse
 /// gradients are reduced as they are. What a hook remembers from step to step, it has for itself: make one for each
-/// model, the same on all ranks.
+/// model, the same on all ranks. A step is GradBucket::step(), which a training that is resumed sets; what hooks have left
+/// out until then, and PowerSGD's factors, begin anew.
 
 /// The mean, as without a hook.
 CommHook all_reduce_hook(const ProcessGroupOfHook& process_group);
@@ -46,7 +47,8 @@ struct PowerSgdOptions {
 /// Gradients of two dimensions and more as products of thin matrices (Vogels, Karimireddy and Jaggi, 2019), by one step
 /// of a power iteration, whose factors are averaged. The others, biases for example, are averaged as they are. Buckets
 /// overlap with the backward pass. Throws std::invalid_argument for a rank or a start step below 1: libtorch makes the
-/// buckets anew after the first step.
+/// buckets anew after the first step. With skip_all_reduce_unused_params backward() throws it: a bucket's second half
+/// waits for the next bucket, which may not come.
 CommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const PowerSgdOptions& options = {});
 
 /// How top_k_hook() chooses.
@@ -86,10 +88,14 @@ class PeriodicAverager {
   /// Counts a step; returns whether it has averaged. All ranks call it equally often, with the same parameters.
   bool average(const std::vector<at::Tensor>& parameters);
 
+  std::int64_t steps() const { return steps_; }  ///< that it has counted, for a checkpoint
+  /// For a training that goes on from one, the same on all ranks. Throws std::invalid_argument for a number below 0.
+  void set_steps(std::int64_t steps);
+
  private:
   ProcessGroupOfHook process_group_;
   PeriodicAveragerOptions options_;
-  std::int64_t step_ = 0;
+  std::int64_t steps_ = 0;
 };
 
 }  // namespace shoal

@@ -6,6 +6,7 @@
 #include <shoal/internal/workers/train/ddp/gradient_reducer.h>
 #include <shoal/workers/train/process_group.h>
 
+#include <cstdint>
 #include <memory>
 #include <typeinfo>
 #include <utility>
@@ -106,6 +107,11 @@ class DistributedDataParallel {
   /// Gradients are reduced by this hook instead of by their mean: comm_hooks.h has some. Once, before the first
   /// forward(), and the same on all ranks; otherwise throws std::invalid_argument.
   void register_comm_hook(CommHook hook) { reducer_->register_comm_hook(std::move(hook)); }
+  /// The number of the last step in which a hook was called, from 1; 0 before. comm_hooks.h's begin to leave something out
+  /// at a step: a training that goes on from a checkpoint saves this number, and sets it before its first forward(), on all
+  /// ranks. Throws std::invalid_argument for one below 0.
+  std::int64_t comm_hook_step() const { return reducer_->comm_hook_step(); }
+  void set_comm_hook_step(std::int64_t step) { reducer_->set_comm_hook_step(step); }  ///< see comm_hook_step()
 
   /// ZeRO, stage 2: from now on each rank keeps the gradients of those parameters alone that it owns; after a backward
   /// pass the others have none. The buckets have memory while they are filled and reduced, one or two at a time.

@@ -9,8 +9,6 @@
 
 namespace shoal {
 
-std::size_t GradBucket::index() const { return bucket_.getIndex(); }
-bool GradBucket::is_last() const { return bucket_.isLast(); }
 const at::Tensor& GradBucket::buffer() const { return bucket_.getBuffer(); }
 void GradBucket::set_buffer(const at::Tensor& buffer) { bucket_.getBufferRef() = buffer; }
 std::vector<at::Tensor> GradBucket::parameters() const { return bucket_.getParameters(); }

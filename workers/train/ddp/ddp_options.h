@@ -40,7 +40,7 @@ struct DistributedDataParallelOptions {
   /// Names of parameters and buffers that are left alone: neither made equal nor reduced.
   std::vector<std::string> ignored = {};
   /// Names of parameters whose gradients are reduced in one piece at the end of the backward pass, however often they
-  /// are used.
+  /// are used. Dense ones: others are refused.
   std::vector<std::string> delayed = {};
   /// Names of parameters whose gradients are sparse, besides those of sparse Embedding and EmbeddingBag.
   std::vector<std::string> sparse = {};

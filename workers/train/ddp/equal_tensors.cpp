@@ -1,6 +1,7 @@
 #include <shoal/internal/workers/train/ddp/equal_tensors.h>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <cstddef>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -32,13 +33,11 @@ void average_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group
       counted.push_back(tensor);
       continue;
     }
+    // The sum of copies: where it fails, the tensor is what it was.
     const at::Tensor value = tensor.variable_data();
-    if (takes_part)
-      value.div_(ranks);
-    else
-      value.zero_();
-    std::vector<at::Tensor> sum{value};
+    std::vector<at::Tensor> sum{takes_part ? value.div(ranks) : at::zeros_like(value)};
     process_group->allreduce(sum)->wait();
+    value.copy_(sum[0]);
   }
   broadcast_tensors(process_group, counted, root);
 }

@@ -93,12 +93,29 @@ struct PassOn : torch::autograd::Function<PassOn> {
   }
 };
 
+/// The calls of a hook, counted here: in the pass that learns a static graph, the Reducer calls each bucket number 0.
+struct HookCalls {
+  std::size_t buckets = 0;  // of the Reducer, as it is now
+  std::size_t in_step = 0;  // so far
+  std::int64_t step = 0;    // the last one that a hook was called in
+  GradBucket::Place place_of(const c10d::GradBucket& bucket) {
+    if (in_step == 0) ++step;
+    GradBucket::Place place{.index = std::max(bucket.getIndex(), in_step++), .step = step};
+    place.is_last = place.index + 1 == buckets;
+    return place;
+  }
+};
+
 /// The user's hook as the Reducer calls it.
 class HookOfReducer final : public c10d::CommHookInterface {
  public:
-  HookOfReducer(const CommHook& hook, const int& divisor) : hook_(hook), divisor_(divisor) {}
+  HookOfReducer(const CommHook& hook, HookCalls& calls, const int& divisor, bool all_come)
+      : hook_(hook), calls_(calls), divisor_(divisor), all_come_(all_come) {}
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    GradBucket ours(bucket, divisor_);
+    GradBucket::Place place = calls_.place_of(bucket);
+    place.divisor = divisor_;
+    place.all_come = all_come_;
+    GradBucket ours(bucket, place);
     return hook_(ours);
   }
   at::Tensor parseHookResult(const c10::IValue& result) override {
@@ -107,7 +124,9 @@ class HookOfReducer final : public c10d::CommHookInterface {
 
  private:
   const CommHook& hook_;
+  HookCalls& calls_;
   const int& divisor_;
+  bool all_come_;
 };
 
 /// The number by which the Reducer divides, in the form in which it asks for it.
@@ -139,7 +158,13 @@ struct GradientReducer::State {
   void equalize_buffers(const JoinStep& now, bool has_data);
   void shadow_backward();
   void adopt_buckets() {
-    if (owned) owned->adopt(reducer->get_grad_buckets(/*return_zero_tensors=*/false));
+    const auto buckets = reducer->get_grad_buckets(/*return_zero_tensors=*/false);
+    hook_calls.buckets = buckets.size();
+    if (owned) owned->adopt(buckets);
+  }
+  void give_hook_to_reducer() {
+    reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, hook_calls, divisor,
+                                                                /*all_come=*/!options.skip_all_reduce_unused_params));
   }
   bool syncs_buffers(BufferSync one, BufferSync other) const {
     return options.broadcast_buffers && (options.buffer_sync == one || options.buffer_sync == other);
@@ -154,6 +179,7 @@ struct GradientReducer::State {
   std::unique_ptr<DelayedGradients> delayed;
   std::shared_ptr<OwnedGradients> owned;  // where gradients are sharded
   CommHook hook;
+  HookCalls hook_calls;
   bool hook_is_default = false;             // the mean, since nobody wanted anything else before the first step
   std::unique_ptr<DirectReduction> direct;  // once the Reducer has done its part
   // Of gradients, in a pass that it leads: until all have come it leads the next one, too.
@@ -161,7 +187,9 @@ struct GradientReducer::State {
   int divisor = 1;  // of the step that has begun
   LoggedReducer reducer;
   bool learning_queued = false, delayed_queued = false;
-  int synced_forwards = 0;  // of this Reducer: a static graph is learnt in the first one
+  bool has_learnt =
+      false;  // this Reducer, a static graph: by the first backward pass, of one forward pass or of several
+  bool has_begun = false;  // this Reducer: a forward pass that reduces
   bool syncs = true;
   bool synced_last_time = true;
   Join* join = nullptr;
@@ -222,12 +250,13 @@ void GradientReducer::State::make_reducer_anew() {
   direct.reset();
   reducer = {};  // its hooks go before the next one's come
   reducer = make_reducer(std::move(arguments));
-  synced_forwards = 0;
+  has_begun = has_learnt = false;
   left_to_reducer = 0;
   learning_queued = delayed_queued = false;
+  hook_calls.in_step = 0;
   if (options.static_graph) reducer->set_static_graph();
   if (options.static_graph || delayed) backward_begins->call = [this] { queue_what_comes_last(); };
-  if (hook) reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, divisor));
+  if (hook) give_hook_to_reducer();
   adopt_buckets();
 }
 
@@ -235,16 +264,20 @@ void GradientReducer::State::make_reducer_anew() {
 /// static graph has learnt is reduced, and gradients that are delayed.
 void GradientReducer::State::queue_what_comes_last() {
   auto& engine = torch::autograd::Engine::get_default_engine();
-  if (options.static_graph && synced_forwards == 1 && !std::exchange(learning_queued, true))
-    engine.queue_callback([this] { reducer->delay_all_reduce(); });
-  if (!delayed || std::exchange(delayed_queued, true)) return;
-  // Behind the Reducer's own, which was queued later.
-  engine.queue_callback([this] {
-    torch::autograd::Engine::get_default_engine().queue_callback([this] {
-      delayed->reduce(process_group, divisor);
-      delayed_queued = false;
+  if (options.static_graph && !has_learnt && !std::exchange(learning_queued, true))
+    engine.queue_callback([this] {
+      reducer->delay_all_reduce();
+      has_learnt = true;
     });
-  });
+  // Behind the Reducer's own, which was queued later.
+  if (delayed && !std::exchange(delayed_queued, true))
+    engine.queue_callback([this] {
+      torch::autograd::Engine::get_default_engine().queue_callback([this] {
+        delayed->reduce(process_group, divisor);
+        delayed_queued = false;
+      });
+    });
+  gradient_came();  // an exception before the first gradient drops what was queued, too
 }
 
 /// The Reducer says neither which gradient has a layout that it cannot do nor, when the next pass begins, whether the
@@ -302,6 +335,12 @@ void GradientReducer::State::check_layout(std::size_t parameter, const at::Tenso
 /// could be in.
 void GradientReducer::State::start_anew() {
   process_group->barrier()->wait();
+  if (hook && !hook_is_default) {
+    // Some ranks' hooks may have come to a step that others' have not.
+    std::vector<at::Tensor> step{at::full({1}, hook_calls.step, parts.parameters[0].second.options().dtype(at::kLong))};
+    process_group->allreduce(step, {.reduceOp = c10d::ReduceOp::MAX})->wait();
+    hook_calls.step = step[0].item<std::int64_t>();
+  }
   make_reducer_anew();
   in_backward = false;
 }
@@ -314,17 +353,17 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
     // takes three times as long as a copy's. The reduction can do it besides.
     hook = [group = process_group](GradBucket& bucket) { return begin_mean(group, bucket); };
     hook_is_default = true;
-    reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, divisor));
+    give_hook_to_reducer();
   }
   divisor = join ? join->divisor() : process_group->getSize();
   if (step.syncs) {
     if (!goes_directly()) reducer->prepare_for_forward();
-    ++synced_forwards;
+    has_begun = true;
   }
+  in_backward = true;  // another rank may be starting anew: if a collective says so, this one has to as well
   if (direct)
     if (const auto names = direct->without_gradient(); !names.empty())
       refuse_without_gradient(fmt::format("{}", fmt::join(names, ", ")));
-  in_backward = true;  // another rank may be starting anew: if a collective says so, this one has to as well
   try {
     bool rebuilt = false;
     {
@@ -340,7 +379,6 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
   } catch (const c10::Error& error) {
     const std::string names = names_without_gradient(error.what_without_backtrace(), parts.parameters);
     if (names.empty()) throw;
-    in_backward = false;
     refuse_without_gradient(names);
   }
   if (syncs_buffers(BufferSync::broadcast_before, BufferSync::average_before) && synced_last_time)
@@ -359,7 +397,8 @@ void GradientReducer::State::equalize_buffers(const JoinStep& now, bool has_data
 /// others become this rank's, for an optimizer that steps on its part of the parameters.
 void GradientReducer::State::shadow_backward() {
   const at::NoGradGuard no_grad;
-  const bool learns = options.static_graph && synced_forwards == 1;
+  const bool learns = options.static_graph && !has_learnt;
+  hook_calls.in_step = 0;
   at::Tensor used;
   const auto reduce_used = [&] {
     used = reducer->get_local_used_map_on_device();
@@ -401,6 +440,7 @@ void GradientReducer::State::shadow_backward() {
     }
   }
   if (delayed) delayed->reduce_nothing(process_group);
+  has_learnt = options.static_graph;
   // As with the others, the step that learns says nothing of an order.
   if (!learns) reducer->push_rebuilt_params_for_all_indices();
 }
@@ -435,11 +475,12 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   results.reserve(outputs.size());
   for (const at::Tensor* output : outputs) results.push_back(*output);
   if (s.owned)
-    s.owned->begin_pass(!s.options.static_graph  ? s.options.find_unused_parameters ? OwnedGradients::Writes::to_all
-                                                                                    : OwnedGradients::Writes::to_used
-                        : s.synced_forwards == 1 ? OwnedGradients::Writes::to_all
-                                                 : OwnedGradients::Writes::to_unused_ones);
+    s.owned->begin_pass(!s.options.static_graph ? s.options.find_unused_parameters ? OwnedGradients::Writes::to_all
+                                                                                   : OwnedGradients::Writes::to_used
+                        : !s.has_learnt         ? OwnedGradients::Writes::to_all
+                                                : OwnedGradients::Writes::to_unused_ones);
   s.left_to_reducer = s.parts.parameters.size();
+  s.hook_calls.in_step = 0;
   s.reducer->prepare_for_backward(results);
   // What no gradient goes through stays as it is: a parameter that was returned, an index.
   std::vector<at::Tensor*> passed;
@@ -461,7 +502,7 @@ void GradientReducer::refuse_result(const std::type_info& type) {
 
 bool GradientReducer::wants_outputs() const {
   const State& s = *state_;
-  return s.delayed || (s.options.static_graph ? s.synced_forwards <= 1 : s.options.find_unused_parameters);
+  return s.delayed || (s.options.static_graph ? !s.has_learnt : s.options.find_unused_parameters);
 }
 bool GradientReducer::syncs() const { return state_->syncs; }
 void GradientReducer::set_syncs(bool syncs) {
@@ -476,10 +517,15 @@ void GradientReducer::register_comm_hook(CommHook hook) {
   State& s = *state_;
   if (!hook) throw std::invalid_argument("register_comm_hook of a null function");
   if (s.hook && !s.hook_is_default) throw std::invalid_argument("register_comm_hook: there is a hook already");
-  if (s.hook_is_default || s.synced_forwards != 0)
-    throw std::invalid_argument("register_comm_hook after the first forward()");
+  if (s.hook_is_default || s.has_begun) throw std::invalid_argument("register_comm_hook after the first forward()");
   s.hook = std::move(hook);
-  s.reducer->register_comm_hook(std::make_unique<HookOfReducer>(s.hook, s.divisor));
+  s.give_hook_to_reducer();
+}
+
+std::int64_t GradientReducer::comm_hook_step() const { return state_->hook_calls.step; }
+void GradientReducer::set_comm_hook_step(std::int64_t step) {
+  if (step < 0) throw std::invalid_argument(fmt::format("set_comm_hook_step({}): give the number of steps done", step));
+  state_->hook_calls.step = step;
 }
 
 void GradientReducer::shard_gradients(const GradientOwners& owners) {
@@ -488,8 +534,7 @@ void GradientReducer::shard_gradients(const GradientOwners& owners) {
     throw std::invalid_argument(
         "shard_gradients: there is a communication hook, which reduces whole buckets, or they "
         "are sharded already");
-  if (s.hook_is_default || s.synced_forwards != 0)
-    throw std::invalid_argument("shard_gradients after the first forward()");
+  if (s.hook_is_default || s.has_begun) throw std::invalid_argument("shard_gradients after the first forward()");
   if (s.options.static_graph)
     throw std::invalid_argument(
         "shard_gradients with DistributedDataParallelOptions::static_graph: the Reducer counts on gradients of an "
@@ -504,7 +549,7 @@ void GradientReducer::shard_gradients(const GradientOwners& owners) {
     throw std::invalid_argument("shard_gradients needs DistributedDataParallelOptions::gradient_as_bucket_view");
   s.owned = std::make_shared<OwnedGradients>(s.parts.parameters, s.parts.expect_sparse, owners, s.process_group);
   s.hook = [owned = s.owned](GradBucket& bucket) { return owned->reduce(bucket); };
-  s.reducer->register_comm_hook(std::make_unique<HookOfReducer>(s.hook, s.divisor));
+  s.give_hook_to_reducer();
   s.adopt_buckets();
 }
 

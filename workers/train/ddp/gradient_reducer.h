@@ -8,6 +8,7 @@
 #include <shoal/workers/train/gradient_owners.h>
 #include <shoal/workers/train/join.h>
 
+#include <cstdint>
 #include <memory>
 #include <typeinfo>
 #include <vector>
@@ -31,8 +32,8 @@ class GradientReducer final : public Joinable {
                   c10::intrusive_ptr<c10d::ProcessGroup> process_group);
   ~GradientReducer() override;
 
-  /// Throws Error if the last backward pass did not reach every parameter. If that pass ended by an exception, all
-  /// ranks start anew together: a rank whose pass did not gets std::invalid_argument from the collective that it is in,
+  /// Throws Error if the last backward pass did not reach every parameter. After that, and if that pass ended by an
+  /// exception, all ranks start anew together: a rank whose pass did not gets std::invalid_argument from the collective that it is in,
   /// or from its next one, and then starts anew at its next call, too.
   void before_forward();
   /// `outputs`: where the walk for unused parameters starts. They are replaced by copies, so that gradients of those
@@ -46,6 +47,8 @@ class GradientReducer final : public Joinable {
   void set_syncs(bool syncs);
   /// Once, before the first forward pass.
   void register_comm_hook(CommHook hook);
+  std::int64_t comm_hook_step() const;
+  void set_comm_hook_step(std::int64_t step);
   /// Likewise. Collective.
   void shard_gradients(const GradientOwners& owners);
 

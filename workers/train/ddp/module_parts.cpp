@@ -52,12 +52,18 @@ ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParal
     const c10::TensorImpl* impl = item.value().unsafeGetTensorImpl();
     parts.all.emplace_back(item.key(), item.value());
     if (!item.value().requires_grad() || !seen.insert(impl).second) continue;
+    const bool is_sparse = sparse.contains(impl) || contains(options.sparse, item.key());
     if (contains(options.delayed, item.key())) {
+      if (is_sparse)
+        throw std::invalid_argument(
+            fmt::format("DistributedDataParallelOptions::delayed: {} has sparse gradients, and delayed ones are "
+                        "reduced in one dense piece",
+                        item.key()));
       parts.delayed.emplace_back(item.key(), item.value());
       continue;
     }
     parts.parameters.emplace_back(item.key(), item.value());
-    parts.expect_sparse.push_back(sparse.contains(impl) || contains(options.sparse, item.key()));
+    parts.expect_sparse.push_back(is_sparse);
   }
   for (const auto& item : module.named_buffers()) {
     if (!item.value().defined() || contains(options.ignored, item.key())) continue;

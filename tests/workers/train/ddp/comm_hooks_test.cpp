@@ -57,13 +57,21 @@ CommHook make_hook(Which which, const c10::intrusive_ptr<c10d::ProcessGroup>& pr
 using Net = DistributedDataParallel<torch::nn::Sequential>;
 DistributedDataParallelOptions small_buckets() { return {.bucket_bytes = 3000, .first_bucket_bytes = 1000}; }
 
+DistributedDataParallelOptions static_graph() {
+  DistributedDataParallelOptions options = small_buckets();
+  options.static_graph = true;
+  return options;
+}
+
 /// The gradients of `steps` steps, whose parameters stay as they are: how far the last, and the mean of all, are from
 /// those without a hook, as a part of their length; and the last, flat.
-std::tuple<double, double, at::Tensor> gradients(int rank, ShmGroup group, Which which, int steps, Progress progress) {
+std::tuple<double, double, at::Tensor> gradients(int rank, ShmGroup group, Which which, int steps, Progress progress,
+                                                 bool is_static) {
   at::set_num_threads(1);
   auto process_group = init_process_group(group, rank, {.progress = progress});
   torch::nn::Sequential net = make_net(rank), plain = make_net(0);
-  Net ddp(small_buckets(), net, process_group), without(small_buckets(), plain, process_group);
+  Net ddp(is_static ? static_graph() : small_buckets(), net, process_group);
+  Net without(small_buckets(), plain, process_group);
   ddp.register_comm_hook(make_hook(which, process_group));
   at::Tensor got, wanted, sum;
   const auto flat = [](const torch::nn::Sequential& of) {
@@ -85,14 +93,14 @@ std::tuple<double, double, at::Tensor> gradients(int rank, ShmGroup group, Which
   return {apart(got), apart(sum / steps), got};
 }
 
-auto run(Which which, int steps, Progress progress, int world = 2) {
-  return spawn({.nprocs = world}, gradients, ShmGroup(world), which, steps, progress);
+auto run(Which which, int steps, Progress progress, int world, bool is_static) {
+  return spawn({.nprocs = world}, gradients, ShmGroup(world), which, steps, progress, is_static);
 }
 
 /// How near the mean gradient, and the mean over many steps, are to the exact ones.
-void check(Which which, int steps, double last, double mean) {
+void check(Which which, int steps, double last, double mean, bool is_static = false) {
   const auto progress = GENERATE(Progress::in_call, Progress::thread);
-  const auto ranks = run(which, steps, progress, 3);
+  const auto ranks = run(which, steps, progress, 3, is_static);
   for (const auto& [off, mean_off, flat] : ranks) {
     CHECK(off <= last);
     CHECK(mean_off <= mean);
@@ -117,6 +125,12 @@ TEST_CASE("comm hooks: PowerSGD's error comes back, so that over many steps noth
 }
 
 TEST_CASE("comm hooks: what top-k leaves out is sent later") { check(Which::top_k, 100, 6.0, 0.2); }
+
+TEST_CASE("comm hooks: those of a static graph begin to leave something out at their step, in any number of buckets") {
+  check(Which::bf16, 4, 2e-2, 2e-2, true);
+  check(Which::power_sgd, 60, 3.0, 0.1, true);
+  check(Which::top_k, 100, 6.0, 0.2, true);
+}
 
 namespace {
 
@@ -157,12 +171,14 @@ TEST_CASE("comm hooks: local SGD steps alone between the averages of the paramet
 namespace {
 
 /// What a hook of the user's is given, and what it can do.
-std::string own_hook(int rank, ShmGroup group) {
+std::string own_hook(int rank, ShmGroup group, bool is_static) {
   at::set_num_threads(1);
   auto process_group = init_process_group(group, rank);
   torch::nn::Sequential net = make_net(0);
-  Net ddp(small_buckets(), net, process_group);
+  Net ddp(is_static ? static_graph() : small_buckets(), net, process_group);
+  ddp.set_comm_hook_step(40);  // of a training before
   std::size_t buckets = 0, elements = 0;
+  std::int64_t step_now = 0;
   bool last = true;
   const auto fails = std::make_shared<bool>(false);
   ddp.register_comm_hook([&, fails](GradBucket& bucket) {
@@ -172,6 +188,7 @@ std::string own_hook(int rank, ShmGroup group) {
     }
     require(bucket.index() == buckets++, "buckets come out of order");
     last = bucket.is_last();
+    step_now = bucket.step();
     const auto gradients = bucket.gradients();
     const auto parameters = bucket.parameters();
     require(gradients.size() == parameters.size(), "as many gradients as parameters");
@@ -188,6 +205,7 @@ std::string own_hook(int rank, ShmGroup group) {
     net->zero_grad();
     loss_of(ddp(batch_of(rank, step))).backward();
     require(last && buckets >= 2, "several buckets");
+    require(step_now == 41 + step && ddp.comm_hook_step() == step_now, "the number of the step");
     std::size_t all = 0;
     for (auto& parameter : net->parameters()) {
       all += std::size_t(parameter.numel());
@@ -232,10 +250,115 @@ std::string late_hook(int rank, ShmGroup group) {
 }  // namespace
 
 TEST_CASE("comm hooks: a hook of one's own gets all gradients in buckets, and gives them any values") {
-  for (auto& said : spawn({.nprocs = 2}, own_hook, ShmGroup(2))) CHECK(said == "went through");
+  for (bool is_static : {false, true})
+    for (auto& said : spawn({.nprocs = 2}, own_hook, ShmGroup(2), is_static)) CHECK(said == "went through");
   CHECK_THAT(spawn({.nprocs = 1}, late_hook, ShmGroup(1))[0], ContainsSubstring("after the first forward()"));
   CHECK_THROWS_AS(top_k_hook(nullptr, {.fraction = 0}), std::invalid_argument);
   CHECK_THROWS_AS(power_sgd_hook(nullptr, {.rank = 0}), std::invalid_argument);
+}
+
+namespace {
+
+/// Two layers, of which the last one is never used: its buckets come first, and are skipped.
+struct HalfUsedImpl : torch::nn::Module {
+  HalfUsedImpl() { to(at::kDouble); }
+  at::Tensor forward(const at::Tensor& x) { return used(x); }
+  torch::nn::Linear first_unused{register_module("first_unused", torch::nn::Linear(2, 2))};
+  torch::nn::Linear used{register_module("used", torch::nn::Linear(6, 5))};
+  torch::nn::Linear last_unused{register_module("last_unused", torch::nn::Linear(2, 2))};
+};
+TORCH_MODULE(HalfUsed);
+
+/// What backward() said, or in how many of the gradient's elements the last of three steps differs from the mean.
+std::string with_skipped_buckets(int rank, ShmGroup group, bool power_sgd) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(0);
+  HalfUsed net, plain;
+  copy_values(*net, *plain);
+  DistributedDataParallel<HalfUsed> ddp({.bucket_bytes = 1,
+                                         .first_bucket_bytes = 1,
+                                         .find_unused_parameters = true,
+                                         .skip_all_reduce_unused_params = true},
+                                        net, process_group);
+  ddp.register_comm_hook(power_sgd ? power_sgd_hook(process_group, {.start_step = 2})
+                                   : top_k_hook(process_group, {.fraction = 0.1, .start_step = 2}));
+  try {
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      loss_of(ddp(batch_of(0, step))).backward();
+    }
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  loss_of(plain(batch_of(0, 2))).backward();
+  return fmt::format("{} differ",
+                     (net->used->weight.grad() - plain->used->weight.grad()).abs().gt(1e-12).sum().item<int>());
+}
+
+}  // namespace
+
+TEST_CASE("comm hooks: buckets that are skipped change no count of steps, and PowerSGD refuses them") {
+  for (auto& said : spawn({.nprocs = 2}, with_skipped_buckets, ShmGroup(2), false)) CHECK(said == "27 differ");
+  for (auto& said : spawn({.nprocs = 2}, with_skipped_buckets, ShmGroup(2), true))
+    CHECK_THAT(said, ContainsSubstring("power_sgd_hook with skip_all_reduce_unused_params"));
+}
+
+namespace {
+
+/// Layers that are used in another order than they have as members, with gradients of other sizes.
+struct TurnedImpl : torch::nn::Module {
+  TurnedImpl() { to(at::kDouble); }
+  at::Tensor forward(const at::Tensor& x) { return third(torch::tanh(first(torch::tanh(second(x))))) * 5; }
+  torch::nn::Linear first{register_module("first", torch::nn::Linear(40, 30))};
+  torch::nn::Linear second{register_module("second", torch::nn::Linear(6, 40))};
+  torch::nn::Linear third{register_module("third", torch::nn::Linear(30, 3))};
+};
+TORCH_MODULE(Turned);
+
+/// One rank whose gradients are the same in 60 steps, and then zero until all is given: how far what top-k has given is from
+/// what there was, as a part of one step's. In between a backward pass fails, and the Reducer makes its buckets anew, in
+/// another order.
+double given_by_top_k(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(0);
+  Turned net;
+  DistributedDataParallel<Turned> ddp(net, process_group);  // one bucket
+  ddp.register_comm_hook(top_k_hook(process_group, {.fraction = 0.02}));
+  bool fails = false;
+  net->parameters()[0].register_hook([&](const at::Tensor& gradient) {
+    if (std::exchange(fails, false)) throw std::runtime_error("a fault");
+    return gradient;
+  });
+  at::Tensor given, wanted;
+  const auto flat = [&] {
+    std::vector<at::Tensor> parts;
+    for (auto& parameter : net->parameters()) parts.push_back(parameter.grad().flatten());
+    return torch::cat(parts).clone();
+  };
+  for (int step = 0; step < 120; ++step) {
+    net->zero_grad();
+    if (step == 30) {
+      fails = true;
+      try {
+        loss_of(ddp(batch_of(rank, 0))).backward();
+      } catch (const std::runtime_error&) {
+      }
+      require(!fails, "nothing was thrown");
+      net->zero_grad();
+    }
+    (loss_of(ddp(batch_of(rank, 0))) * (step < 60 ? 1 : 0)).backward();
+    if (step == 0) wanted = flat();  // of the first step the mean
+    given = step == 0 ? flat() : given + flat();
+  }
+  return ((given - wanted * 60).norm() / wanted.norm()).item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("comm hooks: what was left out goes to its own parameter when buckets are made anew") {
+  CHECK(spawn({.nprocs = 1}, given_by_top_k, ShmGroup(1))[0] < 1e-9);
 }
 
 }  // namespace comm_hooks_test

@@ -8,6 +8,7 @@
 #include <shoal/workers/train/float_masters.h>
 #include <torch/torch.h>
 
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,13 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
   }
 };
 
+/// If it `fails`, the backward pass ends here by an exception, before any parameter has got its gradient.
+at::Tensor failing_once(at::Tensor result, bool& fails) {
+  if (std::exchange(fails, false))
+    result.register_hook([](const at::Tensor&) { throw std::runtime_error("this rank's own fault"); });
+  return result;
+}
+
 struct DeepImpl : torch::nn::Module {
   explicit DeepImpl(bool checkpoint)
       : first(register_module("first", torch::nn::Linear(6, 6))),
@@ -61,9 +69,11 @@ struct DeepImpl : torch::nn::Module {
     to(at::kDouble);
   }
   at::Tensor segment(const at::Tensor& x) { return checkpoint ? Checkpoint::apply(x, middle) : torch::tanh(middle(x)); }
-  at::Tensor forward(const at::Tensor& x) { return last(segment(segment(first(x)))); }  // `middle` twice
+  at::Tensor forward(const at::Tensor& x) {
+    return failing_once(last(segment(segment(first(x)))), fails);  // `middle` twice
+  }
   torch::nn::Linear first, middle, unused, last;
-  bool checkpoint;
+  bool checkpoint, fails = false;
 };
 TORCH_MODULE(Deep);
 
@@ -79,6 +89,42 @@ std::string static_graph(int rank, ShmGroup group, bool checkpoint, std::int64_t
   for (int step = 0; step < 4; ++step) {
     require_averages(ddp, net, reference, rank, group.world_size(), step);
     require(!net->unused->weight.grad().defined(), "an unused parameter got a gradient");
+  }
+  return "went through";
+}
+
+/// What may come before a static graph is learnt: a pass that is not gone back through, and a backward pass that an
+/// exception ends before the module's first gradient. And whether that pass is of two forward passes.
+std::string first_steps(int rank, ShmGroup group, bool two_passes, Progress progress) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank, {.progress = progress});
+  torch::manual_seed(rank);
+  Deep net(false), reference(false);
+  DistributedDataParallel<Deep> ddp({.bucket_bytes = 100, .first_bucket_bytes = 100, .static_graph = true}, net,
+                                    process_group);
+  copy_values(*net, *reference);
+  ddp(batch_of(rank, 90));
+  ddp(batch_of(rank, 91));
+  std::string said;
+  net->fails = true;
+  try {
+    loss_of(ddp(batch_of(rank, 92))).backward();
+  } catch (const std::runtime_error& error) {
+    said = error.what();
+  }
+  require(said.find("own fault") != std::string::npos, "what came out of backward(): " + said);
+  for (int step = 0; step < 4; ++step) {
+    if (!two_passes) {
+      require_averages(ddp, net, reference, rank, group.world_size(), step);
+      continue;
+    }
+    net->zero_grad();
+    reference->zero_grad();
+    const at::Tensor one = ddp(batch_of(rank, 2 * step)), two = ddp(batch_of(rank, 2 * step + 1));
+    (loss_of(one) + loss_of(two)).backward();
+    for (int other = 0; other < group.world_size(); ++other)
+      for (int batch : {0, 1}) (loss_of(reference(batch_of(other, 2 * step + batch))) / group.world_size()).backward();
+    require_same_gradients(*net, *reference, fmt::format("step {}", step));
   }
   return "went through";
 }
@@ -123,7 +169,10 @@ struct TiedImpl : torch::nn::Module {
     frozen = named_parameters(false)["frozen"];
     own = named_parameters(false)["own"];
   }
-  at::Tensor forward(const at::Tensor& x) { return again(torch::tanh(norm(layer(x)) * frozen)) * own; }
+  at::Tensor forward(const at::Tensor& x) {
+    return failing_once(again(torch::tanh(norm(layer(x)) * frozen)) * own, fails);
+  }
+  bool fails = false;
   torch::nn::Linear layer, again;
   torch::nn::BatchNorm1d norm;
   at::Tensor frozen, own;
@@ -182,6 +231,83 @@ std::string delayed_and_ignored(int rank, ShmGroup group, Progress progress) {
     }
     reference->norm->weight.mutable_grad() = of_ignored;
     require_same_gradients(*net, *reference, fmt::format("step {}", step));
+  }
+  return "went through";
+}
+
+/// A backward pass that an exception ends, on all ranks, before the first gradient of the module comes.
+std::string delayed_after_failure(int rank, ShmGroup group, Progress progress) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank, {.progress = progress});
+  torch::manual_seed(rank);
+  Tied net, reference;
+  DistributedDataParallel<Tied> ddp({.delayed = {"own"}}, net, process_group);
+  copy_values(*net, *reference);
+  for (int step = 0; step < 4; ++step) {
+    if (step == 1) {
+      net->fails = true;
+      try {
+        loss_of(ddp(batch_of(rank, 90))).backward();
+        return "nothing was thrown";
+      } catch (const std::runtime_error&) {
+      }
+      for (const auto& buffer : reference->buffers()) buffer.copy_(torch::zeros_like(buffer));
+      for (const auto& buffer : net->buffers()) buffer.copy_(torch::zeros_like(buffer));
+    }
+    net->zero_grad();
+    loss_of(ddp(batch_of(rank, step))).backward();
+    step_alone(reference, step, group.world_size());
+    require_same_gradients(*net, *reference, fmt::format("step {}", step));
+  }
+  return "went through";
+}
+
+/// A module with a buffer that its forward pass leaves alone, and can be told to fail in.
+struct BufferedImpl : torch::nn::Module {
+  BufferedImpl() { to(at::kDouble); }
+  at::Tensor forward(const at::Tensor& x) {
+    if (std::exchange(fails, false)) throw std::runtime_error("a bad sample");
+    return layer(x);
+  }
+  torch::nn::Linear layer{register_module("layer", torch::nn::Linear(6, 3))};
+  at::Tensor kept{register_buffer("kept", torch::ones({4}))};
+  bool fails = false;
+};
+TORCH_MODULE(Buffered);
+
+/// Rank 0's forward pass fails once, and its next one's mean of buffers meets the other rank's gradients. Until all go on,
+/// and beyond, the buffers' mean stays what it was.
+std::string buffers_after_failure(int rank, ShmGroup group, BufferSync sync) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  Buffered net;
+  DistributedDataParallel<Buffered> ddp({.buffer_sync = sync}, net, process_group);
+  net->kept = net->named_buffers()["kept"];
+  net->kept.fill_(rank == 0 ? 1 : 3);
+  int done = 0;
+  for (int step = 0; done < 4; ++step) {
+    if (step == 30) return "it never went on";
+    if (step == 2) net->fails = rank == 0;
+    try {
+      net->zero_grad();
+      loss_of(ddp(batch_of(rank, step))).backward();
+      ++done;
+    } catch (const std::exception&) {
+      require(step >= 2, "the first steps");
+    }
+    require(net->kept.eq(2).all().item<bool>(),
+            fmt::format("step {}: the buffer is {}", step, net->kept[0].item<double>()));
+  }
+  return "went through";
+}
+
+std::string sparse_and_delayed(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(20, 4).sparse(true)));
+  try {
+    DistributedDataParallel<torch::nn::Sequential> ddp({.delayed = {"0.weight"}}, net, process_group);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
   }
   return "went through";
 }
@@ -347,6 +473,13 @@ TEST_CASE("DDP: a static graph may use parameters several times, in checkpointed
         CHECK(said == "went through");
 }
 
+TEST_CASE("DDP: a static graph is learnt by its first backward pass, whatever came before") {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
+  for (bool two_passes : {false, true})
+    for (auto& said : spawn({.nprocs = 2}, first_steps, ShmGroup(2), two_passes, progress))
+      CHECK(said == "went through");
+}
+
 TEST_CASE("DDP: one checkpointed segment needs no option") {
   const auto progress = GENERATE(Progress::in_call, Progress::thread);
   for (std::int64_t bucket_bytes : {100, 1 << 20})
@@ -368,6 +501,18 @@ TEST_CASE("DDP: delayed gradients are reduced at the end, ignored parameters nev
   CHECK_THAT(said({.ignored = {"nobody"}}),
              ContainsSubstring("ignored: the module has no parameter or buffer named nobody"));
   CHECK_THAT(said({.delayed = {"norm.running_mean"}}), ContainsSubstring("delayed: the module has no parameter"));
+  CHECK_THAT(spawn({.nprocs = 1}, sparse_and_delayed, ShmGroup(1))[0],
+             ContainsSubstring("delayed: 0.weight has sparse gradients"));
+}
+
+TEST_CASE("DDP: delayed gradients are reduced again after a backward pass that an exception has ended") {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
+  for (auto& said : spawn({.nprocs = 2}, delayed_after_failure, ShmGroup(2), progress)) CHECK(said == "went through");
+}
+
+TEST_CASE("DDP: buffers whose mean could not be made are what they were") {
+  for (const auto sync : {BufferSync::average_before, BufferSync::average_after})
+    for (auto& said : spawn({.nprocs = 2}, buffers_after_failure, ShmGroup(2), sync)) CHECK(said == "went through");
 }
 
 TEST_CASE("DDP: buffers are rank 0's or the mean, before or after a forward pass") {

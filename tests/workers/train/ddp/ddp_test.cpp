@@ -173,6 +173,43 @@ TEST_CASE("DDP: a parameter that gets no gradient is named, or allowed for by th
 
 namespace {
 
+/// A pass that leaves out a parameter on all ranks is refused by the next forward(); the one after it goes on.
+std::string leave_out_once(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  Net net = make_net(0, 30), reference = make_net(0, 30);
+  DistributedDataParallel<Net> ddp(net, process_group);
+  for (int step = 0; step < 8; ++step) {
+    net->zero_grad();
+    if (step == 1 || step == 5) {  // before the Reducer has been left out of it, and after
+      ddp.forward(input_of(rank, step));
+      net->second->bias.sum().backward();
+      try {
+        ddp.forward(input_of(rank, step));
+        return "a pass without gradients was not refused";
+      } catch (const Error& error) {
+        if (std::string(error.what()).find("gave no gradient to") == std::string::npos) return error.what();
+      }
+      net->zero_grad();
+    }
+    loss_of(ddp.forward(input_of(rank, step))).backward();
+    reference->zero_grad();
+    for (int other = 0; other < group.world_size(); ++other)
+      (loss_of(reference->forward(input_of(other, step))) / group.world_size()).backward();
+    require(torch::allclose(net->first->weight.grad(), reference->first->weight.grad(), 1e-9, 1e-12),
+            fmt::format("step {}", step));
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("DDP: after a pass that was refused for parameters left out, the next one is right") {
+  for (auto& said : spawn({.nprocs = 2}, leave_out_once, ShmGroup(2))) CHECK(said == "went through");
+}
+
+namespace {
+
 /// The gradients after two batches, of which only the second is reduced, and the parameters' ranks' own.
 bool accumulate(int rank, ShmGroup group) {
   at::set_num_threads(1);

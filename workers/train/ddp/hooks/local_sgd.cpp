@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
+#include <shoal/tensors/shared_memory_scope.h>
 #include <shoal/workers/train/comm_hooks.h>
 
-#include <memory>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
@@ -14,9 +14,8 @@
 namespace shoal {
 
 CommHook local_sgd_hook(const ProcessGroupOfHook& process_group, const LocalSgdOptions& options) {
-  return [process_group, options, step = std::make_shared<std::int64_t>(0)](GradBucket& bucket) {
-    if (bucket.index() == 0) ++*step;
-    if (*step <= options.start_step) return begin_mean(process_group, bucket);
+  return [process_group, options](GradBucket& bucket) {
+    if (bucket.step() <= options.start_step) return begin_mean(process_group, bucket);
     if (!options.part) return hook_result(bucket.buffer());
     const at::Tensor& buffer = bucket.buffer();
     buffer.div_(options.part->getSize());
@@ -30,16 +29,26 @@ PeriodicAverager::PeriodicAverager(ProcessGroupOfHook process_group, const Perio
     throw std::invalid_argument(fmt::format("PeriodicAverager: a period of {}", options_.period));
 }
 
+void PeriodicAverager::set_steps(std::int64_t steps) {
+  if (steps < 0) throw std::invalid_argument(fmt::format("PeriodicAverager: set_steps({})", steps));
+  steps_ = steps;
+}
+
 bool PeriodicAverager::average(const std::vector<at::Tensor>& parameters) {
-  const std::int64_t step = step_++;
+  const std::int64_t step = steps_++;
   if (step < options_.warm_up || (step - options_.warm_up) % options_.period != 0) return false;
   const at::NoGradGuard no_grad;
   const int ranks = process_group_->getSize();
-  std::vector<c10::intrusive_ptr<c10d::Work>> sums;
-  sums.reserve(parameters.size());
-  for (const at::Tensor& parameter : each_once(parameters))
-    sums.push_back(begin_sum(process_group_, parameter.detach().div_(ranks)));
-  for (const auto& sum : sums) sum->wait();
+  for (const at::Tensor& parameter : each_once(parameters)) {
+    // The sum of copies: a parameter is never a part of what it was, also where another rank dies.
+    at::Tensor mean;
+    {
+      const SharedMemoryScope born_shared;
+      mean = parameter.detach().div(ranks);
+    }
+    begin_sum(process_group_, mean)->wait();
+    parameter.detach().copy_(mean);
+  }
   return true;
 }
 

@@ -7,9 +7,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
+#include <shoal/internal/workers/train/ddp/hooks/rests.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
+#include <shoal/ipc/codec.h>
 #include <shoal/tensors/shared_memory_scope.h>
 #include <shoal/workers/train/comm_hooks.h>
 
@@ -48,6 +49,7 @@ struct Underway {
   int divisor = 1;
   std::size_t index = 0;
   at::Tensor given = {};               // what was to be sent
+  at::Tensor rest = {};                // what is left out of it
   std::vector<at::Tensor> plain = {};  // views of the bucket
   std::vector<Factors> factors = {};
   at::Tensor first = {}, second = {};  // the buffers of the two collectives, of which `p` and `q` are views
@@ -65,8 +67,12 @@ class PowerSgd {
   /// one when the next bucket has come, the last bucket's at once.
   HookResult reduce(GradBucket& bucket) {
     const at::NoGradGuard no_grad;
-    if (bucket.index() == 0) {
-      ++step_;
+    if (!bucket.all_come())
+      throw std::invalid_argument(
+          "power_sgd_hook with skip_all_reduce_unused_params: a bucket's second half waits for the next bucket, which "
+          "may "
+          "not come; leave that option out");
+    if (std::exchange(step_, bucket.step()) != bucket.step()) {
       second_phase_.reset();  // of a step that an exception ended
       last_phase_.clear();
     }
@@ -90,7 +96,8 @@ class PowerSgd {
 
  private:
   struct Memory {
-    at::Tensor first, second, rest;
+    std::vector<at::Tensor> parameters;
+    at::Tensor first, second;
   };
 
   Underway begin(GradBucket& bucket) {
@@ -99,9 +106,8 @@ class PowerSgd {
     if (part.index >= memory_.size()) memory_.resize(part.index + 1);
     Memory& memory = memory_[part.index];
     if (options_.error_feedback) {
-      if (!memory.rest.defined() || memory.rest.numel() != part.buffer.numel())
-        memory.rest = at::zeros_like(part.buffer);
-      part.buffer.add_(memory.rest);
+      part.rest = rests_.of(bucket);
+      part.buffer.add_(part.rest);
       part.given = part.buffer.clone();
     }
     std::int64_t p_elements = 0, q_elements = 0;
@@ -116,9 +122,13 @@ class PowerSgd {
         part.plain_elements += gradient.numel();
       }
     }
-    const bool fresh = !memory.first.defined() || memory.first.numel() != part.plain_elements + p_elements ||
-                       memory.second.numel() != q_elements;
+    std::vector<at::Tensor> parameters = bucket.parameters();
+    const bool fresh = !std::ranges::equal(memory.parameters, parameters,
+                                           [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
+    at::Generator generator;
+    if (fresh || !options_.warm_start) generator = generator_of(part.index);
     if (fresh) {
+      memory.parameters = std::move(parameters);
       const SharedMemoryScope born_shared;
       memory.first = at::empty({part.plain_elements + p_elements}, part.buffer.options());
       memory.second = at::empty({q_elements}, part.buffer.options());
@@ -132,7 +142,7 @@ class PowerSgd {
       one.q = part.second.narrow(0, q_at, m * rank).view({m, rank});
       p_at += n * rank;
       q_at += m * rank;
-      if (fresh || !options_.warm_start) one.q.copy_(at::randn(one.q.sizes(), generator(), at::kFloat));
+      if (fresh || !options_.warm_start) one.q.copy_(at::randn(one.q.sizes(), generator, at::kFloat));
       orthogonalize(one.q);
       at::mm_out(one.p, one.matrix, one.q);
     }
@@ -173,7 +183,7 @@ class PowerSgd {
   }
 
   void remember_rest(const Underway& part) {
-    at::Tensor& rest = memory_[part.index].rest;
+    const at::Tensor& rest = part.rest;
     rest.zero_();
     for (const Factors& one : part.factors) {
       const std::int64_t offset = one.matrix.storage_offset() - part.buffer.storage_offset();
@@ -191,16 +201,17 @@ class PowerSgd {
   std::int64_t rank_of(const at::Tensor& matrix) const {
     return std::min({matrix.size(0), matrix.size(1), options_.rank});
   }
-  /// The same numbers on all ranks, others in each step and for each matrix.
-  at::Generator& generator() {
-    if (!generator_.defined()) generator_ = at::detail::createCPUGenerator(options_.seed);
-    return generator_;
+  /// The same numbers on all ranks, others in each step and for each bucket. Of no step before: ranks of which some had an
+  /// exception agree again.
+  at::Generator generator_of(std::size_t bucket) const {
+    return at::detail::createCPUGenerator(
+        schema_hash("power_sgd_hook", options_.seed, std::uint64_t(step_), std::uint64_t(bucket)));
   }
 
   ProcessGroupOfHook process_group_;
   PowerSgdOptions options_;
   std::int64_t step_ = 0;
-  at::Generator generator_;
+  Rests rests_;                           // what the approximations have left out
   std::vector<Memory> memory_;            // by bucket
   std::optional<Underway> second_phase_;  // the bucket whose second collective has not begun
   std::vector<Underway> last_phase_;      // those whose second one has

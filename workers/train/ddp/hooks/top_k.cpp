@@ -2,8 +2,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
+#include <shoal/internal/workers/train/ddp/hooks/rests.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
 #include <shoal/workers/train/comm_hooks.h>
 
@@ -24,14 +24,14 @@ class TopK {
 
   HookResult reduce(GradBucket& bucket) {
     const at::NoGradGuard no_grad;
-    if (bucket.index() == 0) ++step_;
-    if (is_sparse(bucket) || step_ <= options_.start_step) return begin_mean(process_group_, bucket);
+    if (is_sparse(bucket) || bucket.step() <= options_.start_step) return begin_mean(process_group_, bucket);
     const at::Tensor& buffer = bucket.buffer();
-    if (options_.error_feedback) buffer.add_(rest_of(bucket));
+    const at::Tensor rest = options_.error_feedback ? rests_.of(bucket) : at::Tensor();
+    if (rest.defined()) buffer.add_(rest);
     const auto count = std::max<std::int64_t>(1, std::llround(options_.fraction * double(buffer.numel())));
     const at::Tensor indices = std::get<1>(buffer.abs().topk(count, 0, /*largest=*/true, /*sorted=*/false));
     const at::Tensor values = buffer.index_select(0, indices);
-    if (options_.error_feedback) rest_of(bucket).copy_(buffer).index_fill_(0, indices, 0);
+    if (rest.defined()) rest.copy_(buffer).index_fill_(0, indices, 0);
     // Both are given away before either is waited for: the next bucket's come after them on every rank.
     auto all_indices = begin_gather(indices);
     auto all_values = begin_gather(values);
@@ -59,18 +59,9 @@ class TopK {
     return {std::move(outputs[0]), std::move(work)};
   }
 
-  /// What was not sent of a bucket.
-  at::Tensor& rest_of(const GradBucket& bucket) {
-    if (bucket.index() >= rests_.size()) rests_.resize(bucket.index() + 1);
-    at::Tensor& rest = rests_[bucket.index()];
-    if (!rest.defined() || rest.numel() != bucket.buffer().numel()) rest = at::zeros_like(bucket.buffer());
-    return rest;
-  }
-
   ProcessGroupOfHook process_group_;
   TopKOptions options_;
-  std::int64_t step_ = 0;
-  std::vector<at::Tensor> rests_;  // by bucket
+  Rests rests_;  // what was not sent
 };
 
 }  // namespace

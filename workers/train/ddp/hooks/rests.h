@@ -1,0 +1,32 @@
+// What a hook has left out of each gradient, and adds in a later step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <shoal/workers/train/comm_hook.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace shoal {
+
+/// A flat tensor for each bucket, which lies as the bucket does. libtorch's Reducer makes buckets anew: after its first
+/// step, after an exception, at a Join's end. Then each parameter's part moves to where the parameter lies. Owned by one hook.
+class Rests {
+ public:
+  /// Of this bucket; zeros at first. Valid until the next call.
+  at::Tensor& of(const GradBucket& bucket);
+
+ private:
+  struct Rest {
+    std::vector<at::Tensor> parameters;
+    std::vector<std::int64_t> offsets;  // of their parts
+    at::Tensor values;
+  };
+  Rest made_for(const GradBucket& bucket, std::vector<at::Tensor> parameters) const;
+
+  std::vector<Rest> rests_;      // by bucket
+  std::vector<Rest> displaced_;  // of buckets as they lay before; of this step
+  std::int64_t step_ = 0;
+};
+
+}  // namespace shoal
