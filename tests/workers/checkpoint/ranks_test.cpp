@@ -5,11 +5,14 @@
 #include <shoal/runtime/spawn.h>
 #include <shoal/workers/checkpoint/checkpoints.h>
 #include <shoal/workers/data/data_loader.h>
+#include <shoal/workers/train/diloco.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
+#include <shoal/workers/train/float_masters.h>
 #include <shoal/workers/train/process_group.h>
 #include <shoal/workers/train/zero_redundancy_optimizer.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -66,6 +69,56 @@ std::int64_t train(int rank, ShmGroup group, std::string folder, int from, int t
   return begin;
 }
 
+/// A bfloat16 module, on whose float copies an optimizer steps of which each rank has a part, and an outer one.
+struct HalfTraining {
+  HalfTraining(int seed, const c10::intrusive_ptr<c10d::ProcessGroup>& group)
+      : net(small_net(seed)),
+        masters([&] {
+          net->to(at::kBFloat16);
+          return net->parameters();
+        }()),
+        inner(masters.parameters(), optimizer_maker<torch::optim::Adam>(options()), group),
+        diloco(masters.parameters(), group, {.sync_every = 2}) {
+    parts.add("model", net);
+    parts.add("masters", masters, *net);
+    parts.add("inner", inner, masters, *net);
+    parts.add("diloco", diloco, masters, *net);
+  }
+  void step(int number) {
+    torch::manual_seed(500 + number);
+    net->zero_grad();
+    net->forward(torch::randn({8, 6}).to(at::kBFloat16)).pow(2).mean().backward();
+    masters.take_gradients();
+    inner.step();
+    diloco.step();
+    masters.give_parameters();
+  }
+  torch::nn::Sequential net;
+  FloatMasters masters;
+  ZeroRedundancyOptimizer inner;
+  DiLoCo diloco;
+  CheckpointParts parts;
+};
+
+std::string float_copies(int rank, ShmGroup group, std::string folder) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  HalfTraining unbroken(1, process_group), loaded(2, process_group);
+  for (int step = 0; step < 3; ++step) unbroken.step(step);
+  Checkpoints checkpoints({.folder = folder}, process_group);
+  checkpoints.save(3, unbroken.parts);
+  process_group->barrier()->wait();
+  require(checkpoints.load(loaded.parts) == 3, "the step");
+  for (int step = 3; step < 7; ++step) {
+    unbroken.step(step);
+    loaded.step(step);
+  }
+  require(same_values(*loaded.net, *unbroken.net), "other values than without a break");
+  for (std::size_t i = 0; i < loaded.masters.parameters().size(); ++i)
+    require(torch::equal(loaded.masters.parameters()[i], unbroken.masters.parameters()[i]), "other copies");
+  return "went through";
+}
+
 std::vector<std::string> names_in(const std::string& folder, std::int64_t step, int rank, int ranks) {
   const shoal::detail::CheckpointFile file(folder + "/" + shoal::detail::shard_file_name({step, rank, ranks}));
   std::vector<std::string> names;
@@ -74,6 +127,14 @@ std::vector<std::string> names_in(const std::string& folder, std::int64_t step, 
 }
 
 }  // namespace
+
+TEST_CASE("checkpoint: ZeRO and DiLoCo go on over float copies, by the names of what these are copies of") {
+  const TemporaryFolder folder;
+  for (auto& said : spawn({.nprocs = 2}, float_copies, ShmGroup(2), folder.path())) CHECK(said == "went through");
+  CHECK(std::ranges::count(names_in(folder.path(), 3, 0, 2), "diloco.start/0.weight") +
+            std::ranges::count(names_in(folder.path(), 3, 1, 2), "diloco.start/0.weight") ==
+        1);
+}
 
 TEST_CASE("checkpoint: 1, 3, 2 and 1 ranks go on from each other's, bit for bit, a ZeRO optimizer as well") {
   const TemporaryFolder folder;
