@@ -24,14 +24,15 @@ namespace shoal {
 /// step.
 class GradBucket {
  public:
-  /// What the functions of these names say.
+  /// Where a bucket is in its training: what the functions of these names say.
   struct Place {
-    std::size_t index = 0;
-    bool is_last = false;
-    std::int64_t step = 1;
-    int divisor = 1;
-    bool all_come = true;
+    std::size_t index = 0;  ///< index()
+    bool is_last = false;   ///< is_last()
+    std::int64_t step = 1;  ///< step()
+    int divisor = 1;        ///< divisor()
+    bool all_come = true;   ///< all_come()
   };
+  /// Of libtorch's, which outlives this one.
   GradBucket(c10d::GradBucket& bucket, const Place& place) : bucket_(bucket), place_(place) {}
 
   std::size_t index() const { return place_.index; }  ///< they come in the order 0, 1, ..., the same on all ranks
