@@ -4,6 +4,7 @@
 #include <shoal/internal/workers/batch/make_batch.h>
 #include <shoal/internal/workers/datasets/parts/placed_stream.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -65,7 +66,8 @@ class StreamBatchMaker : public BatchInMaking {
     }
     // Again: what samples that were passed over have drawn depends on which worker this is.
     const SeededGenerator seeded(sample_key(number_of(part.first)), SeededGenerator::Afterwards::kLeave);
-    samples.reserve(std::size_t(part.count));
+    constexpr std::int64_t kMostAtOnce = 4096;  // a batch may be said to be larger than the stream
+    samples.reserve(std::size_t(std::min(part.count, kMostAtOnce)));
     for (std::int64_t place = part.first; place < part.first + part.count && !at_end_; ++place) {
       at_fault_ = number_of(place);
       if (auto sample = read_one(place)) samples.push_back(*std::move(sample));

@@ -148,11 +148,11 @@ class DataLoader {
     leave();
     ++pass_;
     const LoaderState from = next_begin();
-    resume_.reset();
     order_.set_epoch(from.order_epoch);
+    pass_plan_ = order_.pass(from, pass_);  // if the sampler throws, the next loop begins here, too
+    resume_.reset();
     next_epoch_ = from.epoch + 1;
     began_at_ = from;
-    pass_plan_ = order_.pass(from, pass_);
     done_ = 0;
     over_ = false;
     try {
@@ -218,7 +218,10 @@ class DataLoader {
   /// The pids of the workers that run now. Throws std::invalid_argument in a forked copy.
   std::vector<int> worker_pids() const { return stream_ ? stream_->worker_pids() : std::vector<int>(); }
   /// What went wrong so far without ending a loop.
-  const LoaderReport& report() const { return *report_; }
+  const LoaderReport& report() const {
+    if (stream_) stream_->tell_deaths(*report_);
+    return *report_;
+  }
 
   /// The memory that the loader uses at the moment. Throws std::invalid_argument in a forked copy.
   LoaderMemory memory() {
@@ -354,24 +357,23 @@ class DataLoader {
     const ImageFunction init = options_.worker_init_fn
                                    ? name_function(reinterpret_cast<AnyFunction>(options_.worker_init_fn))
                                    : ImageFunction{};
-    stream_ = std::make_unique<Stream>(
-        options_, *report_, [this, init](const ProcessOptions& how, const detail::WorkerEnds& ends) {
-          const detail::WorkerSettings settings{
-              .policy = detail::fault_policy(options_),
-              .info = {.id = ends.index, .num_workers = options_.num_workers, .seed = options_.seed},
-              .init = init};
-          if constexpr (Encodable<Dataset>) {
-            return Process<detail::ServedAll>(how, &detail::run_worker<Dataset, Collate>, detail::share(ends), settings,
-                                              dataset_);
-          } else {
-            // Such a data set can only be inherited.
-            auto run = [ends = std::make_shared<detail::WorkerEnds>(detail::share(ends)), settings,
-                        dataset = dataset_] {
-              return detail::run_worker<Dataset, Collate>(std::move(*ends), settings, dataset);
-            };
-            return Process<detail::ServedAll>(BasicProcessOptions<ForkOnly>(how), std::move(run));
-          }
-        });
+    stream_ = std::make_unique<Stream>(options_, [this, init](const ProcessOptions& how,
+                                                              const detail::WorkerEnds& ends) {
+      const detail::WorkerSettings settings{
+          .policy = detail::fault_policy(options_),
+          .info = {.id = ends.index, .num_workers = options_.num_workers, .seed = options_.seed},
+          .init = init};
+      if constexpr (Encodable<Dataset>) {
+        return Process<detail::ServedAll>(how, &detail::run_worker<Dataset, Collate>, detail::share(ends), settings,
+                                          dataset_);
+      } else {
+        // Such a data set can only be inherited.
+        auto run = [ends = std::make_shared<detail::WorkerEnds>(detail::share(ends)), settings, dataset = dataset_] {
+          return detail::run_worker<Dataset, Collate>(std::move(*ends), settings, dataset);
+        };
+        return Process<detail::ServedAll>(BasicProcessOptions<ForkOnly>(how), std::move(run));
+      }
+    });
     return *stream_;
   }
 

@@ -15,10 +15,11 @@ namespace shoal {
 /// go on with the next batch.
 class LoaderWorkerRaised : public Error {
  public:
-  /// `batch`: its number in the epoch; `more` is said after the worker's failure.
+  /// `batch`: its number in the loop; `more` is said after the worker's failure.
   LoaderWorkerRaised(const ProcessIdentity& worker, std::int64_t batch, const detail::LoaderFailure& failure,
                      const std::string& more = "");
-  std::int64_t batch() const noexcept { return batch_; }  ///< its number in the epoch, from 0
+  /// Its number in the loop, from 0: in the epoch, unless the loop goes on from a state.
+  std::int64_t batch() const noexcept { return batch_; }
   /// Index of the sample at fault; -1 if it is not known.
   std::int64_t index() const noexcept { return index_; }
   /// The type of what was thrown in the worker.
@@ -39,7 +40,8 @@ class LoaderWorkerDied : public Error {
  public:
   /// The batch that the task was to make, and how the last worker died of it.
   LoaderWorkerDied(const detail::LoaderTask& task, const WorkerDied& death);
-  std::int64_t batch() const noexcept { return batch_; }  ///< its number in the epoch, from 0
+  /// Its number in the loop, from 0: in the epoch, unless the loop goes on from a state.
+  std::int64_t batch() const noexcept { return batch_; }
   /// How the last of these workers ended.
   const ProcessFailed& failure() const noexcept { return death_.failure(); }
   int attempts() const noexcept { return death_.attempts(); }  ///< how many workers died of it

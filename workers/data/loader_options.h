@@ -20,8 +20,8 @@ struct DataLoaderOptions {
   bool shuffle = false;
   /// Worker processes. 0: the calling process makes each batch when the loop asks for it.
   int num_workers = 0;
-  /// Leaves out the last batch if it is smaller than the others; for an iterable data set also batches that not every
-  /// rank has.
+  /// Leaves out the last batch if it is smaller than the others; of an iterable data set that is one stream also batches
+  /// that not every rank has. Of several streams ranks may have unequal numbers of batches: train in a Join.
   bool drop_last = false;
   /// How many batches each worker makes ahead, at most. As long as the loop never waits, fewer are made.
   int prefetch_factor = 2;

@@ -7,9 +7,10 @@
 namespace shoal {
 
 /// A loader's place in its data; a plain, encodable value. A loader that loads it goes on with exactly the samples that
-/// were not seen, with any number of workers. If all ranks have delivered equally many batches, the number of ranks may
-/// change, too: keep batch_size times ranks the same, so that all ranks' batches together stay what they would have
-/// been.
+/// were not seen, with any number of workers. If all ranks are at the same place, the number of ranks may change, too: keep
+/// batch_size times ranks the same, so that all ranks' batches together stay what they would have been. Equally many
+/// batches lead to the same place, unless some were passed over: of samples that failed and are skipped, or of several
+/// streams that end at different times. Then ranks go on each from its own state, as many as there were.
 struct LoaderState {
   std::uint64_t seed = 0;  ///< the loader's
   /// The number of the loop, which decides what samples draw.

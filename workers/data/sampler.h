@@ -259,15 +259,15 @@ class BatchSampler {
   /// The number of batches in an epoch.
   std::int64_t size() const {
     const std::int64_t samples = sampler_.size();
-    return options_.drop_last ? samples / options_.batch_size
-                              : (samples + options_.batch_size - 1) / options_.batch_size;
+    return samples / options_.batch_size + (!options_.drop_last && samples % options_.batch_size != 0 ? 1 : 0);
   }
   /// The indices of each batch of the epoch, in order.
   std::vector<std::vector<std::int64_t>> batches() const {
     std::vector<std::vector<std::int64_t>> result;
-    for (const std::int64_t index : sampler_.indices()) {
+    const std::vector<std::int64_t> indices = sampler_.indices();
+    for (const std::int64_t index : indices) {
       if (result.empty() || std::int64_t(result.back().size()) == options_.batch_size)
-        result.emplace_back().reserve(std::size_t(options_.batch_size));
+        result.emplace_back().reserve(std::min(std::size_t(options_.batch_size), indices.size()));
       result.back().push_back(index);
     }
     if (options_.drop_last && !result.empty() && std::int64_t(result.back().size()) < options_.batch_size)

@@ -53,9 +53,9 @@ void raise(const LoaderFailure& failure, const detail::Job::Answerer& worker, St
                            no_memory ? describe_holders() : "");
 }
 
-void note_death(LoaderReport& report, const ProcessFailed& death) {
-  report.deaths.emplace_back(death.what());
+std::string describe_death(const ProcessFailed& death) {
   if (death.signal() == SIGABRT) std::fprintf(stderr, "DataLoader: replaced: %s\n", death.report().c_str());
+  return death.what();
 }
 
 }  // namespace shoal::detail

@@ -11,12 +11,15 @@
 #include <shoal/workers/data/loader_options.h>
 #include <shoal/workers/data/loader_report.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,8 +30,8 @@ PoolOptions pool_options(const DataLoaderOptions& options);
 [[noreturn]] void raise(const std::exception_ptr& error, const LoaderTask& task);
 [[noreturn]] void raise(const LoaderFailure& failure, const detail::Job::Answerer& worker, StartMethod started_by,
                         std::int64_t batch);
-/// Tells the report how a worker died, and stderr if the worker was ended for its timeout.
-void note_death(LoaderReport& report, const ProcessFailed& death);
+/// How a worker died, for the report. Tells stderr if the worker was ended for its timeout.
+std::string describe_death(const ProcessFailed& death);
 
 /// What next() says of the loop, for what is thrown too.
 struct Taken {
@@ -45,12 +48,12 @@ class BatchStream {
  public:
   using Batch = typename Job::Batch;
 
-  BatchStream(const DataLoaderOptions& options, LoaderReport& report, detail::PoolCore::StartWorker start)
+  BatchStream(const DataLoaderOptions& options, detail::PoolCore::StartWorker start)
       : options_(options),
         core_(std::make_shared<PoolCore>(pool_options(options), std::move(start))),
         asked_(core_, options.in_order ? Order::kOfInput : Order::kOfCompletion),
         prefetch_(options.num_workers, options.prefetch_factor, options.prefetch_bytes) {
-    core_->on_death = [&report](const ProcessFailed& death) { note_death(report, death); };
+    core_->on_death = [this](const ProcessFailed& death) { deaths_.push_back(describe_death(death)); };
   }
   BatchStream(const BatchStream&) = delete;
   ~BatchStream() { core_->terminate(); }
@@ -90,6 +93,14 @@ class BatchStream {
     asked_.forget();
   }
 
+  /// Moves what is known of workers that died to the report. The pool's keeper learns of them, too: the report is the
+  /// loader's thread's.
+  void tell_deaths(LoaderReport& report) {
+    if (!core_->is_own()) return;  // a forked copy: what comes is the parent's
+    const auto lock = core_->lock();
+    std::ranges::move(deaths_, std::back_inserter(report.deaths));
+    deaths_.clear();
+  }
   std::vector<int> worker_pids() { return core_->pids(); }
   const Prefetch& prefetch() const { return prefetch_; }
   /// Batches that lie ready, and their bytes.
@@ -142,6 +153,7 @@ class BatchStream {
   std::shared_ptr<LoaderPass> pass_;
   std::int64_t number_ = 0;
   bool ended_ = true;
+  std::vector<std::string> deaths_;  // under the core's mutex
 };
 
 }  // namespace shoal::detail

@@ -7,10 +7,13 @@
 
 namespace shoal::detail {
 
+/// More than any stream has; what is counted by batches stays a number.
+constexpr std::int64_t kMostInBatch = std::int64_t(1) << 40;
+
 StreamOrder::StreamOrder(const DataLoaderOptions& options, const Facts& dataset,
                          const std::optional<AnySampler>& sampler, const std::optional<AnyBatchSampler>& batch_sampler)
     : LoaderOrder(options, std::max<std::int64_t>(0, dataset.size)),
-      share_{.batch_size = options.batch_size,
+      share_{.batch_size = std::min(options.batch_size, kMostInBatch),
              .rank = options.rank,
              .num_replicas = options.num_replicas,
              .drop_last = options.drop_last},

@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/workers/pool/request.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <functional>
 #include <memory>
@@ -21,6 +22,8 @@ class Host {
   Host(const Host&) = delete;
   virtual ~Host() = default;
 
+  /// Whether this process made it, and not one of which this is a forked copy.
+  [[nodiscard]] bool is_own() const { return owner_ == ::getpid(); }
   /// Tasks that run at once, at most.
   virtual int size() const = 0;
   /// Waits until ready() is true, asked under the mutex. False at the deadline.

@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ranges>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 namespace shoal::detail {
@@ -27,6 +29,8 @@ constexpr double kNanosecondsAheadOfKeeper = 25'000'000;
 constexpr std::uint32_t kMostResults = 4096;
 /// How often the dead are looked for while results come in.
 constexpr milliseconds kBetweenLooks{100};
+/// How often join() looks for workers that have ended.
+constexpr milliseconds kBetweenJoins{10};
 /// While tasks could be taken back from busy workers: how long the pool waits for results before it does.
 constexpr milliseconds kBeforeTakingBack{1};
 
@@ -68,7 +72,12 @@ PoolCore::PoolCore(const PoolOptions& options, StartWorker start)
       results_(Ring::create(std::min(kMostResults, std::uint32_t(options_.processes * options_.tasks_ahead)),
                             kResultSchema, 0, options_.name + " results")) {
   workers_.reserve(std::size_t(options_.processes));
-  for (int i = 0; i < options_.processes; ++i) start_worker();
+  try {
+    for (int i = 0; i < options_.processes; ++i) start_worker();
+  } catch (...) {
+    terminate();  // all at once: a worker that is ready waits for its pool's word, and else for the end of its grace period
+    throw;
+  }
 }
 
 // ---------------------------------------------------------------- tasks out
@@ -101,7 +110,7 @@ std::size_t PoolCore::depth(Until until) const {
 PoolCore::Worker* PoolCore::free_worker(std::size_t depth) {
   Worker* best = nullptr;
   for (const auto& worker : workers_) {
-    if (worker->retiring || worker->given.size() >= depth) continue;
+    if (worker->retiring || worker->full || worker->given.size() >= depth) continue;
     if (!best || worker->given.size() < best->given.size() ||
         (worker->given.size() == best->given.size() && worker->last_answer > best->last_answer))
       best = worker.get();
@@ -114,7 +123,7 @@ PoolCore::Worker* PoolCore::worker_for(const Job& job, std::size_t depth) {
   bool comes = false;
   for (const auto& worker : workers_) {
     if (worker->index != job.wanted_worker) continue;
-    if (!worker->retiring) return worker->given.size() < depth ? worker.get() : nullptr;
+    if (!worker->retiring) return worker->given.size() < depth && !worker->full ? worker.get() : nullptr;
     comes = true;  // when the end of this one is handled
   }
   return comes ? nullptr : free_worker(depth);
@@ -158,9 +167,10 @@ void PoolCore::give(Worker& worker, const std::shared_ptr<Job>& job, std::size_t
     return;
   }
   if (status != RingStatus::kDone) {
-    // Nobody reads there any more: looked after in a moment. Until then it gets nothing.
-    worker.retiring = true;
-    job->run_again(task);
+    // Full: the worker was stopped while it took a task, and the cell is not free yet. Or nobody reads there any more:
+    // looked after in a moment. Until then it gets nothing.
+    (status == RingStatus::kTimedOut ? worker.full : worker.retiring) = true;
+    put_back({0, job, task});
     return;
   }
   tasks_ = number;
@@ -205,6 +215,7 @@ void PoolCore::take_result(Decoder result) {
   const std::size_t task = given->task;
   worker.given.erase(given);
   worker.last_answer = ++answers_;
+  worker.full = false;
   if (options_.task_timeout.count() != 0) worker.busy_since = std::chrono::steady_clock::now();
   failed_starts_ = 0;
   if (header.nanoseconds_before != 0) {
@@ -238,10 +249,18 @@ bool PoolCore::take_back_waiting() {
   const auto most = std::ranges::max_element(
       workers_, [](const auto& one, const auto& other) { return one->given.size() < other->given.size(); });
   // Half of them, the ones that it would do next: the message is dropped, and written anew for the other one.
-  return take_back(**most, (*most)->given.size() / 2, [&](Given&& given) {
-           given.job->run_again(given.task);
-           jobs_.push_back(std::move(given.job));
-         }) != 0;
+  return take_back(**most, (*most)->given.size() / 2, [&](Given&& given) { put_back(std::move(given)); }) != 0;
+}
+
+/// A task that its worker has not done is for another one, or for nobody.
+void PoolCore::put_back(Given&& given) {
+  if (given.job->is_unwanted()) {
+    --unanswered_;
+    given.job->fail(given.task, stopped_error("was told to forget it"));
+    return;
+  }
+  given.job->run_again(given.task);
+  jobs_.push_front(std::move(given.job));
 }
 
 std::size_t PoolCore::take_back(Worker& worker, std::size_t most, const std::function<void(Given&&)>& taken) {
@@ -329,20 +348,25 @@ bool PoolCore::keep() {
 }
 
 void PoolCore::abandon(const std::shared_ptr<Request>& job) {
-  if (owner_ != ::getpid()) return;  // a forked copy: the mutex may have been locked at the fork
+  if (!is_own()) return;  // a forked copy: the mutex may have been locked at the fork
   Lock lock(mutex_);
   unanswered_ -= job->drop_rest();
+  // What lies in a ring before and behind the job's is written anew.
+  std::vector<Given> waiting;
+  for (const auto& worker : workers_)
+    if (std::ranges::any_of(worker->given, [&](const Given& given) { return given.job == job; }))
+      take_back(*worker, worker->given.size(), [&](Given&& given) { waiting.push_back(std::move(given)); });
+  for (Given& given : std::views::reverse(waiting)) put_back(std::move(given));  // the first one to the front
 }
 
 void PoolCore::abandon_all() {
-  if (owner_ != ::getpid()) return;  // as above; and what lies in the rings is the parent's
+  if (!is_own()) return;  // as above; and what lies in the rings is the parent's
   Lock lock(mutex_);
-  for (const auto& worker : workers_)
-    take_back(*worker, worker->given.size(), [&](Given&& given) {
-      --unanswered_;
-      given.job->fail(given.task, stopped_error("was told to forget it"));
-    });
   for (const auto& job : jobs_) unanswered_ -= job->drop_rest();
+  for (const auto& worker : workers_) {
+    for (const Given& given : worker->given) unanswered_ -= given.job->drop_rest();
+    take_back(*worker, worker->given.size(), [&](Given&& given) { put_back(std::move(given)); });
+  }
   jobs_.clear();
 }
 
@@ -363,13 +387,17 @@ bool PoolCore::join(Deadline deadline) {
           "Pool::join: call close() first, or terminate(): a pool that takes tasks does not end");
   }
   if (!wait([&] { return unanswered_ == 0; }, deadline)) return false;
-  Lock lock(mutex_);
-  for (const auto& worker : workers_) worker->ends.tasks.close();
-  for (const auto& worker : workers_)
-    while (!worker->process.join(deadline.left(std::chrono::minutes(1))))
-      if (deadline.passed()) return false;
-  workers_.clear();
-  return true;
+  // Without the mutex while a worker takes its time to end: terminate() of another thread ends it.
+  for (milliseconds pause{1};; pause = std::min(2 * pause, kBetweenJoins)) {
+    {
+      Lock lock(mutex_);
+      for (const auto& worker : workers_) worker->ends.tasks.close();
+      std::erase_if(workers_, [](const auto& worker) { return worker->process.join(milliseconds(0)); });
+      if (workers_.empty()) return true;
+    }
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(deadline.left(pause));
+  }
 }
 
 void PoolCore::stop(const std::exception_ptr& error) {
@@ -397,7 +425,7 @@ void PoolCore::stop(const std::exception_ptr& error) {
 
 void PoolCore::terminate() noexcept {
   // A forked copy has no say in this, and whoever had the mutex when it was forked is not there to unlock it.
-  if (owner_ != ::getpid()) return;
+  if (!is_own()) return;
   std::vector<std::unique_ptr<Worker>> workers;
   {
     Lock lock(mutex_);

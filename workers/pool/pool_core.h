@@ -35,6 +35,7 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
  public:
   using StartWorker = std::function<Process<ServedAll>(const ProcessOptions& options, const WorkerEnds& ends)>;
 
+  /// Throws what starting a worker throws, when those that had started have ended.
   PoolCore(const PoolOptions& options, StartWorker start);
   ~PoolCore() override { terminate(); }
 
@@ -53,7 +54,7 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   /// until the next submit().
   bool keep();
   void abandon(const std::shared_ptr<Request>& job) override;
-  /// Gives up all jobs, also what is in workers' rings. Does nothing in a forked copy.
+  /// Gives up all jobs, also what is in workers' rings. What runs is not run again. Does nothing in a forked copy.
   void abandon_all();
   /// Called, under the mutex, with how a worker died that ended otherwise than by returning.
   std::function<void(const ProcessFailed&)> on_death;
@@ -81,6 +82,7 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
     std::chrono::steady_clock::time_point busy_since;  // with its first task
     std::optional<Deadline> patience;                  // after SIGABRT
     bool retiring = false;                             // gets no more
+    bool full = false;                                 // its ring, when a task was to go there last
     bool told_of_stop = false;
   };
   /// How long the workers' work is to last that is in front of them.
@@ -96,6 +98,7 @@ class PoolCore final : public Host, public std::enable_shared_from_this<PoolCore
   void take_result(Decoder result);
   void give_tasks(Until until = Until::kNextAnswer);
   void give(Worker& worker, const std::shared_ptr<Job>& job, std::size_t task);
+  void put_back(Given&& given);
   Worker* worker_for(const Job& job, std::size_t depth);
   Worker* free_worker(std::size_t depth);
   bool could_take_back() const;

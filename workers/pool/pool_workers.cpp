@@ -75,10 +75,7 @@ void PoolCore::end_stuck() {
     }
     worker->patience = Deadline::after(kPatience);
     worker->retiring = true;
-    take_back(*worker, worker->given.size(), [&](Given&& given) {
-      given.job->run_again(given.task);
-      jobs_.push_front(std::move(given.job));
-    });
+    take_back(*worker, worker->given.size(), [&](Given&& given) { put_back(std::move(given)); });
     worker->process.send_signal(SIGABRT);
   }
 }
@@ -96,6 +93,7 @@ void PoolCore::tell_of_stop() {
 void PoolCore::look_after_workers() {
   looked_ = std::chrono::steady_clock::now();
   tell_of_stop();
+  for (const auto& worker : workers_) worker->full = false;
   if (options_.task_timeout.count() != 0 || options_.start_timeout.count() != 0) end_stuck();
   if (missing_) refill();
   std::vector<pollfd> ends;
@@ -129,13 +127,11 @@ void PoolCore::handle_end(Worker& worker) {
   const bool was_ready = worker.ends.progress->ready.load() != 0;
   // acquire: the process is gone, and this is the last that it wrote.
   const std::uint64_t running = worker.ends.progress->running.load(std::memory_order_acquire);
-  for (const Given& given : worker.given) {
-    if (failure && given.number == running) {
+  for (Given& given : worker.given) {
+    if (failure && given.number == running)
       lose(given, failure, worker);
-    } else {
-      given.job->run_again(given.task);
-      jobs_.push_front(given.job);
-    }
+    else
+      put_back(std::move(given));
   }
   if (stopped_) {
     // By one that died at the same time: what this one had has no end otherwise.
@@ -169,21 +165,20 @@ void PoolCore::refill() {
   const auto working = [&] { return std::ranges::count_if(workers_, [](const auto& one) { return !one->retiring; }); };
   while (!stopped_ && working() < options_.processes && !(closed_ && unanswered_ == 0)) try {
       start_worker();
-    } catch (...) {
+    } catch (const std::exception& error) {
       // No processes or no memory to be had. Those that are left go on, and another try is made with the next look.
       missing_ = true;
-      if (working() == 0) stop(std::current_exception());
+      if (working() == 0)
+        stop(std::make_exception_ptr(PoolStopped(fmt::format(
+            "the pool has no worker left, and none can be started: {}; make a new pool when its cause is gone",
+            error.what()))));
       return;
     }
 }
 
 void PoolCore::lose(const Given& given, const std::shared_ptr<const ProcessFailed>& failure, const Worker& worker) {
   const int deaths = given.job->count_death(given.task);
-  if (options_.on_worker_death == OnWorkerDeath::retry && deaths <= options_.max_retries) {
-    given.job->run_again(given.task);
-    jobs_.push_front(given.job);
-    return;
-  }
+  if (options_.on_worker_death == OnWorkerDeath::retry && deaths <= options_.max_retries) return put_back(Given(given));
   --unanswered_;
   given.job->fail(given.task,
                   std::make_exception_ptr(WorkerDied(

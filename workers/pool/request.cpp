@@ -15,6 +15,7 @@ std::size_t Request::drop_rest() {
   const std::size_t rest = again_.size() + (tasks_ - next_);
   again_.clear();
   next_ = tasks_;
+  is_unwanted_ = true;
   return rest;
 }
 

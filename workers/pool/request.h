@@ -25,8 +25,10 @@ class Request {
   bool has_next() const { return !again_.empty() || next_ < tasks_; }
   std::size_t take_next();
   void run_again(std::size_t task) { again_.push_back(task); }
-  /// Those that nobody has begun, and nobody ever will.
+  /// Nobody wants it any more. Returns those that nobody has begun, and nobody ever will.
   std::size_t drop_rest();
+  /// Whether drop_rest() was called: what a worker has of it is not run again.
+  bool is_unwanted() const { return is_unwanted_; }
 
   void fail(std::size_t task, std::exception_ptr error);
 
@@ -40,6 +42,7 @@ class Request {
   std::size_t unfinished_;
   std::exception_ptr error_;  // of the task that comes first, as if they had run one after the other
   std::size_t failed_ = 0;
+  bool is_unwanted_ = false;
 };
 
 }  // namespace shoal::detail

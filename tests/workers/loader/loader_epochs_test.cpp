@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/workers/loader/loader_fixtures.h"
+#include "tests/workers/loader/row_stream.h"
 
 using shoal::BatchSampler;
 using shoal::EvaluationSampler;
@@ -122,6 +125,50 @@ TEST_CASE(
   together.draws.insert(first.draws.begin(), first.draws.end());
   CHECK(together.indices == whole.indices);
   CHECK(together.draws == whole.draws);
+}
+
+namespace {
+
+/// An order that cannot be had at first.
+struct LateOrder {
+  std::shared_ptr<bool> is_there = std::make_shared<bool>(true);
+  void set_epoch(std::int64_t) {}
+  std::int64_t size() const { return 8; }
+  std::vector<std::int64_t> indices() const {
+    if (!*is_there) throw std::runtime_error("the file of the order is not there yet");
+    return counting(8);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("DataLoader: a sampler that throws takes no place away from the loop that is to go on") {
+  const LateOrder order;
+  DataLoader loader({.batch_size = 2}, Numbers{8}, shoal::AnySampler(order));
+  auto loop = loader.begin();
+  ++loop;
+  const shoal::LoaderState state = loader.state_dict();
+  DataLoader other({.batch_size = 2}, Numbers{8}, shoal::AnySampler(order));
+  other.load_state_dict(state);
+  *order.is_there = false;
+  CHECK_THROWS_AS(other.begin(), std::runtime_error);
+  CHECK(other.state_dict() == state);
+  *order.is_there = true;
+  CHECK(flat(one_epoch(other)) == std::vector<std::int64_t>{4, 5, 6, 7});
+}
+
+TEST_CASE("DataLoader: a batch of more samples than there are is all of them, however large it may be") {
+  constexpr auto kAll = std::numeric_limits<std::int64_t>::max();
+  DataLoader loader({.batch_size = kAll}, Numbers{8});
+  CHECK(loader.size() == 1);
+  CHECK(one_epoch(loader).size() == 1);
+  const shoal::BatchSampler sampler({.batch_size = kAll}, shoal::SequentialSampler(10));
+  CHECK(sampler.size() == 1);
+  CHECK(sampler.batches().size() == 1);
+  for (int workers : {0, 2}) {
+    DataLoader streamed({.batch_size = kAll, .num_workers = workers}, shoal::test::RowStream{10});
+    CHECK(one_epoch(streamed).size() == 1);
+  }
 }
 
 TEST_CASE("DataLoader: within an epoch a state goes on in the same order only, and says which") {

@@ -369,8 +369,10 @@ TEST_CASE("DataLoader: in the steady state a worker asks for no fresh memory, an
 
 TEST_CASE("DataLoader: prefetch_bytes bounds what is made ahead, to one batch at least") {
   shoal::detail::Prefetch prefetch(4, 8, 10'000);
-  CHECK(prefetch.batches_ahead() == 32);
+  CHECK(prefetch.batches_ahead() == 1);  // of which nothing is known yet
   prefetch.delivered(1000);
+  CHECK(prefetch.batches_ahead() == 10);
+  for (int i = 0; i < 50; ++i) prefetch.delivered(0);  // those that fail
   CHECK(prefetch.batches_ahead() == 10);
   for (int i = 0; i < 50; ++i) prefetch.delivered(50'000);
   CHECK(prefetch.batches_ahead() == 1);

@@ -1,6 +1,8 @@
 // How a pool looks after its workers: while they start, while nobody waits, when they are ended.
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/workers/pool/ahead_window.h>
 #include <shoal/ipc/array.h>
+#include <shoal/ipc/event.h>
 #include <shoal/ipc/semaphore.h>
 #include <shoal/ipc/value.h>
 #include <shoal/workers/pool.h>
@@ -11,12 +13,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <ranges>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -190,6 +195,147 @@ TEST_CASE("pool: workers that were forked and die while the main thread is busy 
   CHECK(job->result() == 16);
   CHECK(core->pids().size() == 3);
   core->terminate();
+}
+
+TEST_CASE("pool: where no worker is left and none can be started, the pool says so, and why") {
+  if (test::fork_is_refused()) return;
+  Pool pool({.processes = 1, .start_method = StartMethod::fork});
+  const int pid = pool.apply([] { return ::getpid(); });
+  std::atomic<bool> ends{false};
+  std::thread other([&] {  // without which it could not fork
+    while (!ends) std::this_thread::sleep_for(milliseconds(1));
+  });
+  ::kill(pid, SIGKILL);
+  CHECK_THROWS_AS(pool.apply(square, 3), PoolStopped);
+  try {
+    pool.apply(square, 3);
+  } catch (const PoolStopped& error) {
+    CHECK_THAT(error.what(), ContainsSubstring("no worker left, and none can be started: "));
+  }
+  ends = true;
+  other.join();
+}
+
+namespace {
+
+/// Counts that it has begun, says so, and waits until it may end; then it may die.
+const auto held_up = [](Value<int> begun, Semaphore arrived, Event go, bool dies) {
+  begun.fetch_add(1);
+  arrived.release();
+  go.wait();
+  if (dies) ::raise(SIGKILL);
+};
+using HeldUp = detail::CallJob<std::remove_const_t<decltype(held_up)>, Value<int>, Semaphore, Event, bool>;
+using Square = detail::CallJob<int (*)(int), int>;
+
+/// A task that is given out behind all others.
+std::shared_ptr<Square> ask_square(const std::shared_ptr<PoolCore>& core, int wanted_worker = -1) {
+  auto job = std::make_shared<Square>(&square, 4);
+  job->wanted_worker = wanted_worker;
+  core->submit(job, PoolCore::Awaited::kLater);
+  return job;
+}
+
+template <class Job>
+bool is_answered(const std::shared_ptr<PoolCore>& core, const std::shared_ptr<Job>& job) {
+  return core->wait([&] { return job->done(); }, Deadline::after(std::chrono::seconds(30)));
+}
+
+}  // namespace
+
+TEST_CASE("pool: what nobody wants any more is not begun, though a worker has it already") {
+  const bool all = GENERATE(false, true);
+  const auto core = make_core({.processes = 1});
+  Value<int> begun(0);
+  Semaphore arrived(0);
+  Event go;
+  std::vector<std::shared_ptr<HeldUp>> jobs;
+  for (int i = 0; i < 3; ++i) {
+    jobs.push_back(std::make_shared<HeldUp>(held_up, begun, arrived, go, false));
+    core->submit(jobs.back(), PoolCore::Awaited::kLater);
+    if (i == 0) arrived.acquire();  // the others lie behind it
+  }
+  const auto wanted = all ? nullptr : ask_square(core);
+  if (all)
+    core->abandon_all();
+  else
+    for (const auto& job : jobs) core->abandon(job);
+  go.set();
+  CHECK(is_answered(core, jobs[0]));
+  if (wanted) CHECK(is_answered(core, wanted));
+  CHECK(is_answered(core, ask_square(core)));
+  CHECK(begun.load() == 1);
+  core->terminate();
+}
+
+TEST_CASE("pool: what nobody wants any more is not run again when its worker dies") {
+  const bool all = GENERATE(false, true);
+  const auto core = make_core({.processes = 1, .on_worker_death = OnWorkerDeath::retry, .max_retries = 5});
+  Value<int> begun(0);
+  Semaphore arrived(0);
+  Event go;
+  const auto job = std::make_shared<HeldUp>(held_up, begun, arrived, go, true);
+  core->submit(job, PoolCore::Awaited::kLater);
+  arrived.acquire();
+  if (all)
+    core->abandon_all();
+  else
+    core->abandon(job);
+  go.set();
+  CHECK(is_answered(core, ask_square(core)));
+  CHECK(begun.load() == 1);
+  core->terminate();
+}
+
+TEST_CASE("pool: a worker that is stopped while it takes a task gets others when it goes on") {
+  const auto core = make_core({.processes = 2, .tasks_ahead = 2});
+  const auto stop_soon = [] {
+    stop_at("ring.get.taken");
+    return ::getpid();
+  };
+  using StopSoon = detail::CallJob<std::remove_const_t<decltype(stop_soon)>>;
+  // Worker 1 is busy. Worker 0 takes a task and is stopped before its place in the ring is free again.
+  Value<int> begun(0);
+  Semaphore arrived(0);
+  Event go;
+  const auto busy = std::make_shared<HeldUp>(held_up, begun, arrived, go, false);
+  busy->wanted_worker = 1;
+  core->submit(busy, PoolCore::Awaited::kLater);
+  arrived.acquire();
+  const auto stops = std::make_shared<StopSoon>(stop_soon);
+  stops->wanted_worker = 0;
+  core->submit(stops, PoolCore::Awaited::kLater);
+  REQUIRE(is_answered(core, stops));
+  const auto taken = ask_square(core, 0);
+  const auto is_stopped = [&] {
+    std::ifstream stat("/proc/" + std::to_string(stops->result()) + "/stat");
+    std::string text;
+    std::getline(stat, text);
+    return text.find(") T ") != std::string::npos;
+  };
+  REQUIRE(comes_true(is_stopped));
+  // The task behind that one goes to the other worker as soon as that is free; then the next one finds no place.
+  const auto behind = ask_square(core);
+  go.set();
+  CHECK(is_answered(core, behind));
+  const auto next = ask_square(core, 0);
+  CHECK_FALSE(core->wait([&] { return next->done(); }, Deadline::after(milliseconds(300))));
+  ::kill(stops->result(), SIGCONT);
+  CHECK(is_answered(core, taken));
+  CHECK(is_answered(core, next));
+  core->terminate();
+}
+
+TEST_CASE("pool: a worker that does not end is ended by terminate(), though another thread is in join()") {
+  Pool pool(1);
+  const int pid = pool.apply([] { return ::getpid(); });
+  ::kill(pid, SIGSTOP);
+  pool.close();
+  std::thread joins([&] { pool.join(); });
+  std::this_thread::sleep_for(milliseconds(50));
+  pool.terminate();
+  joins.join();
+  CHECK(::kill(pid, 0) != 0);
 }
 
 TEST_CASE("pool: one round of the keeper gives a worker work for longer than until its next answer") {
