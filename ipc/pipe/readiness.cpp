@@ -71,6 +71,14 @@ void ReadinessWatch::update(Core& core) {
   core.signaled = done == sizeof one ? ready : core.signaled;
 }
 
+/// This thread takes no message: a wake-up that it got was for somebody who receives.
+void ReadinessWatch::pass_on() {
+  std::lock_guard lock(mutex);
+  for (const std::weak_ptr<Core>& weak : watched_)
+    if (const auto core = weak.lock(); core && !core->signaled && core->in->is_ready())
+      core->in->message_event().notify_one();
+}
+
 void ReadinessWatch::serve() {
   std::vector<PreparedEvent> events;
   LivenessWatch watch;
@@ -93,6 +101,7 @@ void ReadinessWatch::serve() {
     // A ring that is gone meanwhile is still mapped memory.
     sleep_on_any(events, watch.nap());
     for (std::size_t i = 1; i < events.size(); ++i) events[i].event->leave();
+    pass_on();
     watch.woke();  // end of file by a death: whoever finds it closes the ring, which wakes this thread
   }
 }

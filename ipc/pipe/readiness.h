@@ -29,6 +29,7 @@ class ReadinessWatch {
   friend class OnePerProcess<ReadinessWatch>;
   ReadinessWatch();
   void serve();
+  void pass_on();
   void update(Core& core);
 
   // Under the mutex of readiness.cpp.

@@ -111,6 +111,12 @@ template <class Attempt>
   bool slept = false, looked = false;
   SleepNote note;
   LivenessWatch watch;
+  // For one that slept: others may sleep still, and one wake-up may stand for several messages (or places): pass it on.
+  const auto leave = [&] {
+    event.leave();
+    const bool more = side == Side::kPut ? size() < capacity() : size() > 0;
+    if (more) event.notify_one();
+  };
   for (;;) {
     // Looked at before the attempt: closed and then nothing there means drained for good.
     bool closed = is_closed();
@@ -119,7 +125,10 @@ template <class Attempt>
     if (closed && state.phase() == CellState::kEmpty) return RingStatus::kClosed;
     if (deadline.passed()) {
       if (recover_blocking_cell(state)) continue;
-      if (looked || !is_work_of_another(state)) return RingStatus::kTimedOut;
+      if (looked || !is_work_of_another(state)) {
+        if (slept) leave();  // it may have been woken for a message that another one has taken
+        return RingStatus::kTimedOut;
+      }
       watch.woke();  // who never sleeps takes its turn, too: nobody else may look after who is in its way
       looked = true;
       continue;
@@ -139,12 +148,7 @@ template <class Attempt>
     watch.woke();
   }
   spinner.ended(!slept);
-  if (slept) {
-    event.leave();
-    // One wake-up may stand for several messages (or places): pass it on.
-    bool more = side == Side::kPut ? size() < capacity() : size() > 0;
-    if (more) event.notify_one();
-  }
+  if (slept) leave();
   return RingStatus::kDone;
 }
 

@@ -28,10 +28,19 @@ void write_words(Encoder& encoder, at::IntArrayRef words) {
   encoder.write(words.data(), words.size() * sizeof(std::int64_t));
 }
 
+namespace {
+
+std::vector<std::int64_t> read_words(Decoder& decoder, const Header& header) {
+  std::vector<std::int64_t> words(header.dimensions);
+  auto bytes = decoder.read(words.size() * sizeof(std::int64_t));
+  if (!words.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
+  return words;
+}
+
+}  // namespace
+
 std::vector<std::int64_t> read_sizes(Decoder& decoder, const Header& header) {
-  std::vector<std::int64_t> sizes(header.dimensions);
-  auto bytes = decoder.read(sizes.size() * sizeof(std::int64_t));
-  if (!sizes.empty()) std::memcpy(sizes.data(), bytes.data(), bytes.size());
+  std::vector<std::int64_t> sizes = read_words(decoder, header);
   std::int64_t count = 1;
   for (std::int64_t size : sizes)
     if (size < 0 || __builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count))
@@ -62,7 +71,12 @@ const bool describer_registered = (register_exception_describer(&describe_c10_er
 }
 
 Kind kind_of(const at::Tensor& tensor) {
-  if (tensor.device().is_meta()) return Kind::kMeta;
+  if (tensor.device().is_meta()) {
+    if (tensor.is_nested() || tensor.layout() != at::kStrided)
+      refuse(fmt::format("{} of no memory has a layout that does not cross; send its sizes", tensor.toString()));
+    return Kind::kMeta;
+  }
+  if (tensor._is_zerotensor()) refuse("it is a ZeroTensor, which has no memory; send torch::zeros_like(tensor)");
   const bool on_cpu = tensor.device().is_cpu();
   if (!on_cpu && !find_device_memory(tensor.device().type())) refuse_device(tensor.device());
 #if __has_include(<ATen/core/NamedTensor.h>)  // libtorch had them up to 2.12
@@ -70,6 +84,9 @@ Kind kind_of(const at::Tensor& tensor) {
 #endif
   if (tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python))
     refuse("it is a subclass of Tensor made in Python; send its parts");
+  // The receiver checks the parts of such a tensor, and looks into them.
+  if (!on_cpu && (tensor.is_nested() || tensor.layout() != at::kStrided))
+    refuse(fmt::format("it is sparse or nested, on {}; send tensor.cpu(), or its parts", tensor.device().str()));
   if (tensor.is_nested()) return Kind::kNested;
   switch (tensor.layout()) {
     case at::kStrided:
@@ -106,7 +123,8 @@ void encode_meta(Encoder& encoder, const at::Tensor& tensor, const Header& heade
 
 at::Tensor decode_meta(Decoder& decoder, const Header& header) {
   c10::ScalarType dtype = checked_type(header);
-  std::vector<std::int64_t> sizes = read_sizes(decoder, header), strides = read_sizes(decoder, header);
+  std::vector<std::int64_t> sizes = read_sizes(decoder, header), strides = read_words(decoder, header);
+  if (std::ranges::any_of(strides, [](std::int64_t stride) { return stride < 0; })) bad("a stride is negative");
   return at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(at::kMeta));
 }
 

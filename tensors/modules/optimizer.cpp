@@ -42,7 +42,7 @@ OptimizerState optimizer_state(Optimizer& optimizer) {
 void use_optimizer_state(Optimizer& optimizer, const OptimizerState& state) {
   std::size_t count = 0;
   // Looked at as a whole before anything is changed.
-  for_each_kept(optimizer, MissingState::kMake, [&](int index, const at::Tensor& parameter, KeptState& kept) {
+  for_each_kept(optimizer, MissingState::kShow, [&](int index, const at::Tensor& parameter, KeptState& kept) {
     auto check = [&](const char* name, at::IntArrayRef sizes, at::ScalarType dtype) {
       if (count < state.size()) {
         const at::Tensor& tensor = state[count];

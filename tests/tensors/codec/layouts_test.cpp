@@ -101,6 +101,10 @@ const std::map<std::string, Maker>& layouts() {
       {"BSC", [] { return sparse_matrix().to_sparse_bsc({2, 3}); }},
       {"nested", [] { return at::_nested_tensor_from_tensor_list({at::rand({2, 3}), at::rand({4, 1})}); }},
       {"meta", [] { return at::empty_strided({3, 4}, {1, 3}, at::TensorOptions(at::kHalf).device(at::kMeta)); }},
+      {"meta of a large tensor",
+       [] { return at::empty({8, 64, 16, 256, 256}, at::TensorOptions(at::kFloat).device(at::kMeta)); }},
+      {"meta of many dimensions",
+       [] { return at::empty(std::vector<std::int64_t>(12, 2), at::TensorOptions(at::kFloat).device(at::kMeta)); }},
       {"undefined", [] { return at::Tensor(); }},
   };
   return makers;
@@ -124,6 +128,16 @@ TEST_CASE("layouts: every one arrives as it was, through a queue and through a p
     pipe.first.send(tensor);
     CHECK(same_layout(pipe.second.recv(), tensor));
   }
+}
+
+TEST_CASE("layouts: what has no memory is refused, with what to send") {
+  Pipe<at::Tensor> pipe;
+  CHECK_THROWS_WITH(pipe.first.send(at::_efficientzerotensor({3})),
+                    ContainsSubstring("send torch::zeros_like(tensor)"));
+  const at::Tensor sparse = at::empty({3, 4}, at::TensorOptions(at::kFloat).layout(at::kSparse).device(at::kMeta));
+  CHECK_THROWS_AS(pipe.first.send(sparse), std::invalid_argument);
+  pipe.first.send(at::ones({3}));
+  CHECK(at::equal(pipe.second.recv(), at::ones({3})));
 }
 
 TEST_CASE("layouts: of a shared tensor the receiver has the same memory, whatever the layout") {

@@ -118,6 +118,18 @@ TEST_CASE("optimizer: state that does not fit is refused by the name of what doe
   CHECK_THROWS_WITH(use_optimizer_state(*adam, state), ContainsSubstring("exp_avg_sq of parameter 1"));
 }
 
+TEST_CASE("optimizer: one whose state was refused before its first step does that step as if nothing had been asked") {
+  for (int kind : {0, 1}) {
+    Parameters parameters = fresh_parameters();
+    auto optimizer = make(kind, parameters);
+    CHECK_THROWS_AS(use_optimizer_state(*optimizer, {}), std::invalid_argument);
+    CHECK(optimizer->state().empty());
+    for (const at::Tensor& parameter : parameters) parameter.mutable_grad() = at::ones_like(parameter);
+    optimizer->step();
+    CHECK(optimizer->state().size() == parameters.size());
+  }
+}
+
 TEST_CASE("optimizer: LBFGS is refused by name") {
   LBFGS optimizer(fresh_parameters(), LBFGSOptions(0.1));
   CHECK_THROWS_WITH(share_memory_(optimizer), ContainsSubstring("LBFGS"));
