@@ -217,10 +217,15 @@ void OrderlyWait::look_for_stop(std::span<const std::unique_ptr<ChildProcess>> c
     for (auto& child : children) child->signal(SIGKILL);
 }
 
+namespace {
+
+/// How late a signal is seen that another thread has got; see kLivenessSlice.
+constexpr std::chrono::milliseconds kSlice{100};
+
+}  // namespace
+
 bool OrderlyWait::wait(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period,
                        Deadline deadline, const std::function<void()>& ended) {
-  // How late a signal is seen that another thread has got; see kLivenessSlice.
-  constexpr std::chrono::milliseconds kSlice{100};
   HeldStop held;
   std::vector<int> running;
   for (;;) {
@@ -247,13 +252,17 @@ void end_processes(std::span<const std::unique_ptr<ChildProcess>> children,
     child->signal(SIGTERM);
     child->signal(SIGCONT);  // a stopped process could not act on the other
   }
-  auto wait_for_all = [&](Deadline deadline) {
+  const auto all_end = [&](Deadline deadline) {
+    bool all = true;
     for (auto& child : children)
-      if (child->is_started() && child->is_mine()) child->wait(deadline);
+      if (child->is_started() && child->is_mine()) all = child->wait(deadline) && all;
+    return all;
   };
-  wait_for_all(Deadline::after(grace_period));
+  // Whoever asks this process to stop a second time does not want the rest of the grace period.
+  const Deadline patience = Deadline::after(grace_period);
+  while (!all_end(Deadline::after(patience.left(kSlice))) && !patience.passed() && !stop_is_urgent()) continue;
   for (auto& child : children) child->signal(SIGKILL);
-  wait_for_all(Deadline::never());
+  all_end(Deadline::never());
 }
 
 }  // namespace shoal

@@ -101,6 +101,7 @@ class Companion {
     const std::string endpoint = arguments_.text("endpoint");
     const auto colon = endpoint.rfind(':');
     host_ = endpoint.substr(0, colon);
+    if (host_.starts_with('[') && host_.ends_with(']')) host_ = host_.substr(1, host_.size() - 2);  // IPv6
     c10d::TCPStoreOptions options;
     options.port = std::uint16_t(std::stoi(endpoint.substr(colon + 1)));
     options.waitWorkers = false;

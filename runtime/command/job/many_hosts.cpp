@@ -35,7 +35,10 @@ std::string endpoint_of(const RunOptions& options) {
   if (endpoint.empty())
     throw std::invalid_argument("--nnodes says several hosts: add --rdzv-endpoint HOST:PORT, the same on all of them");
   const auto colon = endpoint.rfind(':');
-  if (colon == std::string::npos) return endpoint + ":29400";
+  if (colon == std::string::npos || endpoint.ends_with(']')) return endpoint + ":29400";
+  if (!endpoint.starts_with('[') && endpoint.find(':') != colon)
+    throw std::invalid_argument(
+        fmt::format("--rdzv-endpoint {}: an address of IPv6 stands in brackets, [ADDRESS]:PORT", endpoint));
   int port = 0;
   const char* end = endpoint.data() + endpoint.size();
   const auto [stopped, error] = std::from_chars(endpoint.data() + colon + 1, end, port);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 namespace shoal::command {
@@ -23,11 +24,13 @@ void make_folders(const std::string& path) {
 
 LogFolder::File LogFolder::open(int attempt, int local_rank, const char* name) {
   if (path_.empty()) {
-    const std::string base = base_.empty() ? "/tmp/shoal-run" : base_;
-    make_folders(base);
     std::string id = run_id_;
     std::ranges::replace(id, '/', '_');
-    std::string path = fmt::format("{}/{}_XXXXXX", base, id);
+    const char* temporary = std::getenv("TMPDIR");
+    const std::string base = !base_.empty() ? base_ : temporary && *temporary ? temporary : "/tmp";
+    make_folders(base);
+    // Of this user's own: a folder for all runs would belong to whoever came first.
+    std::string path = fmt::format("{}/{}{}_XXXXXX", base, base_.empty() ? "shoal-run-" : "", id);
     if (!::mkdtemp(path.data()))
       throw SystemError(fmt::format("making a folder in {}", base), errno, "give another --log-dir");
     path_ = path;

@@ -160,8 +160,9 @@ void Launch::stop_ranks(int signal) {
   if (state_ == State::kOver) return;
   const bool again = state_ == State::kStopping;
   state_ = State::kStopping;
-  if (again) return;  // they have been told
-  patience_ = Deadline::after(seconds(options_.shutdown_timeout));
+  if (again) return;                // they have been told
+  constexpr double kForGood = 1e9;  // 31 years: "inf" is a number, and no time
+  patience_ = Deadline::after(seconds(std::min(options_.shutdown_timeout, kForGood)));
   log_info("tells {} ranks to end by SIG{}; SIGKILL follows after {} s",
            std::ranges::count_if(ranks_, [](const auto& rank) { return !rank->has_ended(); }), ::sigabbrev_np(signal),
            options_.shutdown_timeout);

@@ -232,6 +232,7 @@ int sweep_program(const RunSettings& settings, const ProgramSweep& sweep) {
     one.program.insert(one.program.end(), values.begin(), values.end());
     return config::toml_text(config::kind_of<RunSettings>().write(&one, nullptr));
   });
+  ::signal(SIGCHLD, SIG_DFL);  // as in run_program()
   stay_behind_as_first_process();
   ::signal(SIGPIPE, SIG_IGN);  // a reader of the table that goes away ends no run
   const Fd taken = detail::take_sweep_folder(sweep.folder);

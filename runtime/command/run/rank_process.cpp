@@ -54,7 +54,9 @@ void RankProcess::signal(int number) noexcept {
   if (ended_) return;
   if (number != SIGCONT && number != SIGSTOP) told_to_end_by_ = number;
   const pid_t group = -process_.pid;
-  if (number == SIGKILL || !is_member())
+  // What a member has started is in its group. It ends that by itself, but can neither stop it nor let it go on when it is
+  // stopped itself.
+  if (number == SIGKILL || number == SIGSTOP || number == SIGCONT || !is_member())
     // It is this process's child and not reaped: the number is its, and its group's, even if it has ended already.
     ::kill(group, number);
   else

@@ -101,6 +101,7 @@ std::string take_failure_file() {
 }
 
 int run_program(RunOptions options) {
+  ::signal(SIGCHLD, SIG_DFL);  // ignored, as some starters leave it, the kernel would keep no exit status
   const std::string failure_file = take_failure_file();
   const std::string path = find_program(options.program.front());
   stay_behind_as_first_process();

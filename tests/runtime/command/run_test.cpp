@@ -214,6 +214,36 @@ TEST_CASE("run: ranks that do not end in time are killed, and told of") {
   CHECK_THAT(result.error, ContainsSubstring("did not end within 0.05 s and is killed"));
 }
 
+TEST_CASE("run: a time without end lets ranks end by themselves") {
+  TemporaryFolder folder;
+  const std::string ready = folder.file("ready"), saved = folder.file("saved");
+  RunningProgram launcher({kShoal, "run", "--nproc-per-node", "1", "--shutdown-timeout", "inf", "--", "/bin/bash", "-c",
+                           "trap 'sleep 0.3; echo saved >> " + saved + "; exit 0' TERM; echo ready >> " + ready +
+                               "; while :; do sleep 0.01; done"});
+  wait_for_lines(ready, 1);
+  launcher.signal(SIGTERM);
+  CHECK(launcher.finish().code == -SIGTERM);
+  CHECK(lines_of(saved).size() == 1);
+}
+
+TEST_CASE("run: a starter that ignores SIGCHLD takes no exit code away") {
+  CHECK(run_program({"/bin/bash", "-c", "trap '' CHLD; exec " + kShoal + " run true"}).code == 0);
+  CHECK(run_program({"/bin/bash", "-c", "trap '' CHLD; exec " + kShoal + " run --nproc-per-node 2 -- sh -c 'exit 3'"})
+            .code == run_program({kShoal, "run", "--nproc-per-node", "2", "--", "sh", "-c", "exit 3"}).code);
+}
+
+TEST_CASE("run: logs without a folder are in one of their own in TMPDIR") {
+  TemporaryFolder folder;
+  const ProgramResult result = run_program({"/usr/bin/env", "TMPDIR=" + folder.path(), kShoal, "run", "--rdzv-id",
+                                            "a/b", "--redirects", "3", "--", "sh", "-c", "echo here"});
+  CHECK(result.code == 0);
+  std::vector<std::string> made;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) made.push_back(entry.path().filename());
+  REQUIRE(made.size() == 1);
+  CHECK_THAT(made[0], Catch::Matchers::StartsWith("shoal-run-a_b_"));
+  CHECK(lines_of(folder.file(made[0]) + "/attempt_0/0/stdout.log") == std::vector<std::string>{"here"});
+}
+
 TEST_CASE("run: a second Ctrl-C has no patience") {
   TemporaryFolder folder;
   const std::string ready = folder.file("ready");
@@ -447,6 +477,8 @@ TEST_CASE("run: what is wrong with the command line is one line and a code of it
            {{"run", "--nproc-per-node", "many", "true"}, "--nproc-per-node many"},
            {{"run", "--nnodes", "4:1", "true"}, "--nnodes 4:1: give the number of hosts"},
            {{"run", "--node-rank", "2", "--nnodes", "2", "--rdzv-endpoint", "h:1", "true"}, "--node-rank 2"},
+           {{"run", "--nnodes", "2", "--rdzv-endpoint", "::1", "true"},
+            "--rdzv-endpoint ::1: an address of IPv6 stands in"},
            {{"run", "--max-restarts", "-2", "true"}, "--max-restarts -2"},
            {{"run", "--redirects", "7", "true"}, "--redirects 7"},
            {{"run", "--tee", "0:1,x", "true"}, "--tee 0:1,x"},
