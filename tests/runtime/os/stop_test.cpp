@@ -182,6 +182,26 @@ TEST_CASE("stop: Ctrl-C ends the ranks in order, then the program; a second one 
   if (!twice) CHECK(saved.get() + saved.get() != "");
 }
 
+TEST_CASE("stop: a second Ctrl-C ends the wait for ranks that are told to end because another one failed") {
+  FOR_EACH_METHOD(method);
+  Queue<int> ready(4);
+  test::Forked root([&] {
+    ::signal(SIGINT, SIG_DFL);
+    auto fails_or_is_deaf = [](int rank, Queue<int> to) {
+      if (rank == 0) throw std::runtime_error("the first to fail");
+      ::signal(SIGTERM, SIG_IGN);
+      return never_ask(rank, to);
+    };
+    spawn({.nprocs = 2, .start_method = method, .grace_period = std::chrono::hours(1)}, fails_or_is_deaf, ready);
+  });
+  ready.get();
+  while (process_start_time(root.pid()) != 0) {
+    root.signal(SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(root.join() == -SIGINT);
+}
+
 /// A worker's life: notes what it is asked, and says each time that it was.
 void be_told(const std::atomic<std::uint64_t>& end, Queue<int> noted, bool asks) {
   const StopWhenTold told(end);
