@@ -83,6 +83,18 @@ TEST_CASE("coordinator: a failure starts all again, as often as allowed, and cou
   CHECK(run.join("b") == Answers{{"b", "failed the run is over"}});
 }
 
+TEST_CASE("coordinator: hosts whose ranks take their time to end are waited for, whatever join_timeout is") {
+  Run run({.least = 2, .most = 2, .max_restarts = 1, .join_timeout = 10});
+  run.join("a");
+  run.join("b");
+  run.say("b", "failure 0 rank 3 died");
+  CHECK(run.wait(25).empty());
+  CHECK(run.join("a").empty());
+  CHECK(run.wait(5).empty());
+  CHECK(run.join("b").size() == 2);  // the next round
+  CHECK_FALSE(run.coordinator.is_over());
+}
+
 TEST_CASE("coordinator: a host that joins an elastic run is let in by a start that counts as no restart") {
   Run run({.least = 1, .most = 2, .max_restarts = 0, .last_call = 0});
   CHECK(run.join("a").size() == 1);

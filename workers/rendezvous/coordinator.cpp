@@ -103,6 +103,8 @@ void Coordinator::tick(double now) {
   for (const std::string& id : dead)
     remove(id, fmt::format("nothing was heard of it for {} s", settings_.dead_after), now);
   if (over_ || active_) return;
+  const bool some_restart = count(State::kRestarting) > 0;  // they come back, or leave, or are dead soon
+  if (some_restart) waiting_since_ = now;                   // until then nobody is late
   const int waiting = count(State::kWaiting);
   if (waiting < settings_.least) {
     enough_since_ = -1;
@@ -112,7 +114,7 @@ void Coordinator::tick(double now) {
     return;
   }
   if (enough_since_ < 0) enough_since_ = now;
-  if (count(State::kRestarting) > 0) return;  // they come back, or leave, or are dead soon
+  if (some_restart) return;
   // Those of an earlier round need not wait for others, who would be let in when they come.
   const bool patient = round_ < 0 && now - enough_since_ < settings_.last_call;
   if (waiting >= settings_.most || !patient) form_round();
