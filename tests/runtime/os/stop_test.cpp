@@ -184,17 +184,21 @@ TEST_CASE("stop: Ctrl-C ends the ranks in order, then the program; a second one 
 
 TEST_CASE("stop: a second Ctrl-C ends the wait for ranks that are told to end because another one failed") {
   FOR_EACH_METHOD(method);
-  Queue<int> ready(4);
+  Queue<int> ready(4), go(4);
   test::Forked root([&] {
     ::signal(SIGINT, SIG_DFL);
-    auto fails_or_is_deaf = [](int rank, Queue<int> to) {
-      if (rank == 0) throw std::runtime_error("the first to fail");
+    auto fails_or_is_deaf = [](int rank, Queue<int> to, Queue<int> until) {
+      if (rank == 0) {
+        until.get();  // the other one is deaf by then
+        throw std::runtime_error("the first to fail");
+      }
       ::signal(SIGTERM, SIG_IGN);
       return never_ask(rank, to);
     };
-    spawn({.nprocs = 2, .start_method = method, .grace_period = std::chrono::hours(1)}, fails_or_is_deaf, ready);
+    spawn({.nprocs = 2, .start_method = method, .grace_period = std::chrono::hours(1)}, fails_or_is_deaf, ready, go);
   });
   ready.get();
+  go.put(0);
   while (process_start_time(root.pid()) != 0) {
     root.signal(SIGINT);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
