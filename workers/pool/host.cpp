@@ -7,12 +7,10 @@
 
 namespace shoal::detail {
 
-Host::Host() : owner_(::getpid()) {}
-
 void Host::check_owner() const {
-  if (owner_ != ::getpid())
+  if (!is_own())
     throw std::invalid_argument(fmt::format(
-        "this pool belongs to process {}, and this one is {}: make a pool of its own here", owner_, ::getpid()));
+        "this pool belongs to process {}, and this one is {}: make a pool of its own here", owner_.pid(), ::getpid()));
 }
 
 }  // namespace shoal::detail

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <shoal/internal/ipc/base/deadline.h>
+#include <shoal/internal/ipc/fork/owner_process.h>
 #include <shoal/internal/workers/pool/request.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 #include <functional>
 #include <memory>
@@ -18,12 +17,12 @@ enum class Awaited { kNow, kLater };
 /// Belongs to the process that made it. Threads: any, at once.
 class Host {
  public:
-  Host();
+  Host() = default;
   Host(const Host&) = delete;
   virtual ~Host() = default;
 
   /// Whether this process made it, and not one of which this is a forked copy.
-  [[nodiscard]] bool is_own() const { return owner_ == ::getpid(); }
+  [[nodiscard]] bool is_own() const { return owner_.is_this(); }
   /// Tasks that run at once, at most.
   virtual int size() const = 0;
   /// Waits until ready() is true, asked under the mutex. False at the deadline.
@@ -45,7 +44,7 @@ class Host {
   /// Throws std::invalid_argument in a forked copy of the process that made it.
   void check_owner() const;
 
-  const pid_t owner_;
+  const OwnerProcess owner_;
 };
 
 }  // namespace shoal::detail

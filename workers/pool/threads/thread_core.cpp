@@ -110,13 +110,13 @@ bool ThreadCore::wait(const std::function<bool()>& ready, Deadline deadline) {
 }
 
 void ThreadCore::abandon(const std::shared_ptr<Request>& request) {
-  if (owner_ != ::getpid()) return;
+  if (!is_own()) return;
   const Lock lock(mutex_);
   request->drop_rest();
 }
 
 void ThreadCore::finish(const Request& request) {
-  if (owner_ != ::getpid()) return;
+  if (!is_own()) return;
   const auto& job = static_cast<const ThreadJob&>(request);
   Lock lock(mutex_);
   done_.wait(lock, [&] { return job.running == 0; });
@@ -150,7 +150,7 @@ void ThreadCore::stop(const std::exception_ptr& error) {
 
 void ThreadCore::terminate() noexcept {
   // Whoever had the mutex when a copy was forked is not there to unlock it.
-  if (owner_ != ::getpid()) return;
+  if (!is_own()) return;
   {
     const Lock lock(mutex_);
     if (!stopped_) stop(std::make_exception_ptr(PoolStopped("the pool was terminated: there will be no result")));
@@ -159,7 +159,7 @@ void ThreadCore::terminate() noexcept {
 }
 
 bool ThreadCore::end() noexcept {
-  if (owner_ != ::getpid()) return false;
+  if (!is_own()) return false;
   terminate();
   for (const std::thread& thread : threads_)
     if (thread.get_id() == std::this_thread::get_id()) return false;
