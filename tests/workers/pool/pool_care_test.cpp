@@ -229,8 +229,8 @@ using HeldUp = detail::CallJob<std::remove_const_t<decltype(held_up)>, Value<int
 using Square = detail::CallJob<int (*)(int), int>;
 
 /// A task that is given out behind all others.
-std::shared_ptr<Square> ask_square(const std::shared_ptr<PoolCore>& core, int wanted_worker = -1) {
-  auto job = std::make_shared<Square>(&square, 4);
+std::shared_ptr<Square> ask_square(const std::shared_ptr<PoolCore>& core, int number, int wanted_worker = -1) {
+  auto job = std::make_shared<Square>(&square, number);
   job->wanted_worker = wanted_worker;
   core->submit(job, PoolCore::Awaited::kLater);
   return job;
@@ -239,6 +239,11 @@ std::shared_ptr<Square> ask_square(const std::shared_ptr<PoolCore>& core, int wa
 template <class Job>
 bool is_answered(const std::shared_ptr<PoolCore>& core, const std::shared_ptr<Job>& job) {
   return core->wait([&] { return job->done(); }, Deadline::after(std::chrono::seconds(30)));
+}
+
+/// What ask_square() of this number gets: not another one's.
+bool is_square_of(int number, const std::shared_ptr<PoolCore>& core, const std::shared_ptr<Square>& job) {
+  return is_answered(core, job) && !job->error() && job->result() == number * number;
 }
 
 }  // namespace
@@ -255,15 +260,15 @@ TEST_CASE("pool: what nobody wants any more is not begun, though a worker has it
     core->submit(jobs.back(), PoolCore::Awaited::kLater);
     if (i == 0) arrived.acquire();  // the others lie behind it
   }
-  const auto wanted = all ? nullptr : ask_square(core);
+  const auto wanted = all ? nullptr : ask_square(core, 7);
   if (all)
     core->abandon_all();
   else
     for (const auto& job : jobs) core->abandon(job);
   go.set();
   CHECK(is_answered(core, jobs[0]));
-  if (wanted) CHECK(is_answered(core, wanted));
-  CHECK(is_answered(core, ask_square(core)));
+  if (wanted) CHECK(is_square_of(7, core, wanted));
+  CHECK(is_square_of(9, core, ask_square(core, 9)));
   CHECK(begun.load() == 1);
   core->terminate();
 }
@@ -282,7 +287,7 @@ TEST_CASE("pool: what nobody wants any more is not run again when its worker die
   else
     core->abandon(job);
   go.set();
-  CHECK(is_answered(core, ask_square(core)));
+  CHECK(is_square_of(9, core, ask_square(core, 9)));
   CHECK(begun.load() == 1);
   core->terminate();
 }
@@ -306,7 +311,7 @@ TEST_CASE("pool: a worker that is stopped while it takes a task gets others when
   stops->wanted_worker = 0;
   core->submit(stops, PoolCore::Awaited::kLater);
   REQUIRE(is_answered(core, stops));
-  const auto taken = ask_square(core, 0);
+  const auto taken = ask_square(core, 3, 0);
   const auto is_stopped = [&] {
     std::ifstream stat("/proc/" + std::to_string(stops->result()) + "/stat");
     std::string text;
@@ -315,14 +320,14 @@ TEST_CASE("pool: a worker that is stopped while it takes a task gets others when
   };
   REQUIRE(comes_true(is_stopped));
   // The task behind that one goes to the other worker as soon as that is free; then the next one finds no place.
-  const auto behind = ask_square(core);
+  const auto behind = ask_square(core, 5);
   go.set();
-  CHECK(is_answered(core, behind));
-  const auto next = ask_square(core, 0);
+  CHECK(is_square_of(5, core, behind));
+  const auto next = ask_square(core, 11, 0);
   CHECK_FALSE(core->wait([&] { return next->done(); }, Deadline::after(milliseconds(300))));
   ::kill(stops->result(), SIGCONT);
-  CHECK(is_answered(core, taken));
-  CHECK(is_answered(core, next));
+  CHECK(is_square_of(3, core, taken));
+  CHECK(is_square_of(11, core, next));
   core->terminate();
 }
 
