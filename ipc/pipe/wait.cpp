@@ -43,11 +43,10 @@ std::vector<std::size_t> Waitable::wait_for_connections(std::span<const Waitable
     // End of file by a death: whoever finds it, this thread or another, closes the ring, which wakes those that wait.
     sleeper.sleep_on(events.front().event, deadline, [&](auto at_most) {
       sleep_on_any(events, at_most);
-      for (std::size_t i = 0; i < events.size(); ++i) {
-        events[i].event->leave();
-        // Nothing is taken here: somebody else who sleeps may receive it.
+      for (const PreparedEvent& prepared : events) prepared.event->leave();
+      // Nothing is taken here: somebody else who sleeps may receive it.
+      for (std::size_t i = 0; i < events.size(); ++i)
         if (things[i].core(i).in->is_ready()) events[i].event->notify_one();
-      }
     });
   }
   sleeper.ended();

@@ -13,8 +13,8 @@
 namespace shoal {
 
 /// A store behind a lost link, or in a stopped process, does not answer, and c10d's calls of it cannot be given up. So each
-/// runs in a thread of its own, for which the asker waits a moment, unless an earlier one is still unanswered. Destruction ends the connection if one is still open.
-/// Threads: any.
+/// runs in a thread of its own, for which the asker waits a moment, unless an earlier one is still unanswered. Destruction
+/// ends the connection if one is still open. Threads: any.
 class StoreQuestions {
  public:
   enum class End { answered, refused, open };

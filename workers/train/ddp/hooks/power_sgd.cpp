@@ -69,9 +69,8 @@ class PowerSgd {
     const at::NoGradGuard no_grad;
     if (!bucket.all_come())
       throw std::invalid_argument(
-          "power_sgd_hook with skip_all_reduce_unused_params: a bucket's second half waits for the next bucket, which "
-          "may "
-          "not come; leave that option out");
+          "power_sgd_hook with skip_all_reduce_unused_params: a bucket's second half waits for the next bucket, "
+          "which may not come; leave that option out");
     if (std::exchange(step_, bucket.step()) != bucket.step()) {
       second_phase_.reset();  // of a step that an exception ended
       last_phase_.clear();
@@ -123,8 +122,7 @@ class PowerSgd {
       }
     }
     std::vector<at::Tensor> parameters = bucket.parameters();
-    const bool fresh = !std::ranges::equal(memory.parameters, parameters,
-                                           [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
+    const bool fresh = !are_same(memory.parameters, parameters);
     at::Generator generator;
     if (fresh || !options_.warm_start) generator = generator_of(part.index);
     if (fresh) {

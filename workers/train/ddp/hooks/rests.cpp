@@ -6,13 +6,10 @@
 #include <utility>
 
 namespace shoal {
-namespace {
 
 bool are_same(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& others) {
   return std::ranges::equal(some, others, [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
 }
-
-}  // namespace
 
 at::Tensor& Rests::of(const GradBucket& bucket) {
   if (std::exchange(step_, bucket.step()) != bucket.step()) displaced_.clear();

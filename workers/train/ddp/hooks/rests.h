@@ -9,6 +9,9 @@
 
 namespace shoal {
 
+/// Whether these are the same tensors in the same order, and not only equal ones.
+bool are_same(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& others);
+
 /// A flat tensor for each bucket, which lies as the bucket does. libtorch's Reducer makes buckets anew: after its first
 /// step, after an exception, at a Join's end. Then each parameter's part moves to where the parameter lies. Owned by one hook.
 class Rests {
