@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 
 namespace shoal::test {
@@ -92,6 +93,13 @@ std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::set<std::string> sorted_lines(const std::string& text) {
+  std::set<std::string> lines;
+  std::istringstream input(text);
+  for (std::string line; std::getline(input, line);) lines.insert(line);
   return lines;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ ProgramResult run_ranks(std::vector<std::string> options, const std::vector<std:
 std::vector<std::string> ranks_command(std::vector<std::string> options, const std::vector<std::string>& steps);
 
 std::vector<std::string> lines_of(const std::string& path);
+/// The lines of a text, of ranks whose order is nobody's.
+std::set<std::string> sorted_lines(const std::string& text);
 /// Waits until the file has that many lines; the test's watchdog ends a wait that has no end.
 std::vector<std::string> wait_for_lines(const std::string& path, std::size_t count);
 

@@ -32,6 +32,8 @@ using shoal::test::kShoal;
 using shoal::test::ProgramResult;
 using shoal::test::run_program;
 
+namespace trace_test {
+
 namespace {
 
 bool is_near(double value, double expected) { return std::abs(value - expected) < 1e-6; }
@@ -225,3 +227,5 @@ TEST_CASE("trace: starts and runs of processes are events, with the arrow betwee
     trace::let_go();
   }
 }
+
+}  // namespace trace_test
