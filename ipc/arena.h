@@ -20,13 +20,19 @@
 
 namespace shoal {
 
-/// No locks for Boost's memory of an arena. The one that is aligned is a member of the memory's header, which Boost 1.74
-/// refuses if nothing in it is aligned as a pointer.
+/// No lock for Boost's memory of an arena. It is a member of the memory's header, which Boost 1.74 refuses if nothing in
+/// it is aligned as a pointer.
 struct alignas(void*) ArenaMutex : boost::interprocess::null_mutex {};
+/// No lock either, but what Boost calls wherever memory is taken or given back: only a change() may do so.
+struct ArenaMemoryGuard {
+  /// Throws std::logic_error if this thread is not changing the arena that the guard lies in.
+  void lock() const { ArenaWriting::check(this); }
+  void unlock() const noexcept {}  ///< nothing
+};
 /// The two kinds of mutex that Boost's algorithm of memory asks for: none is a lock.
 struct ArenaMutexFamily {
-  using recursive_mutex_type = ArenaMutex;             ///< what the memory's header has
-  using mutex_type = boost::interprocess::null_mutex;  ///< likewise
+  using recursive_mutex_type = ArenaMutex;  ///< what the memory's header has
+  using mutex_type = ArenaMemoryGuard;      ///< what is locked to allocate
 };
 
 /// The memory of one version of an arena, as Boost sees it: without names, and without locks, since the arena has one.
@@ -39,6 +45,17 @@ using ArenaMemory =
 template <class T>
 using ArenaAllocator = boost::interprocess::allocator<T, ArenaMemory::segment_manager>;
 
+namespace detail {
+
+/// A container whose elements lie in an arena.
+template <class C>
+concept LivesInArena = requires(const C& container) {
+  requires std::is_same_v<std::remove_cvref_t<decltype(container.get_allocator())>,
+                          ArenaAllocator<typename C::value_type>>;
+};
+
+}  // namespace detail
+
 /// A T that any threads of any processes look at in place, and change as a whole. T and all that it contains lie in
 /// shared memory: they are made of plain members and of containers with an ArenaAllocator, without a pointer, a
 /// reference or a virtual function. T is constructed with an ArenaAllocator, if it takes one. A handle: copies refer to
@@ -46,8 +63,10 @@ using ArenaAllocator = boost::interprocess::allocator<T, ArenaMemory::segment_ma
 ///
 /// - A change is made to a copy of the memory, which takes the place of the old one by one store: whoever looks sees
 ///   the value before or after it, whole, also if the one who changes it is killed.
-/// - Who looks waits for nobody that makes a change, and keeps a version for as long as it likes. Versions that nobody looks at are freed, without running
-///   destructors.
+/// - Who looks waits for nobody that makes a change, and keeps a version for as long as it likes. Versions that nobody
+///   looks at are freed, without running destructors.
+/// - A container's copy has its allocator, so a copy of what read() shows would be made inside the version: that throws
+///   std::logic_error. Copy the elements into a container of another kind (a std::string), or copy inside change().
 /// - The memory grows as the value does. A change of a small part costs a copy of all: 0.2 ms for 1 MiB.
 template <class T>
 class Arena {
@@ -94,12 +113,16 @@ class Arena {
     for (std::size_t more = 0;;) {
       Hold next = writer.copy(more);
       if (more != 0) memory_of(next, ArenaVersionLayout::of(next).bytes - more).grow(more);
+      const ArenaWriting writing(next);
       try {
         if constexpr (std::is_void_v<std::invoke_result_t<Change&, T&>>) {
           change(*value_in(next));
           SHOAL_KILL_POINT("arena.changed");
           return writer.commit(std::move(next));
         } else {
+          static_assert(!detail::LivesInArena<std::remove_cvref_t<std::invoke_result_t<Change&, T&>>>,
+                        "shoal: change() cannot return a container with an ArenaAllocator, which would outlive the "
+                        "change: return one of another kind (a std::string)");
           auto result = change(*value_in(next));
           SHOAL_KILL_POINT("arena.changed");
           writer.commit(std::move(next));
@@ -127,6 +150,7 @@ class Arena {
   Hold construct(std::size_t bytes) const {
     Hold version = core_.make(bytes);
     ArenaVersionLayout& layout = ArenaVersionLayout::of(version);
+    const ArenaWriting writing(version);
     try {
       ArenaMemory memory(boost::interprocess::create_only, layout.memory(), bytes);
       auto* place = static_cast<std::byte*>(memory.allocate_aligned(sizeof(T), alignof(T)));

@@ -4,8 +4,31 @@
 
 #include <cstring>
 #include <new>
+#include <stdexcept>
+#include <utility>
 
 namespace shoal {
+namespace {
+
+thread_local const ArenaWriting* innermost_writing = nullptr;
+
+}  // namespace
+
+ArenaWriting::ArenaWriting(const Hold& version)
+    : begin_(ArenaVersionLayout::of(version).memory()),
+      end_(begin_ + ArenaVersionLayout::of(version).bytes),
+      outer_(std::exchange(innermost_writing, this)) {}
+
+ArenaWriting::~ArenaWriting() { innermost_writing = outer_; }
+
+void ArenaWriting::check(const void* place) {
+  for (const ArenaWriting* at = innermost_writing; at; at = at->outer_)
+    if (at->begin_ <= place && place < at->end_) return;
+  throw std::logic_error(
+      "Arena: memory of a version is asked for or given back outside change(): a copy of a container that read() shows "
+      "has the same allocator. Copy its elements into a container of another kind (a std::string), or copy it inside "
+      "change()");
+}
 
 Hold ArenaCore::current() const {
   const LockedShelf shelf(container_, kVersion);

@@ -25,6 +25,23 @@ struct ArenaVersionLayout {
 
 static_assert(sizeof(ArenaVersionLayout) == 64);
 
+/// While it lives, its thread may allocate in this version's memory, which nobody else knows yet. On the stack; those of
+/// one thread lie in each other, as its changes of several arenas do.
+class ArenaWriting {
+ public:
+  explicit ArenaWriting(const Hold& version);
+  ~ArenaWriting();
+  ArenaWriting(const ArenaWriting&) = delete;
+  ArenaWriting& operator=(const ArenaWriting&) = delete;
+  /// Throws std::logic_error if this thread may not allocate in the memory that has this place.
+  static void check(const void* place);
+
+ private:
+  const std::byte* begin_;
+  const std::byte* end_;
+  const ArenaWriting* outer_;
+};
+
 /// A container whose first shelf has, as its table, the version that counts. Nobody writes to that. The second shelf has
 /// nothing but the lock of whoever makes the next version: those that look do not wait for that. A handle. Threads and
 /// processes: any, at once.

@@ -69,6 +69,11 @@ struct Catalog {
   }
 };
 
+template <class T>
+T copy_of(const T& value) {
+  return value;
+}
+
 }  // namespace
 
 TEST_CASE("arena: containers of Boost and the standard library grow in it, and all processes look at them in place") {
@@ -157,6 +162,35 @@ TEST_CASE("arena: a size that no memory has is refused, and a change may put ano
     CHECK(arena.read()->version == 0);
   }
   CHECK(heap_bytes_in_use() == before);
+}
+
+TEST_CASE("arena: a copy of a container that read() shows is refused, whose memory would be the version's") {
+  Arena<Catalog> arena(64 << 10), other;
+  arena.change([](Catalog& catalog) {
+    catalog.add(0);
+    catalog.names.at(0) = "a text that is too long to lie in the string itself";
+  });
+  const auto version = arena.read();
+  const std::string bytes(reinterpret_cast<const char*>(&version->names), version.bytes() / 2);
+  CHECK_THROWS_WITH(copy_of(version->names.at(0)), ContainsSubstring("outside change()"));
+  CHECK_THROWS_AS(copy_of(version->numbers), std::logic_error);
+  CHECK_THROWS_AS(copy_of(version->index), std::logic_error);
+  other.change([&](Catalog&) { CHECK_THROWS_AS(copy_of(version->numbers), std::logic_error); });
+  Forked child([&] { CHECK_THROWS_AS(copy_of(version->plain), std::logic_error); });
+  CHECK(child.join() == 0);
+  CHECK(bytes == std::string(reinterpret_cast<const char*>(&version->names), version.bytes() / 2));
+  CHECK(std::string(version->names.at(0).c_str()).size() > 40);
+  // Inside a change all may be copied: of this arena, and of one whose change is around it.
+  arena.change([&](Catalog& catalog) {
+    const Text copy = catalog.names.at(0);
+    other.change([&](Catalog& inner) {
+      inner.add(0);
+      catalog.add(1);
+    });
+    catalog.names.at(1) = copy + "!";
+  });
+  CHECK(arena.read()->names.at(1) == "a text that is too long to lie in the string itself!");
+  CHECK(other.read()->is_whole());
 }
 
 TEST_CASE("arena: a change that throws, or that uses the arena itself, changes nothing") {
