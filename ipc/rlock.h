@@ -4,6 +4,7 @@
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/ipc/sync/lock_word.h>
 #include <shoal/internal/ipc/sync/shared_part.h>
+#include <shoal/internal/ipc/sync/shared_type.h>
 #include <shoal/ipc/codec.h>
 
 #include <chrono>
@@ -14,13 +15,15 @@ namespace shoal {
 /// How a recursive lock lies in shared memory, in a block of its own. Pictured in docs/sync.md.
 struct RLockLayout {
   static constexpr std::uint32_t kMagic = 0x6b636c72;  ///< "rlck"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr const char* kName = "recursive lock";
+  static constexpr std::uint32_t kUntold = 1u << 31;  ///< a holder died with it, and no lock() has said so
 
   std::uint32_t magic = kMagic;
   std::uint32_t version = kVersion;
   LockWord lock;
-  std::uint32_t depth = 0;  ///< how often its holder has locked it; only the holder touches it
+  /// How often its holder has locked it, and kUntold; only the holder touches it.
+  std::uint32_t depth = 0;
   /// bits 0..31: the holder's thread number, bits 32..63: its tag. A thread only asks whether it finds itself here, and
   /// only that thread writes its own name here and takes it out before it unlocks, so the answer is right.
   std::atomic<std::uint64_t> owner{0};
@@ -30,8 +33,8 @@ static_assert(sizeof(RLockLayout) == 32);
 
 /// Mutual exclusion between any threads of any processes, like multiprocessing.RLock: the thread that holds it may lock
 /// it again, and unlocks it as often. A handle: copies refer to the same lock, also in other processes. A std lockable;
-/// as fair as Lock. If the holder's process dies, at whatever depth, the next one gets the lock and is told. If a
-/// thread ends without unlocking, the lock stays locked until its process ends.
+/// as fair as Lock. If the holder's process dies, at whatever depth, the next one gets the lock and is told; a Value that
+/// takes it meanwhile leaves the news to the next lock(). If a thread ends without unlocking, the lock stays locked until its process ends.
 class RLock {
  public:
   RLock() : part_(SharedPart<RLockLayout>::create(BlockType::kRLock)) {}
@@ -63,7 +66,13 @@ class RLock {
  private:
   friend struct Codec<RLock>;
   friend class Condition;
+  template <SharedType T>
+  friend class Value;
   explicit RLock(SharedPart<RLockLayout> part) : part_(std::move(part)) {}
+  /// Like lock_until(), for whoever has nothing to do about a death: true if there was one and nobody was told.
+  std::optional<bool> take(Deadline deadline);
+  /// For Value, which is whole whoever dies: the next lock() is told.
+  void lock_untold();
   /// For Condition. The first unlocks as often as this thread locked and returns that number; the second locks as often
   /// again.
   std::uint32_t unlock_all();

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 namespace shoal {
@@ -33,7 +32,8 @@ struct ValueLayout {
 /// no pointers into one process's memory. A handle: copies refer to the same value, also in other processes.
 ///
 /// Each call takes the lock, an RLock that get_lock() returns, and is atomic. Hold the lock around several calls that
-/// belong together. A process killed inside a call leaves the old value or the new one, never a mixture.
+/// belong together. A process killed inside a call leaves the old value or the new one, never a mixture. A call that
+/// takes the lock over from a dead holder has nothing to repair: the next get_lock().lock() is told.
 template <SharedType T>
 class Value {
  public:
@@ -49,17 +49,17 @@ class Value {
 
   /// A copy.
   T load() const {
-    std::scoped_lock guard(lock_);
+    const Guard guard(lock_);
     return read();
   }
   /// Replaces the value.
   void store(const T& value) {
-    std::scoped_lock guard(lock_);
+    const Guard guard(lock_);
     write(value);
   }
   /// Stores `value` and returns the value before.
   T exchange(const T& value) {
-    std::scoped_lock guard(lock_);
+    const Guard guard(lock_);
     T before = read();
     write(value);
     return before;
@@ -68,7 +68,7 @@ class Value {
   /// value stays.
   template <class Change>
   T update(Change&& change) {
-    std::scoped_lock guard(lock_);
+    const Guard guard(lock_);
     T after = change(read());
     write(after);
     return after;
@@ -77,7 +77,7 @@ class Value {
   T fetch_add(const T& amount)
     requires std::is_arithmetic_v<T>
   {
-    std::scoped_lock guard(lock_);
+    const Guard guard(lock_);
     T before = read();
     write(static_cast<T>(before + amount));
     return before;
@@ -94,6 +94,18 @@ class Value {
  private:
   friend struct Codec<Value>;
   Value(RLock lock, SharedPart<ValueLayout<T>> part) : lock_(std::move(lock)), part_(std::move(part)) {}
+
+  /// Holds the lock for a call.
+  class Guard {
+   public:
+    explicit Guard(RLock& lock) : lock_(lock) { lock_.lock_untold(); }
+    ~Guard() { lock_.unlock(); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    RLock& lock_;
+  };
 
   T read() const {
     // acquire: pairs with the release in write(), for the copy that it made current.

@@ -80,6 +80,46 @@ TEST_CASE("value: killed at any marked point of a write, the old or the new valu
   CHECK(value.load().b == 3);
 }
 
+TEST_CASE("value: a call that takes the lock over from the dead leaves the news to whoever locks to repair") {
+  const RLock lock;
+  Value<int> from(10, lock), to(0, lock);
+  const auto die_half_way = [&] {
+    Forked victim([&] {
+      RLock mine = lock;
+      mine.lock();
+      from.fetch_add(-5);
+      ::raise(SIGKILL);
+    });
+    CHECK(victim.join() == -SIGKILL);
+  };
+  die_half_way();
+  CHECK(from.load() == 5);
+  CHECK(to.load() == 0);
+  Forked other([&] {
+    RLock mine = from.get_lock();
+    if (!mine.lock()) throw Error("nobody told the next holder");
+    to.fetch_add(5);
+    mine.unlock();
+    if (mine.lock()) throw Error("told twice");
+    mine.unlock();
+  });
+  CHECK(other.join() == 0);
+  RLock mine = lock;
+  CHECK_FALSE(mine.lock());
+  mine.unlock();
+  die_half_way();
+  from.update([&](int x) {
+    CHECK(mine.lock());  // held by the update, which inherited it
+    CHECK_FALSE(mine.lock());
+    mine.unlock();
+    mine.unlock();
+    return x + 5;
+  });
+  CHECK_FALSE(mine.lock());
+  mine.unlock();
+  CHECK(lock.owner_deaths() == 2);
+}
+
 TEST_CASE("value: killed at random instructions, no reader ever sees a mixture") {
   const unsigned seed = test_seed();
   CAPTURE(seed);
