@@ -24,18 +24,41 @@ namespace shoal {
 
 namespace detail {
 
-/// Types whose equal values may be encoded to other bytes: a long double has some that mean nothing, and the order of
-/// the others' elements is that of their hashes.
-template <class K>
-inline constexpr bool kHasOtherBytes = std::is_same_v<K, long double>;
-template <class... T>
-inline constexpr bool kHasOtherBytes<std::unordered_set<T...>> = true;
-template <class... T>
-inline constexpr bool kHasOtherBytes<std::unordered_multiset<T...>> = true;
-template <class... T>
-inline constexpr bool kHasOtherBytes<std::unordered_map<T...>> = true;
-template <class... T>
-inline constexpr bool kHasOtherBytes<std::unordered_multimap<T...>> = true;
+/// Whether equal values may be encoded to other bytes: a long double has some that mean nothing, and the order of the
+/// others' elements is that of their hashes. What is made of such a type is one, too. Outer: as in schema_of.
+template <class K, class... Outer>
+struct HasOtherBytes;
+
+template <class K, class... Outer>
+constexpr bool has_other_bytes() {
+  using Key = std::remove_cv_t<K>;
+  if constexpr (is_one_of<Key, Outer...>()) {
+    return false;
+  } else if constexpr (requires { Codec<Key>::kMembers; }) {  // a plain aggregate
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      return (has_other_bytes<MemberOf<I, Key>, Key, Outer...>() || ...);
+    }(std::make_index_sequence<Codec<Key>::kMembers>());
+  } else {
+    return HasOtherBytes<Key, Outer...>::value;
+  }
+}
+
+template <class K, class... Outer>
+struct HasOtherBytes : std::is_same<K, long double> {};
+template <class T, std::size_t N, class... Outer>
+struct HasOtherBytes<T[N], Outer...> : std::bool_constant<has_other_bytes<T, Outer...>()> {};
+template <class T, std::size_t N, class... Outer>
+struct HasOtherBytes<std::array<T, N>, Outer...> : std::bool_constant<has_other_bytes<T, Outer...>()> {};
+template <template <class...> class Made, class... Of, class... Outer>
+struct HasOtherBytes<Made<Of...>, Outer...> : std::bool_constant<(has_other_bytes<Of, Outer...>() || ...)> {};
+template <class... T, class... Outer>
+struct HasOtherBytes<std::unordered_set<T...>, Outer...> : std::true_type {};
+template <class... T, class... Outer>
+struct HasOtherBytes<std::unordered_multiset<T...>, Outer...> : std::true_type {};
+template <class... T, class... Outer>
+struct HasOtherBytes<std::unordered_map<T...>, Outer...> : std::true_type {};
+template <class... T, class... Outer>
+struct HasOtherBytes<std::unordered_multimap<T...>, Outer...> : std::true_type {};
 
 }  // namespace detail
 
@@ -100,9 +123,10 @@ class DictSnapshot {
 /// - A Dict inside itself keeps itself alive for the session's life.
 template <class K, class V>
 class Dict {
-  static_assert(!detail::kHasOtherBytes<K>,
-                "shoal: equal keys of this type (K above) may be encoded to other bytes: use a double, a std::map or a "
-                "std::set");
+  static_assert(
+      !detail::has_other_bytes<K>(),
+      "shoal: equal keys of this type (K above), or of one that it is made of, may be encoded to other bytes: "
+      "use a double, a std::map or a std::set");
 
  public:
   using key_type = K;            ///< of keys
@@ -146,15 +170,16 @@ class Dict {
   V pop(const K& key, V otherwise) { return try_pop(key).value_or(std::move(otherwise)); }
   /// Takes the value out, if there is one.
   std::optional<V> try_pop(const K& key) {
-    Entry entry;
-    if (!core_.take(Key(key).bytes, &entry)) return std::nullopt;
-    return value_of(entry);
+    std::optional<V> value;
+    core_.take(Key(key).bytes, [&](const Entry& entry) { value.emplace(value_of(entry)); });
+    return value;
   }
   /// Takes out the entry whose key came last. Throws std::out_of_range if there is none.
   Item popitem() {
-    std::vector<Entry> last(1);
-    if (!core_.take_last(last[0])) throw std::out_of_range("Dict::popitem: the dictionary is empty");
-    return *Snapshot(std::move(last)).begin();
+    std::optional<Item> last;
+    core_.take_last([&](const Entry& entry) { last.emplace(*typename Snapshot::Iterator(&entry)); });
+    if (!last) throw std::out_of_range("Dict::popitem: the dictionary is empty");
+    return *std::move(last);
   }
   /// Removes the key. False if it is not there.
   bool erase(const K& key) { return core_.take(Key(key).bytes, nullptr); }

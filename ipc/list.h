@@ -102,9 +102,9 @@ class List {
   void erase(ListIndex first, ListIndex last) { replace(first, last, {}); }
   /// Takes the value out; by default the last one.
   T pop(ListIndex index = -1) {
-    Entry entry;
-    core_.take(index.value, entry);
-    return value_of(entry);
+    std::optional<T> value;
+    core_.take(index.value, [&](const Entry& entry) { value.emplace(value_of(entry)); });
+    return *std::move(value);
   }
   /// Removes the first value that is equal. False if there is none.
   bool remove(const T& value)

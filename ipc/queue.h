@@ -101,8 +101,8 @@ class Queue {
  private:
   friend struct Codec<Queue>;
   friend class JoinableQueue<T>;
-  Queue(Ring ring, std::shared_ptr<TaskLedger> tasks)
-      : ring_(std::make_shared<Ring>(std::move(ring))), tasks_(std::move(tasks)) {}
+  Queue(std::shared_ptr<Ring> ring, std::shared_ptr<TaskLedger> tasks)
+      : ring_(std::move(ring)), tasks_(std::move(tasks)) {}
 
   static void check(RingStatus status, const char* operation) {
     if (status != RingStatus::kDone) detail::raise(status, operation);
@@ -129,6 +129,7 @@ class Queue {
 
 template <class T>
 struct Codec<Queue<T>> {
+  static constexpr char kRing = 0;  // its address: a ring of Ts
   template <class... Outer>
   static constexpr std::uint64_t schema() {
     return schema_hash("shoal::Queue", schema_of<T, Outer...>());
@@ -139,7 +140,11 @@ struct Codec<Queue<T>> {
     if (queue.tasks_) queue.tasks_->encode(encoder);
   }
   static Queue<T> decode(Decoder& decoder) {
-    Ring ring = Ring::open(decoder.handle(decoder.read<std::uint32_t>()).share(), schema_of<T>());
+    // One ring for each block of a message: see Decoder::shared_hold.
+    const auto handle = decoder.read<std::uint32_t>();
+    std::shared_ptr<void>& made = decoder.object(handle, &kRing);
+    if (!made) made = std::make_shared<Ring>(Ring::open(decoder.take_handle(handle), schema_of<T>()));
+    auto ring = std::static_pointer_cast<Ring>(made);
     std::shared_ptr<TaskLedger> tasks;
     if (shoal::decode<bool>(decoder)) tasks = std::make_shared<TaskLedger>(TaskLedger::decode(decoder));
     return Queue<T>(std::move(ring), std::move(tasks));

@@ -74,24 +74,24 @@ class RawArray {
 
   void encode_elements(Encoder& encoder) const { encoder.write(encoder.add(*hold_)); }
   static RawArray decode_elements(Decoder& decoder) {
-    Hold hold = decoder.handle(decoder.read<std::uint32_t>()).share();
-    if (hold.size() < sizeof(ArrayLayout)) throw DecodeError("this block of shared memory is no array");
-    auto& layout = *reinterpret_cast<const ArrayLayout*>(hold.data());
+    std::shared_ptr<Hold> hold = decoder.shared_hold(decoder.read<std::uint32_t>());
+    if (hold->size() < sizeof(ArrayLayout)) throw DecodeError("this block of shared memory is no array");
+    auto& layout = *reinterpret_cast<const ArrayLayout*>(hold->data());
     if (layout.magic != ArrayLayout::kMagic || layout.version != ArrayLayout::kVersion)
       throw DecodeError("this block of shared memory is no array of this version");
-    if (layout.type != shared_type::hash<T>() || layout.size != (hold.size() - sizeof(ArrayLayout)) / sizeof(T))
+    if (layout.type != shared_type::hash<T>() || layout.size != (hold->size() - sizeof(ArrayLayout)) / sizeof(T))
       throw DecodeError("this array has elements of another type");
     return RawArray(std::move(hold));
   }
 
  private:
   /// `hold` holds a block with an ArrayLayout and its elements.
-  explicit RawArray(Hold hold)
-      : hold_(std::make_shared<Hold>(std::move(hold))),
+  explicit RawArray(std::shared_ptr<Hold> hold)
+      : hold_(std::move(hold)),
         size_(reinterpret_cast<const ArrayLayout*>(hold_->data())->size),
         elements_(reinterpret_cast<T*>(hold_->data() + sizeof(ArrayLayout))) {}
 
-  static Hold allocate(std::size_t size) {
+  static std::shared_ptr<Hold> allocate(std::size_t size) {
     constexpr std::size_t kMost = (std::size_t(1) << 47) / sizeof(T);
     if (size > kMost)
       throw std::invalid_argument(
@@ -100,7 +100,7 @@ class RawArray {
     auto* layout = new (hold.data()) ArrayLayout{};
     layout->type = shared_type::hash<T>();
     layout->size = size;
-    return hold;
+    return std::make_shared<Hold>(std::move(hold));
   }
 
   std::shared_ptr<Hold> hold_;

@@ -34,7 +34,6 @@ class SharedBytes {
 
 template <>
 struct Codec<SharedBytes> {
-  static constexpr char kKind = 0;  // its address
   static constexpr std::uint64_t schema() { return schema_hash("shoal::SharedBytes"); }
   static SharedBytes loan(std::size_t size) { return SharedBytes(size); }
   static void encode(Encoder& encoder, const SharedBytes& bytes) {
@@ -48,10 +47,7 @@ struct Codec<SharedBytes> {
     auto size = decoder.read<std::uint64_t>();
     auto handle = decoder.read<std::uint32_t>();
     if (handle == ~0u && size == 0) return {};
-    // One hold for each block of a message, however many values share the block.
-    std::shared_ptr<void>& made = decoder.object(handle, &kKind);
-    if (!made) made = std::make_shared<Hold>(decoder.take_handle(handle));
-    auto hold = std::static_pointer_cast<Hold>(made);
+    std::shared_ptr<Hold> hold = decoder.shared_hold(handle);
     if (size > hold->size()) throw DecodeError("bytes announced that reach past their block");
     return SharedBytes(std::move(hold), size);
   }

@@ -24,6 +24,13 @@ Hold Decoder::take_handle(std::uint32_t index) {
   return std::move(handles_[index]);
 }
 
+std::shared_ptr<Hold> Decoder::shared_hold(std::uint32_t index) {
+  static constexpr char kKind = 0;
+  std::shared_ptr<void>& made = object(index, &kKind);
+  if (!made) made = std::make_shared<Hold>(take_handle(index));
+  return std::static_pointer_cast<Hold>(made);
+}
+
 Decoder::Object& Decoder::object_of(std::uint32_t index, const void* kind) {
   if (objects_.size() < handles_.size()) objects_.resize(handles_.size());
   if (index >= objects_.size()) (void)handle(index);  // throws

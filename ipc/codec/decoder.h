@@ -47,6 +47,9 @@ class Decoder {
   const Hold& handle(std::uint32_t index) const;
   /// Takes the hold at this index: it is the caller's, and nobody else can have it afterwards.
   Hold take_handle(std::uint32_t index);
+  /// The hold at this index, shared by all values of the message that are made of it: to make one asks for no memory of
+  /// the heap, so what has been taken out of a queue or a container is not lost.
+  std::shared_ptr<Hold> shared_hold(std::uint32_t index);
   /// An object for each handle (a tensor's storage), which a codec makes once a message, so that several values that
   /// share the block share the object. `kind` names the codec: a handle that is used with two kinds is refused.
   std::shared_ptr<void>& object(std::uint32_t index, const void* kind = nullptr);

@@ -48,7 +48,7 @@ void close_container(Heap& heap, BlockOffset block) noexcept {
 }  // namespace
 
 Container Container::create(ContainerKind kind, std::uint64_t schema, std::uint32_t shelves) {
-  Container container(allocate_shared(ContainerLayout::bytes(shelves)));
+  Container container(std::make_shared<Hold>(allocate_shared(ContainerLayout::bytes(shelves))));
   BlockHeader& header = Session::current().heap().memory().header(container.block());
   ContainerLayout& layout = *new (container.layout_) ContainerLayout{};
   layout.magic = ContainerLayout::kMagic;
@@ -64,8 +64,8 @@ Container Container::create(ContainerKind kind, std::uint64_t schema, std::uint3
 }
 
 Container Container::decode(Decoder& decoder, ContainerKind kind, std::uint64_t schema) {
-  Hold hold = decoder.handle(decoder.read<std::uint32_t>()).share();
-  const BlockHeader& header = Session::current().heap().memory().header(hold.block());
+  std::shared_ptr<Hold> hold = decoder.shared_hold(decoder.read<std::uint32_t>());
+  const BlockHeader& header = Session::current().heap().memory().header(hold->block());
   if (header.type != BlockType::kContainer) throw DecodeError("this block of shared memory is no container");
   Container container(std::move(hold));
   if (container->magic != ContainerLayout::kMagic || container->version != ContainerLayout::kVersion)

@@ -27,8 +27,8 @@ class Container {
   BlockOffset block() const { return hold_->block(); }
 
  private:
-  explicit Container(Hold hold)
-      : hold_(std::make_shared<Hold>(std::move(hold))), layout_(reinterpret_cast<ContainerLayout*>(hold_->data())) {}
+  explicit Container(std::shared_ptr<Hold> hold)
+      : hold_(std::move(hold)), layout_(reinterpret_cast<ContainerLayout*>(hold_->data())) {}
 
   std::shared_ptr<Hold> hold_;
   ContainerLayout* layout_;

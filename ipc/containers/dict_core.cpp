@@ -184,36 +184,49 @@ bool DictCore::put(const KeyBytes& key, Encoder& value, const PutOptions& option
   return true;
 }
 
-bool DictCore::take(const KeyBytes& key, Entry* taken) {
-  LockedShelf shelf(container_, shelf_of(key));
-  Slot* slot = find(shelf, key);
-  if (!slot) return false;
-  const bool gone = has_gone(shelf, *slot);
-  if (taken && !gone) {
-    taken->take(shelf.heap(), word_of(*slot));
-    taken->open();
+bool DictCore::take(const KeyBytes& key, const Taken& taken) {
+  Entry entry;
+  bool shown = !taken;
+  {
+    LockedShelf shelf(container_, shelf_of(key));
+    Slot* slot = find(shelf, key);
+    if (!slot) return false;
+    if (has_gone(shelf, *slot)) {
+      remove(shelf, *slot);
+      return false;
+    }
+    if (!shown) {
+      entry.take(shelf.heap(), word_of(*slot));
+      shown = show_before_it_goes(container_, entry, taken);
+    }
+    remove(shelf, *slot);
   }
-  remove(shelf, *slot);
-  return !gone;
+  if (!shown) taken(entry);
+  return true;
 }
 
-bool DictCore::take_last(Entry& taken) {
-  AllShelves shelves(container_);
-  LockedShelf* last_shelf = nullptr;
-  Slot* last = nullptr;
-  for (std::uint32_t i = 0; i < shelves.count(); ++i) {
-    if (shelves[i].layout().mortal != 0) shelves[i].sweep();
-    for (Slot& slot : shelves[i].slots()) {
-      if (!is_taken(word_of(slot))) continue;
-      if (last && shelves[i].parcel(word_of(slot)).order < last_shelf->parcel(word_of(*last)).order) continue;
-      last_shelf = &shelves[i];
-      last = &slot;
+bool DictCore::take_last(const Taken& taken) {
+  Entry entry;
+  bool shown = false;
+  {
+    AllShelves shelves(container_);
+    LockedShelf* last_shelf = nullptr;
+    Slot* last = nullptr;
+    for (std::uint32_t i = 0; i < shelves.count(); ++i) {
+      if (shelves[i].layout().mortal != 0) shelves[i].sweep();
+      for (Slot& slot : shelves[i].slots()) {
+        if (!is_taken(word_of(slot))) continue;
+        if (last && shelves[i].parcel(word_of(slot)).order < last_shelf->parcel(word_of(*last)).order) continue;
+        last_shelf = &shelves[i];
+        last = &slot;
+      }
     }
+    if (!last) return false;
+    entry.take_with_key(last_shelf->heap(), word_of(*last));
+    shown = show_before_it_goes(container_, entry, taken);
+    remove(*last_shelf, *last);
   }
-  if (!last) return false;
-  taken.take_with_key(last_shelf->heap(), word_of(*last));
-  taken.open();
-  remove(*last_shelf, *last);
+  if (!shown) taken(entry);
   return true;
 }
 

@@ -51,9 +51,9 @@ class DictCore {
   /// handles: what is encoded may lie elsewhere than what it was made of.
   bool put(const KeyBytes& key, Encoder& value, const PutOptions& options, Entry* present = nullptr);
   /// Takes the key out. False if it is not there. `taken`: null if the value is not asked for.
-  bool take(const KeyBytes& key, Entry* taken);
-  /// Takes out the entry whose key came last, with its key.
-  bool take_last(Entry& taken);
+  bool take(const KeyBytes& key, const Taken& taken);
+  /// Takes out the entry whose key came last, with its key. False if there is none.
+  bool take_last(const Taken& taken);
   /// Calls change(entry, next) with the lock held: entry is null if the key is not there. What is written to next
   /// becomes the value. If change throws, nothing happens. Returns the new value if it brought handles; see put().
   using Change = std::function<void(const Entry* now, Encoder& next)>;

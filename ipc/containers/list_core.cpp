@@ -95,13 +95,18 @@ void ListCore::splice(std::ptrdiff_t first, std::ptrdiff_t last, std::vector<Hol
   replace(shelf, begin, end - begin, std::move(parcels));
 }
 
-void ListCore::take(std::ptrdiff_t index, Entry& taken) {
-  LockedShelf shelf(container_, 0);
-  const std::size_t place = place_of(index, size_of(shelf));
-  taken.take(shelf.heap(), word_of(shelf.slots()[place]));
-  taken.open();
-  SHOAL_KILL_POINT("list.take.taken");
-  erase(shelf, place);
+void ListCore::take(std::ptrdiff_t index, const Taken& taken) {
+  Entry entry;
+  bool shown = false;
+  {
+    LockedShelf shelf(container_, 0);
+    const std::size_t place = place_of(index, size_of(shelf));
+    entry.take(shelf.heap(), word_of(shelf.slots()[place]));
+    shown = show_before_it_goes(container_, entry, taken);
+    SHOAL_KILL_POINT("list.take.taken");
+    erase(shelf, place);
+  }
+  if (!shown) taken(entry);
 }
 
 Entry ListCore::update(std::ptrdiff_t index, const Change& change) {

@@ -29,7 +29,7 @@ class ListCore {
   void append(Encoder& value);
   /// Before the value at the index; before the first or after the last one if there is none.
   void insert(std::ptrdiff_t index, Encoder& value);
-  void take(std::ptrdiff_t index, Entry& taken);
+  void take(std::ptrdiff_t index, const Taken& taken);
   /// Values from `first` on, up to the one before `last`, become these, which Shelf::kept_header names. Indices beyond
   /// the ends mean the ends.
   void splice(std::ptrdiff_t first, std::ptrdiff_t last, std::vector<Hold> parcels);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -52,6 +53,8 @@ class Entry {
   /// be undone. Throws OutOfSharedMemory.
   void open();
 
+  /// Whether the value is made of more than its bytes.
+  bool brings_handles() const { return parcel_ && layout().handles != 0; }
   explicit operator bool() const { return is_there_; }  ///< whether a value was taken
   std::uint64_t schema() const { return schema_; }
   /// The message, valid while this object lives and stays where it is; after open() once. Throws OutOfSharedMemory.
@@ -82,5 +85,9 @@ class Entry {
   mutable std::unique_ptr<Decoder::Handles> opened_;
   std::byte small_[128];  // the value, and the key behind it
 };
+
+/// Is shown an entry that is taken out of its container. If the value brings handles, that is before it goes, with the
+/// lock held: what the function throws then leaves the entry in its place. It must not use the container.
+using Taken = std::function<void(const Entry& entry)>;
 
 }  // namespace shoal

@@ -184,7 +184,9 @@ LockedShelf::LockedShelf(const Container& container, std::uint32_t index)
     : Shelf(Session::current().heap(), container.block(), *container, index) {
   if (UpdateMark::is_set_for(container.block()))
     throw std::logic_error(
-        "the function of an update uses the very container that it updates: it would wait for itself");
+        "the function of an update, or a value's codec, uses the very container that it is called for: it would wait "
+        "for "
+        "itself");
   const bool inherited = *layout().lock.lock_until(Deadline::never());
   SHOAL_KILL_POINT("container.locked");
   const ShelfLayout& shelf = layout();
@@ -224,6 +226,13 @@ bool UpdateMark::is_set_for(BlockOffset container) noexcept {
   for (const UpdateMark* mark = innermost; mark; mark = mark->outer_)
     if (mark->container_ == container) return true;
   return false;
+}
+
+bool show_before_it_goes(const Container& container, const Entry& entry, const Taken& taken) {
+  if (!entry.brings_handles()) return false;
+  const UpdateMark mark(container.block());
+  taken(entry);
+  return true;
 }
 
 }  // namespace shoal

@@ -3,6 +3,7 @@
 
 #include <shoal/internal/ipc/containers/container.h>
 #include <shoal/internal/ipc/containers/layout.h>
+#include <shoal/internal/ipc/containers/parcel.h>
 #include <shoal/ipc/heap.h>
 
 #include <atomic>
@@ -106,7 +107,7 @@ class Shelf {
 
 /// The lock of a shelf, for as long as the object lives. Waits as long as it takes: a holder that is stopped keeps the
 /// lock, that of one that died is taken over, and what it left is settled. Throws std::logic_error if this thread is in
-/// the middle of an update of the same container, whose function must not use it.
+/// the middle of an update of the same container, whose function must not use it, or decodes what it takes out.
 class LockedShelf : public Shelf {
  public:
   LockedShelf(const Container& container, std::uint32_t index);
@@ -129,5 +130,13 @@ class UpdateMark {
   BlockOffset container_;
   const UpdateMark* outer_;
 };
+
+/// Calls taken(entry) if the entry, which is about to be taken out, brings handles. False if it does not: then the
+/// caller does it without the lock.
+bool show_before_it_goes(const Container& container, const Entry& entry, const Taken& taken);
+
+/// Calls taken(entry) if the entry, which is about to be taken out, brings handles. False if it does not: then the
+/// caller does it without the lock.
+bool show_before_it_goes(const Container& container, const Entry& entry, const Taken& taken);
 
 }  // namespace shoal

@@ -28,7 +28,7 @@ class SharedPart {
   /// it is.
   template <class Prepare>
   static SharedPart create(BlockType type, Prepare&& prepare) {
-    SharedPart part(allocate_shared(sizeof(Layout)));
+    SharedPart part(std::make_shared<Hold>(allocate_shared(sizeof(Layout))));
     new (part.layout_) Layout{};
     prepare(*part.layout_);
     // Release: whoever finds the type finds the members (reclaim).
@@ -42,8 +42,8 @@ class SharedPart {
   void encode(Encoder& encoder) const { encoder.write(encoder.add(*hold_)); }
   /// Throws DecodeError if the block holds no Layout of this kind and version.
   static SharedPart decode(Decoder& decoder) {
-    Hold hold = decoder.handle(decoder.read<std::uint32_t>()).share();
-    if (hold.size() != sizeof(Layout))
+    std::shared_ptr<Hold> hold = decoder.shared_hold(decoder.read<std::uint32_t>());
+    if (hold->size() != sizeof(Layout))
       throw DecodeError(fmt::format("this block of shared memory is no {}", Layout::kName));
     SharedPart part(std::move(hold));
     if (part->magic != Layout::kMagic || part->version != Layout::kVersion)
@@ -56,8 +56,8 @@ class SharedPart {
   BlockOffset block() const { return hold_->block(); }
 
  private:
-  explicit SharedPart(Hold hold)
-      : hold_(std::make_shared<Hold>(std::move(hold))), layout_(reinterpret_cast<Layout*>(hold_->data())) {}
+  explicit SharedPart(std::shared_ptr<Hold> hold)
+      : hold_(std::move(hold)), layout_(reinterpret_cast<Layout*>(hold_->data())) {}
   BlockHeader& header() const { return Session::current().heap().memory().header(block()); }
 
   std::shared_ptr<Hold> hold_;

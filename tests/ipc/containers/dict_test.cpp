@@ -12,6 +12,7 @@
 #include <string>
 #include <tuple>
 
+#include "tests/ipc/containers/full_memory.h"
 #include "tests/ipc/sync/fixtures.h"
 
 using namespace shoal;
@@ -27,14 +28,6 @@ SharedBytes filled(std::size_t size, char with) {
   std::fill_n(bytes.data(), size, std::byte(with));
   return bytes;
 }
-
-/// What the session may use, for as long as this object lives.
-class MemoryLimit {
- public:
-  explicit MemoryLimit(std::uint64_t bytes) { ::setenv("SHOAL_MEMORY_LIMIT", std::to_string(bytes).c_str(), 1); }
-  MemoryLimit(const MemoryLimit&) = delete;
-  ~MemoryLimit() { ::unsetenv("SHOAL_MEMORY_LIMIT"); }
-};
 
 }  // namespace
 
@@ -378,14 +371,7 @@ TEST_CASE("dict: an update may put another dictionary in its handle's place") {
 TEST_CASE("dict: a value stays if there is no memory to take it out") {
   Dict<int, SharedBytes> dict{{1, filled(100, 'v')}};
   const MemoryLimit limit(heap_statistics().committed_bytes);
-  std::vector<Hold> all;
-  const auto fill = [&](std::size_t bytes) {
-    try {
-      for (;;) all.push_back(allocate_shared(bytes));
-    } catch (const OutOfSharedMemory&) {
-    }
-  };
-  fill(sizeof(HoldChunk));
+  const std::vector<Hold> all = all_blocks_of(sizeof(HoldChunk));
   // Until each hold word of the value's block is taken, and there is no room for more.
   std::vector<SharedBytes> values;
   CHECK_THROWS_AS(
