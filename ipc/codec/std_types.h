@@ -239,9 +239,12 @@ struct Codec<std::vector<T>> {
   }
 };
 
-/// Sequences, sets and maps, element by element.
-template <class C, class Element = typename C::value_type>
+/// Sequences, sets and maps, element by element. Functions: what sets and maps order and hash by.
+template <class C, class Element = typename C::value_type, class... Functions>
 struct ElementwiseCodec {
+  static_assert((std::is_empty_v<Functions> && ...),
+                "shoal: what this set or map (C above) orders or hashes by has a state, which does not cross: use a "
+                "function object without members");
   template <class... Outer>
   static constexpr std::uint64_t schema() {
     return schema_hash("sequence", schema_of<Element, Outer...>());
@@ -255,23 +258,24 @@ struct Codec<std::deque<T>> : ElementwiseCodec<std::deque<T>> {};
 template <class T>
 struct Codec<std::list<T>> : ElementwiseCodec<std::list<T>> {};
 template <class T, class L>
-struct Codec<std::set<T, L>> : ElementwiseCodec<std::set<T, L>> {};
+struct Codec<std::set<T, L>> : ElementwiseCodec<std::set<T, L>, T, L> {};
 template <class T, class L>
-struct Codec<std::multiset<T, L>> : ElementwiseCodec<std::multiset<T, L>> {};
+struct Codec<std::multiset<T, L>> : ElementwiseCodec<std::multiset<T, L>, T, L> {};
 template <class T, class H, class E>
-struct Codec<std::unordered_set<T, H, E>> : ElementwiseCodec<std::unordered_set<T, H, E>> {};
+struct Codec<std::unordered_set<T, H, E>> : ElementwiseCodec<std::unordered_set<T, H, E>, T, H, E> {};
 template <class T, class H, class E>
-struct Codec<std::unordered_multiset<T, H, E>> : ElementwiseCodec<std::unordered_multiset<T, H, E>> {};
+struct Codec<std::unordered_multiset<T, H, E>> : ElementwiseCodec<std::unordered_multiset<T, H, E>, T, H, E> {};
 template <class K, class V, class L>
-struct Codec<std::map<K, V, L>> : ElementwiseCodec<std::map<K, V, L>, std::pair<K, V>> {};
+struct Codec<std::map<K, V, L>> : ElementwiseCodec<std::map<K, V, L>, std::pair<K, V>, L> {};
 template <class K, class V, class L>
-struct Codec<std::multimap<K, V, L>> : ElementwiseCodec<std::multimap<K, V, L>, std::pair<K, V>> {};
+struct Codec<std::multimap<K, V, L>> : ElementwiseCodec<std::multimap<K, V, L>, std::pair<K, V>, L> {};
 template <class K, class V, class H, class E>
-struct Codec<std::unordered_map<K, V, H, E>> : ElementwiseCodec<std::unordered_map<K, V, H, E>, std::pair<K, V>> {};
+struct Codec<std::unordered_map<K, V, H, E>> : ElementwiseCodec<std::unordered_map<K, V, H, E>, std::pair<K, V>, H, E> {
+};
 
 template <class K, class V, class H, class E>
 struct Codec<std::unordered_multimap<K, V, H, E>>
-    : ElementwiseCodec<std::unordered_multimap<K, V, H, E>, std::pair<K, V>> {};
+    : ElementwiseCodec<std::unordered_multimap<K, V, H, E>, std::pair<K, V>, H, E> {};
 
 template <class T, std::size_t N>
 struct Codec<std::array<T, N>> {

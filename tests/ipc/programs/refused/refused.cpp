@@ -1,9 +1,16 @@
 // What cannot cross between processes: the compiler's message names the type, the member, and the remedy.
+#include <shoal/ipc/arena.h>
 #include <shoal/ipc/dict.h>
 #include <shoal/ipc/queue.h>
 
+#include <array>
+#include <boost/container/vector.hpp>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <unordered_set>
 
 struct WithLock {
@@ -37,6 +44,23 @@ struct ArrayAndNoDefault {
   int numbers[3];
   NoDefault other;
 };
+/// A key that is nobody's: its books' order is that of their hashes.
+struct Titles {
+  std::string owner;
+  std::unordered_map<std::string, int> books;
+};
+/// A key whose type contains itself.
+struct Path {
+  int step;
+  std::unique_ptr<Path> rest;
+};
+/// Orders and hashes by what it was made with.
+struct Seeded {
+  int seed = 0;
+  bool operator()(int a, int b) const { return (a ^ seed) < (b ^ seed); }
+  std::size_t operator()(int a) const { return std::size_t(a ^ seed); }
+};
+using Numbers = boost::container::vector<int, shoal::ArenaAllocator<int>>;
 struct TooLarge {
   char text[600];
 };
@@ -48,6 +72,10 @@ void cross(shoal::Encoder& encoder, shoal::Decoder& decoder) {
 }
 
 void crosses(shoal::Encoder& encoder, shoal::Decoder& decoder) {
+  shoal::Dict<Path, int> by_path;
+  shoal::Dict<std::map<std::string, std::array<double, 3>, std::greater<>>, int> by_map;
+  shoal::Queue<std::unordered_map<int, int, std::hash<int>>> of_maps(3);
+  shoal::Arena<Numbers>().change([](Numbers& numbers) { return numbers.size(); });
   cross<std::vector<std::unique_ptr<std::string>>>(encoder, decoder);
   cross<NoDefault>(encoder, decoder);
 }
@@ -74,9 +102,21 @@ void refused([[maybe_unused]] shoal::Encoder& encoder, [[maybe_unused]] shoal::D
   cross<TooLarge>(encoder, decoder);
   // refused: MemberNotEncodable<WithOtherPointer, .*FILE.*, 2>
   shoal::Queue<WithOtherPointer> queue(3);
-  // refused: equal keys of this type .K above. may be encoded to other bytes
+  // refused: equal keys of this type .K above.*may be encoded to other bytes
   shoal::Dict<long double, int> by_long_double;
-  // refused: equal keys of this type .K above. may be encoded to other bytes
+  // refused: equal keys of this type .K above.*may be encoded to other bytes
   shoal::Dict<std::unordered_set<int>, int> by_set;
+  // refused: equal keys of this type .K above.*may be encoded to other bytes
+  shoal::Dict<std::vector<std::optional<long double>>, int> by_long_doubles;
+  // refused: equal keys of this type .K above.*may be encoded to other bytes
+  shoal::Dict<Titles, int> by_titles;
+  // refused: orders or hashes by has a state, which does not cross
+  shoal::Queue<std::set<int, bool (*)(int, int)>> of_sets(3);
+  // refused: orders or hashes by has a state, which does not cross
+  shoal::Queue<std::map<int, int, Seeded>> of_maps(3);
+  // refused: orders or hashes by has a state, which does not cross
+  shoal::Queue<std::unordered_map<int, int, Seeded>> of_hashes(3);
+  // refused: change.. cannot return a container with an ArenaAllocator
+  shoal::Arena<Numbers>().change([](Numbers& numbers) { return numbers; });
 #endif
 }
