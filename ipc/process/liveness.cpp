@@ -75,13 +75,17 @@ std::uint64_t process_start_time(std::int32_t pid) {
   const char* field = ::strrchr(text, ')');  // the name may hold spaces and parentheses
   if (!field) return 0;
   field += 2;  // now at field 3, the state
-  if (*field == 'Z' || *field == 'X') return 0;
-  for (int number = 3; number < 22 && field; ++number) {
+  const char state = *field;
+  for (int number = 3; number < 20 && field; ++number) {
     field = ::strchr(field, ' ');
     if (field) ++field;
   }
+  // Fields 20 to 22. A killed process is a zombie by its first thread; until its last one is gone, its files may be open:
+  // locks, ports, the driver's memory.
+  long threads = 0;
   unsigned long long start = 0;
-  return field && ::sscanf(field, "%llu", &start) == 1 ? start : 0;
+  if (!field || ::sscanf(field, "%ld %*d %llu", &threads, &start) != 2) return 0;
+  return state == 'X' || (state == 'Z' && threads <= 1) ? 0 : start;
 }
 
 std::uint64_t process_clock() {

@@ -47,8 +47,8 @@ bool process_exists(std::int32_t pid, std::uint64_t when);
 /// would.
 std::uint64_t process_clock();
 
-/// Field 22 of /proc/PID/stat, in clock ticks since boot; 0 if there is no such process or it is a
-/// zombie.
+/// Field 22 of /proc/PID/stat, in clock ticks since boot; 0 if there is no such process or it is a zombie, of which no
+/// thread is left.
 std::uint64_t process_start_time(std::int32_t pid);
 
 }  // namespace shoal

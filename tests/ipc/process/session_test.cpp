@@ -6,15 +6,21 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <thread>
+#include <vector>
+
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
+#include "tests/support/sanitized.h"
 
 using namespace shoal;
 using shoal::test::Forked;
+using shoal::test::rounds;
 
 TEST_CASE("session: a forked child takes a slot of its own and never acts as its parent") {
   SessionCore& session = SessionCore::current();
@@ -134,4 +140,34 @@ TEST_CASE("session: process_exists tells a process, a zombie and a reused pid ap
   CHECK_FALSE(process_exists(child.pid(), now));  // a zombie
   child.join();
   CHECK_FALSE(process_exists(child.pid(), now));  // gone
+}
+
+TEST_CASE("session: a killed process is there until its last thread is gone, and its files with it") {
+  for (int round = 0; round < rounds(6); ++round) {
+    int ready[2];
+    REQUIRE(::pipe(ready) == 0);
+    Forked child([&] {
+      // What the last thread gives back takes its time.
+      const int file = ::memfd_create("files of the dead", 0);
+      const std::size_t bytes = 256 << 20;
+      if (::ftruncate(file, bytes) != 0) throw Error("no file");
+      void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+      if (memory == MAP_FAILED) throw Error("no memory");
+      std::vector<std::thread> threads;
+      for (int i = 0; i < 40; ++i) threads.emplace_back([] { ::pause(); });
+      if (::write(ready[1], "", 1) != 1) throw Error("no pipe");
+      ::pause();
+    });
+    char byte;
+    REQUIRE(::read(ready[0], &byte, 1) == 1);
+    const std::uint64_t now = process_clock();
+    child.signal(SIGKILL);
+    while (process_exists(child.pid(), now)) std::this_thread::yield();
+    siginfo_t info{};
+    CHECK(::waitid(P_PID, id_t(child.pid()), &info, WEXITED | WNOWAIT | WNOHANG) == 0);
+    CHECK(info.si_pid == child.pid());  // the kernel, too, takes it for ended: all of its threads
+    child.join();
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
 }
