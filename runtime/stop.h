@@ -44,6 +44,8 @@ class StopWhenTold {
 
 /// How often this process was ever asked to stop.
 int stop_requests() noexcept;
+/// How often it was when this thread's outermost HeldStop came, after which a stop is to be acted on; without one, now.
+int stop_requests_before_hold() noexcept;
 /// Whether a second Ctrl-C came, so nobody should wait. Several SIGTERM do not count, since several processes may send
 /// one.
 bool stop_is_urgent() noexcept;

@@ -19,6 +19,9 @@ std::atomic<int> last_signal{0};
 std::atomic<bool> asked{false};
 std::atomic<const std::atomic<std::uint64_t>*> told_to_end{nullptr};
 
+constinit thread_local int holds = 0;  // HeldStops of this thread
+constinit thread_local int requested_before_hold = 0;
+
 constinit std::mutex actions_mutex;  // of what follows
 int waiting = 0;
 struct sigaction actions_before[NSIG];
@@ -99,11 +102,13 @@ bool stop_requested() {
 }
 
 HeldStop::HeldStop() {
+  if (holds++ == 0) requested_before_hold = requested.load();
   std::lock_guard lock(actions_mutex);
   if (waiting++ == 0 && !asked.load()) install(false);
 }
 
 HeldStop::~HeldStop() {
+  --holds;
   std::unique_lock lock(actions_mutex);
   if (--waiting > 0 || asked.load()) return;
   uninstall();
@@ -123,6 +128,7 @@ StopWhenTold::StopWhenTold(const std::atomic<std::uint64_t>& end) {
 StopWhenTold::~StopWhenTold() { told_to_end = nullptr; }
 
 int stop_requests() noexcept { return requested.load(); }
+int stop_requests_before_hold() noexcept { return holds > 0 ? requested_before_hold : requested.load(); }
 bool stop_is_urgent() noexcept { return requested.load() > 1 && last_signal.load() == SIGINT; }
 
 void reset_stop_signals() noexcept {
@@ -131,6 +137,7 @@ void reset_stop_signals() noexcept {
   asked = false;
   told_to_end = nullptr;
   requested = 0;
+  holds = 0;
 }
 
 }  // namespace shoal

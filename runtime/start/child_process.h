@@ -98,11 +98,11 @@ class ChildProcess {
 };
 
 /// Waits until all have ended. If this process is asked to stop meanwhile (see stop.h), it ends them first: once, in
-/// order. False if the deadline came first.
+/// order. Meanwhile: since this object came, or before, since its thread holds up stops.
 class OrderlyWait {
  public:
-  OrderlyWait() : requests_before_(stop_requests()) {}
-  /// Calls ended() whenever some have ended; what that throws comes out.
+  OrderlyWait() : requests_before_(stop_requests_before_hold()) {}
+  /// Calls ended() whenever some have ended; what that throws comes out. False if the deadline came first.
   bool wait(std::span<const std::unique_ptr<ChildProcess>> children, std::chrono::nanoseconds grace_period,
             Deadline deadline, const std::function<void()>& ended = {});
 

@@ -80,6 +80,34 @@ TEST_CASE("stop: SIGTERM to a process that waits for ranks lets them save, then 
   CHECK(saved.get() + saved.get() != "");
 }
 
+}  // namespace
+
+/// Asks its process to stop when it is encoded: while the ranks are being started.
+struct StopsWhoEncodesIt {};
+
+template <>
+struct Codec<StopsWhoEncodesIt> {
+  static constexpr std::uint64_t schema() { return schema_hash("StopsWhoEncodesIt"); }
+  static void encode(Encoder&, StopsWhoEncodesIt) {
+    if (stop_requests() == 0) ::raise(SIGTERM);
+  }
+  static StopsWhoEncodesIt decode(Decoder&) { return {}; }
+};
+
+namespace {
+
+TEST_CASE("stop: SIGTERM while the ranks of a spawn are being started ends them, too") {
+  Process leader({.grace_period = kLong}, [] {
+    const auto work = [](int, StopsWhoEncodesIt) {
+      while (!stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    spawn({.nprocs = 2, .start_method = StartMethod::spawn, .grace_period = kLong}, work, StopsWhoEncodesIt());
+  });
+  leader.start();
+  leader.join();
+  CHECK(leader.exitcode() == -SIGTERM);
+}
+
 TEST_CASE("stop: a process that asks itself goes on when its ranks have ended") {
   FOR_EACH_METHOD(method);
   Queue<int> ready(4);
