@@ -13,6 +13,7 @@
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
 #include <shoal/runtime/exit_status.h>
+#include <shoal/runtime/stop.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -122,7 +123,22 @@ PendingFork ForkServerClient::request(const ChildBlocks& blocks) {
   }
 }
 
+/// A server that hangs, in a hook of register_preload or stopped, must not keep a process from ending that is asked to
+/// stop: whoever holds up signals meanwhile (HeldStop) asks here.
+void ForkServerClient::wait_for_reply(const PendingFork& pending) {
+  constexpr std::chrono::milliseconds kSlice{100};  // see kLivenessSlice
+  constexpr int kSlicesAfterStop = 10;
+  const int reply = pending.reply.get();
+  for (int late = 0; !wait_readable({&reply, 1}, Deadline::after(kSlice));)
+    if (stop_requests() != stop_requests_before_hold() && (stop_is_urgent() || ++late > kSlicesAfterStop))
+      throw Error(fmt::format(
+          "asked to stop while the fork server (pid {}) has not answered: it is stopped, or a hook given to "
+          "shoal::register_preload hangs",
+          pending.server));
+}
+
 StartedProcess ForkServerClient::await(const PendingFork& pending) {
+  wait_for_reply(pending);
   ForkReply reply;
   std::vector<Fd> descriptors;
   if (!receive_message(pending.reply, writable_bytes_of(reply), descriptors)) {

@@ -41,11 +41,12 @@ class ForkServerClient {
   pid_t ensure_started(const ForkServerOptions* options);
   /// Sends a request, to a new server if the old one turns out to be dead.
   PendingFork request(const ChildBlocks& blocks);
-  /// Waits for the first reply. Throws Error if the server could not fork, ForkServerDied if it died before it
-  /// answered.
+  /// Waits for the first reply. Throws Error if the server could not fork, or does not answer and this process is asked
+  /// to stop; ForkServerDied if it died before it answered.
   StartedProcess await(const PendingFork& pending);
 
  private:
+  static void wait_for_reply(const PendingFork& pending);
   bool has_ended() const;
   void start();
   /// Forgets a server that is dead; says how it died.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/runtime/start/methods.h"
+#include "tests/support/forked.h"
 #include "tests/support/guard.h"
 
 namespace shoal {
@@ -37,6 +38,23 @@ const bool registered = [] {
 TEST_CASE("fork server: its children find the preloading done") {
   CHECK(spawn({.nprocs = 2}, [](int) { return preloads; }) == std::vector{1, 1});
   CHECK(spawn({.start_method = StartMethod::spawn}, [](int) { return preloads; }) == std::vector{0});
+}
+
+TEST_CASE(
+    "fork server: one that hangs does not keep a process from ending that is asked to stop, and serves others then") {
+  const Fd server = open_pidfd(start_fork_server());
+  Queue<int> ready(1);
+  test::Forked root([&] {  // asks the same server
+    ready.put(0);
+    spawn({.start_method = StartMethod::forkserver}, [](int) { ::pause(); });
+  });
+  send_signal(server, SIGSTOP);
+  ready.get();
+  ::usleep(50'000);  // it waits for the server by then; if not, it ends all the same
+  root.signal(SIGTERM);
+  CHECK(root.join() == -SIGTERM);
+  send_signal(server, SIGCONT);
+  CHECK(spawn({.start_method = StartMethod::forkserver}, [](int) { return 1; }) == std::vector{1});
 }
 
 TEST_CASE("fork server: layers above are told the number of threads, with every method") {
