@@ -42,12 +42,11 @@ std::string read_environment_of(const char* folder) {
   ::syscall(SYS_close_range, 4u, ~0u, 0u);
   char byte;
   while (::read(3, &byte, 1) < 0 && errno == EINTR) continue;
-  // The launcher is gone. What was just being forked may appear after a look: until nothing was there twice.
-  constexpr timespec kBetween{0, 20'000'000};
-  for (int looks = 0, empty = 0; looks < 250 && empty < 2; ++looks) {
-    empty = mark.kill_all() == 0 ? empty + 1 : 0;
-    ::nanosleep(&kBetween, nullptr);
-  }
+  // The launcher is gone. Twice: it may have been forking a rank.
+  mark.kill_all();
+  const timespec moment{0, 20'000'000};
+  ::nanosleep(&moment, nullptr);
+  mark.kill_all();
   ::_exit(0);
 }
 
@@ -69,7 +68,18 @@ bool RunMark::is_in(const char* process_folder) const noexcept {
   return marks.find(":" + own_ + ":") != std::string::npos;
 }
 
-int RunMark::kill_all() const noexcept {
+bool RunMark::kill_all() const noexcept {
+  constexpr timespec kBetween{0, 20'000'000};
+  // What one of them was forking may appear after a look.
+  int looks = 0;
+  while (looks < 250 && look_and_kill() != 0) {
+    ++looks;
+    ::nanosleep(&kBetween, nullptr);
+  }
+  return looks != 0;
+}
+
+int RunMark::look_and_kill() const noexcept {
   DIR* processes = ::opendir("/proc");
   if (!processes) return 0;
   int killed = 0;

@@ -17,11 +17,12 @@ class RunMark {
   RunMark();
 
   const std::string& value() const { return value_; }
-  /// SIGKILL, by pidfd, for every process of this user that has the mark; how many there were. A process that took it
-  /// out of its environment before it executed its program is not found.
-  int kill_all() const noexcept;
+  /// SIGKILL, by pidfd, for every process of this user that has the mark, until none is found; false if there was none.
+  /// A process that took it out of its environment before it executed its program is not found.
+  bool kill_all() const noexcept;
 
  private:
+  int look_and_kill() const noexcept;
   bool is_in(const char* process_folder) const noexcept;
   std::string own_, value_;
 };
