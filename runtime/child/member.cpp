@@ -8,12 +8,14 @@
 #include <shoal/internal/runtime/ticket/ticket_text.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/heap.h>
+#include <shoal/runtime/current_process.h>
 #include <sys/stat.h>
 
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 namespace shoal {
 namespace {
@@ -37,13 +39,14 @@ int take_version(std::string_view& text) {
 
 }  // namespace
 
-MemberTicket MemberTicket::make(const ChildBlocks& blocks, int rank, bool output_is_piped) {
+MemberTicket MemberTicket::make(const ChildBlocks& blocks, int rank, bool output_is_piped, int threads) {
   const ParentTicket launcher = ParentTicket::of_this_process();
   return {.launcher = launcher,
           .blocks = blocks,
           .rank = rank,
           .file = inode_of(launcher.memory),
-          .output_is_piped = output_is_piped};
+          .output_is_piped = output_is_piped,
+          .threads = threads};
 }
 
 std::string MemberTicket::to_value() const { return fmt::format("v{},{}", kVersion, numbers_of(*this)); }
@@ -68,6 +71,12 @@ std::optional<MemberTicket> MemberTicket::take() {
 }
 
 void join_as_member(const MemberTicket& ticket) {
+  const char* threads = std::getenv("OMP_NUM_THREADS");
+  if (ticket.threads > 0 && threads && threads == std::to_string(ticket.threads)) {
+    CurrentProcess self = current_process();
+    self.num_threads = ticket.threads;
+    detail::set_current_process(std::move(self));
+  }
   SessionCore& session = ticket.launcher.join();
   const ProcessTag launcher = ticket.launcher.process_tag();
   note_parent(launcher);

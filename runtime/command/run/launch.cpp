@@ -292,6 +292,7 @@ std::unique_ptr<RankProcess> Launch::start_rank(int local_rank, const CpuPart& p
                   .path = path_,
                   .arguments = options_.program,
                   .environment = rank_environment(options_, round_, local_rank, part.threads),
+                  .threads = part.threads,
                   .cpus = part.cpus,
                   .error_tail = nullptr,
                   .log = ""};

@@ -27,7 +27,7 @@ RankProcess::RankProcess(RankStart start)
     : start_(std::move(start)),
       record_(CrashRecordBlock::create(ChildPhase::kProgram)),
       lent_{.channel = {}, .crash_record = record_.lend()} {
-  const MemberTicket ticket = MemberTicket::make(lent_, start_.rank, start_.output_is_piped);
+  const MemberTicket ticket = MemberTicket::make(lent_, start_.rank, start_.output_is_piped, start_.threads);
   auto changes = start_.environment;
   changes.emplace_back(MemberTicket::kVariable, ticket.to_value());
   watch_oom_kills();

@@ -23,6 +23,7 @@ struct RankStart {
   std::string path;  // of the program's file
   std::vector<std::string> arguments;
   std::vector<std::pair<std::string, std::string>> environment;
+  int threads = 0;  // in the environment, as its share of the CPUs; 0: the user's wish
   CpuSet cpus;
   std::array<int, 3> standard{0, 1, 2};
   bool output_is_piped = false;

@@ -19,7 +19,7 @@ namespace {
 
 TEST_CASE("member: a ticket comes out of the environment as it went in, once") {
   Session::current().self();
-  MemberTicket ticket = MemberTicket::make({.channel = {}, .crash_record = {{4096}, 3}}, 7, true);
+  MemberTicket ticket = MemberTicket::make({.channel = {}, .crash_record = {{4096}, 3}}, 7, true, 5);
   CHECK(ticket.file != 0);
   ::setenv(MemberTicket::kVariable, ticket.to_value().c_str(), 1);
   const auto taken = MemberTicket::take();
@@ -33,12 +33,13 @@ TEST_CASE("member: a ticket comes out of the environment as it went in, once") {
   CHECK(taken->blocks.crash_record.word == 3);
   CHECK(taken->rank == 7);
   CHECK(taken->output_is_piped == 1);
+  CHECK(taken->threads == 5);
   CHECK(std::getenv(MemberTicket::kVariable) == nullptr);
   CHECK_FALSE(MemberTicket::take());
 }
 
 TEST_CASE("member: where the descriptors did not get through there is no ticket") {
-  MemberTicket ticket = MemberTicket::make({}, 0, false);
+  MemberTicket ticket = MemberTicket::make({}, 0, false, 0);
   const int closed = GENERATE(-1, 1000);
   ticket.launcher.memory = closed;
   ::setenv(MemberTicket::kVariable, ticket.to_value().c_str(), 1);
@@ -51,15 +52,15 @@ TEST_CASE("member: where the descriptors did not get through there is no ticket"
 
 TEST_CASE("member: a broken ticket is refused by name") {
   for (const char* bad :
-       {"", "hello", "v", "v,", "v1", "v1,", "1,2,3", "v1,1,2,3", "vx,1,2,3,4,5,6,7,8,9,10,11,0",
-        "1,2,3,4,5,6,7,8,9,10,11,0", "v1,1,2,3,4,5,6,7,8,9,10,11,0,1", "v1,1,2,3,4,5,6,7,8,9,10,11,0x"}) {
+       {"", "hello", "v", "v,", "v2", "v2,", "1,2,3", "v2,1,2,3", "vx,1,2,3,4,5,6,7,8,9,10,11,0,0",
+        "1,2,3,4,5,6,7,8,9,10,11,0,0", "v2,1,2,3,4,5,6,7,8,9,10,11,0,0,1", "v2,1,2,3,4,5,6,7,8,9,10,11,0,0x"}) {
     ::setenv(MemberTicket::kVariable, bad, 1);
     CHECK_THROWS_WITH(MemberTicket::take(), ContainsSubstring(std::string("SHOAL_MEMBER=") + bad));
   }
 }
 
 TEST_CASE("member: a ticket of another version says so, whatever its numbers are") {
-  for (const char* other : {"v0,1,2,3,4,5,6,7,8,9,10,11,0", "v2,1,2,3", "v2"}) {
+  for (const char* other : {"v1,1,2,3,4,5,6,7,8,9,10,11,0", "v3,1,2,3", "v3"}) {
     ::setenv(MemberTicket::kVariable, other, 1);
     CHECK_THROWS_WITH(MemberTicket::take(), ContainsSubstring(std::string("has version ") + other[1]));
   }

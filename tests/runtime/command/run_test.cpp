@@ -55,6 +55,19 @@ TEST_CASE("run: one rank has the launcher's own output, without a prefix") {
   CHECK(result.error == "err\n");
 }
 
+TEST_CASE("run: what a rank starts divides the rank's share of the CPUs, unless the user has said how many threads") {
+  const ProgramResult shared = run_ranks({"--nproc-per-node", "2"}, {"share", "1000"});
+  CAPTURE(shared.error);
+  CHECK(sorted_lines(shared.output) ==
+        std::set<std::string>{"[rank0]: each of 1000 computes with 1", "[rank1]: each of 1000 computes with 1"});
+  const auto users = [](const char* threads) { return [=] { ::setenv("OMP_NUM_THREADS", threads, 1); }; };
+  const ProgramResult said = run_program(ranks_command({}, {"share", "1000"}), users("3"));
+  CHECK(said.output == "each of 1000 computes with 0\n");  // nobody sets it: they have the variable
+  const ProgramResult script = run_program(
+      {kShoal, "run", "--", "/bin/sh", "-c", "OMP_NUM_THREADS=77 " + std::string(kRankProgram) + " share 1000"});
+  CHECK(script.output == "each of 1000 computes with 0\n");
+}
+
 TEST_CASE("run: ranks of one host are in the launcher's session, and meet there by name") {
   const ProgramResult result = run_ranks({"--nproc-per-node", "3"}, {"meet", "", "spawn", ""});
   CAPTURE(result.error);

@@ -1,4 +1,5 @@
 // A program for `shoal run` to start: what it does is said by its arguments, one after the other.
+#include <shoal/internal/runtime/cpu/cpu_share.h>
 #include <shoal/ipc/barrier.h>
 #include <shoal/ipc/session.h>
 #include <shoal/runtime/environment.h>
@@ -55,6 +56,8 @@ void run(const std::string& what, const char* argument) {
     std::printf("rank %d/%d local %d/%d node %d/%d restart %d run %s at %s\n", self.rank, self.world_size,
                 self.local_rank, self.local_world_size, self.node_rank, self.node_count, self.restart_count,
                 self.run_id.c_str(), shoal::launcher_name(self.launcher));
+  else if (what == "share")
+    std::printf("each of %s computes with %d\n", argument, shoal::thread_share(std::atoi(argument), 0));
   else if (what == "pid-to")
     append_to(argument, std::to_string(::getpid()));
   else if (what == "round-to")
