@@ -21,6 +21,7 @@ namespace shoal {
   each(cuDeviceGet);                            \
   each(cuDeviceGetUuid_v2);                     \
   each(cuDeviceGetAttribute);                   \
+  each(cuDeviceCanAccessPeer);                  \
   each(cuDevicePrimaryCtxRetain);               \
   each(cuCtxPushCurrent);                       \
   each(cuCtxPopCurrent);                        \

@@ -161,6 +161,16 @@ class CudaMemory final : public DeviceMemory {
     access.location.id = handle(device);
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     driver_.check(driver_.cuMemSetAccess(mapping.start, total, &access, 1), "making CUDA memory accessible");
+    // As libtorch does for what it opens: its copies from another device take the memory to be mapped there, too. Where
+    // that is refused, this one has it still.
+    for (int other = 0; other < device_count(); ++other) {
+      int can = 0;
+      if (other == device || driver_.cuDeviceCanAccessPeer(&can, handle(other), handle(device)) != CUDA_SUCCESS ||
+          can == 0)
+        continue;
+      access.location.id = handle(other);
+      (void)driver_.cuMemSetAccess(mapping.start, total, &access, 1);
+    }
     return address_of(std::exchange(mapping.start, 0));
   }
 

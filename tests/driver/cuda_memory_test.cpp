@@ -37,6 +37,7 @@ DeviceMemory& memory() {
 }
 
 void* address_of(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+CUdeviceptr device_address(const void* address) { return reinterpret_cast<CUdeviceptr>(address); }
 
 /// Runs it in a thread that has no context, beside another stream's capture: that is not broken, no context stays, no
 /// rule is broken. What it throws, it throws here.
@@ -170,11 +171,30 @@ TEST_CASE("cuda memory: pieces are mapped side by side, by descriptors or fabric
         const auto pieces = exported(device, kind, 3, descriptors);
         std::byte* mapped = memory().map(pieces, device);
         CHECK(double_counts().mappings == 3);
-        CHECK(double_counts().handles == 0);  // the mappings keep them
+        CHECK(double_counts().handles == 0);                    // the mappings keep them
+        CHECK(double_accessible(device_address(mapped)) == 2);  // a copy from the other device goes there, too
         memory().unmap(mapped, 3 * kPiece, device);
         CHECK(double_counts().mappings == 0);
         CHECK(double_counts().reservations == 0);
       }
+  });
+}
+
+TEST_CASE("cuda memory: pieces are mapped for their own device where others cannot see them, or the driver refuses") {
+  by_the_rules([] {
+    std::vector<Fd> descriptors;
+    const auto pieces = exported(0, kDoubleDescriptor, 2, descriptors);
+    double_peers(false);
+    std::byte* mapped = memory().map(pieces, 0);
+    CHECK(double_accessible(device_address(mapped)) == 1);
+    memory().unmap(mapped, 2 * kPiece, 0);
+    double_peers(true);
+    double_fail("cuMemSetAccess", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    mapped = memory().map(pieces, 0);
+    CHECK(double_accessible(device_address(mapped)) == 1);
+    double_fail(nullptr, 0, CUDA_SUCCESS);
+    memory().unmap(mapped, 2 * kPiece, 0);
+    CHECK(double_counts().mappings == 0);
   });
 }
 

@@ -42,7 +42,7 @@ struct Piece {
 };
 struct Range {  // of addresses
   std::size_t bytes;
-  bool is_accessible = false;
+  std::set<int> accessible;  // by these devices
 };
 
 std::recursive_mutex mutex;
@@ -70,6 +70,7 @@ struct Words {
   bool streams_know, host_addresses;
 };
 Words words_of[kDevices] = {{true, true}, {false, false}};
+bool are_peers = true;
 
 CUresult fault(const char* call, const char* what, CUresult result) {
   ++faults;
@@ -191,6 +192,13 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, 
     default:
       return fault(__func__, "an attribute that says something else", CUDA_ERROR_INVALID_VALUE);
   }
+}
+
+CUresult CUDAAPI cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
+  ENTER(false, false);
+  if (device == peer) return fault(__func__, "a device and itself", CUDA_ERROR_INVALID_DEVICE);
+  *can = are_peers;
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
@@ -357,7 +365,7 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* start, std::size_t bytes, std:
   if (bytes == 0 || bytes % kGranularity != 0 || alignment != 0 || wish != 0 || flags != 0)
     return fault(__func__, "arguments", CUDA_ERROR_INVALID_VALUE);
   *start = make_address(bytes);
-  reserved[*start] = {bytes};
+  reserved[*start] = {bytes, {}};
   return CUDA_SUCCESS;
 }
 
@@ -406,9 +414,9 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr start, std::size_t bytes, const CUme
   for (const auto& [address, mapping] : mapped)
     if (start <= address && address < start + bytes) there += mapping.first;
   if (found == reserved.end() || there != bytes || count != 1 || access->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-      access->location.id != current_device() || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      (access->location.id != current_device() && !are_peers) || access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
     return fault(__func__, "arguments", CUDA_ERROR_INVALID_VALUE);
-  found->second.is_accessible = true;
+  found->second.accessible.insert(access->location.id);
   return CUDA_SUCCESS;
 }
 
@@ -528,6 +536,12 @@ DoubleCounts double_counts() {
   return {initializations,       int(retained.size()), int(stack.size()),    faults,
           int(handles.size()),   int(mapped.size()),   int(reserved.size()), int(opened.size()),
           int(registered.size())};
+}
+
+void double_peers(bool are) { are_peers = are; }
+int double_accessible(CUdeviceptr start) {
+  std::lock_guard lock(mutex);
+  return int(reserved.at(start).accessible.size());
 }
 
 const char* double_fault() { return last_fault.c_str(); }

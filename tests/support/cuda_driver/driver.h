@@ -40,6 +40,10 @@ struct DoubleCounts {
   int registrations;
 };
 DoubleCounts double_counts();
+/// Whether each device can be told to see the other's memory; from the start they can.
+void double_peers(bool are);
+/// How many devices may use what is mapped there.
+int double_accessible(CUdeviceptr start);
 /// The last fault, in words.
 const char* double_fault();
 }
