@@ -141,7 +141,12 @@ Imports::Base* Imports::open_base(Lock& lock, const BaseKey& key, const DeviceEx
   } undo{lock, *this, at};
   base.memory = &device_memory(device.type());
   base.device = device.index();
-  base.open(layout, holds);
+  try {
+    base.open(layout, holds);
+  } catch (const DeviceError&) {
+    shoal::check_alive(ProcessTag::from_word(layout.producer), device);  // it may have died since it was asked last
+    throw;
+  }
   undo.opened = true;
   return nullptr;
 }

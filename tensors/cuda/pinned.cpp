@@ -26,13 +26,25 @@ c10::Device device_in_use(c10::DeviceType type) {
 
 }  // namespace
 
+bool can_pin_memory(const at::Tensor& tensor) {
+  return shared_hold(tensor) && !is_read_only_storage(*tensor.storage().unsafeGetStorageImpl());
+}
+
 at::Tensor& pin_memory_(at::Tensor& tensor, c10::DeviceType type) {
   const Hold* hold = shared_hold(tensor);
   if (!hold)
     throw std::invalid_argument(fmt::format(
-        "pin_memory_: {}: only strided CPU tensors in the shared heap are pinned in place; share_memory_ it "
-        "first",
-        tensor.defined() ? "the tensor is on " + tensor.device().str() : "the tensor is undefined"));
+        "pin_memory_: {}: only strided CPU tensors in the shared heap are pinned in place{}",
+        !tensor.defined()                 ? "the tensor is undefined"
+        : !tensor.device().is_cpu()       ? "the tensor is on " + tensor.device().str()
+        : tensor.layout() != at::kStrided ? "the tensor is a " + tensor.toString()
+                                          : std::string("the tensor is private"),
+        tensor.defined() && tensor.device().is_cpu() && tensor.layout() == at::kStrided ? "; share_memory_ it first"
+                                                                                        : ""));
+  if (!can_pin_memory(tensor))
+    throw std::invalid_argument(
+        "pin_memory_: the tensor is read-only, and its memory lies here at another address than what a process may "
+        "write and pin; pin a copy in the heap");
   (void)device_memory(type);  // throws if there is no such thing here
   DeviceIpc& ipc = DeviceIpc::current();
   ipc.pinned().pin(*hold, device_in_use(type));

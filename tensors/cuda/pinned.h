@@ -13,13 +13,16 @@ namespace shoal {
 /// that the tensor lies in, so use it for buffers that come again and again. Does nothing if the tensor is pinned
 /// already.
 ///
-/// Throws std::invalid_argument if the tensor is not shared (share_memory_ it first), DeviceError if there is no device
+/// Throws std::invalid_argument if the tensor is not shared (share_memory_ it first) or is read-only, DeviceError if there is no device
 /// or its driver refuses. No other thread may resize the tensor meanwhile. After `to(device, non_blocking)` nobody may
 /// write the memory or let go of it before the copy is done: libtorch only watches over memory of its own.
 at::Tensor& pin_memory_(at::Tensor& tensor, c10::DeviceType type = c10::kCUDA);
 inline at::Tensor pin_memory_(at::Tensor&& tensor, c10::DeviceType type = c10::kCUDA) {
   return pin_memory_(tensor, type);
 }
+
+/// Whether pin_memory_() takes the tensor: strided, in the shared heap, and not read-only.
+bool can_pin_memory(const at::Tensor& tensor);
 
 /// Gives the pinning up. Returns false if this process had not pinned the tensor's memory by pin_memory_.
 bool unpin_memory_(const at::Tensor& tensor);

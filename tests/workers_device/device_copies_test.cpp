@@ -88,6 +88,25 @@ COPIES_TEST_CASE("what a running copy reads is held until it is done, and given 
   CHECK(nothing_left<On>());
 }
 
+COPIES_TEST_CASE("what a finished copy has read is given up, though its batch is delivered later") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    DeviceCopies copies(on<On>().device(), 4);
+    at::Tensor tensor = pinned<On>(1000, 7);
+    const std::vector<at::Tensor*> tensors{&tensor};
+    const auto flight = copies.start(tensors);
+    copies.finish();
+    CHECK(eventually([&] {
+      ipc_collect();
+      return device_ipc_statistics().pinned_blocks == 0;
+    }));
+    copies.deliver(*flight, tensors);
+    CHECK(tensor.cpu().equal(at::full({1000}, 7.0)));
+  }
+  CHECK(nothing_left<On>());
+}
+
 COPIES_TEST_CASE("the current stream waits for a delivered tensor, the thread does not") {
   using On = TestType;
   if (skipped<On>()) return;

@@ -70,6 +70,14 @@ struct Wide {
   at::Tensor get(std::int64_t index) const { return at::full({kWidth}, double(index), at::kFloat); }
 };
 
+/// Batches that libtorch does not copy to the double, and that lie nowhere as one piece.
+struct Sparse {
+  std::int64_t count = 0;
+  std::int64_t size() const { return count; }
+  at::Tensor get(std::int64_t) const { return {}; }
+  at::Tensor get_batch(std::span<const std::int64_t>) const { return at::eye(3).to_sparse(); }
+};
+
 template <class On, class Loader>
 std::vector<std::int64_t> epoch_on_device(Loader& loader) {
   std::vector<std::int64_t> all;
@@ -104,6 +112,17 @@ TO_DEVICE_TEST_CASE(
         CHECK(epoch_on_device<On>(loader) == flat(one_epoch(plain)));
       }
   CHECK(nothing_left<On>());
+}
+
+TEST_CASE("to_device: what cannot be pinned is passed over, and copied as any other") {
+  if (skipped<OnHostDouble>()) return;
+  for (const int workers : {0, 1}) {
+    DataLoader loader(
+        {.batch_size = 2, .num_workers = workers, .pin_memory = true, .to_device = on<OnHostDouble>().device()},
+        Sparse{6});
+    CHECK_THROWS_WITH(loader.begin(), !ContainsSubstring("pin_memory_"));  // the double copies no sparse tensors
+  }
+  CHECK(nothing_left<OnHostDouble>());
 }
 
 TO_DEVICE_TEST_CASE("every tensor of a nested batch goes, what else there is stays as it was") {

@@ -131,13 +131,14 @@ void DeviceCopies::collect() {
 void DeviceCopies::retire_oldest() {
   const AskBesideCaptures asks(device().type());
   const c10::DeviceGuard on_device(device());
-  const Flight& flight = *flights_.front();
+  Flight& flight = *flights_.front();
   flight.done->synchronize();
   if (flight.begun->was_marked_for_recording()) try {
       nanoseconds_ += std::int64_t(1e6 * flight.begun->elapsedTime(*flight.done));
     } catch (const c10::Error&) {
       measures_ = false;  // a device whose events tell no times
     }
+  flight.sources.clear();  // whoever is to deliver it keeps the flight
   flights_.pop_front();
 }
 

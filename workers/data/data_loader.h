@@ -451,7 +451,9 @@ class DataLoader {
     if (auto* batch = std::get_if<Batch>(&made->outcome)) {
       current_ = std::move(*batch);
       if (options_.pin_memory && !on_device_)
-        detail::for_each_tensor(*current_, [](at::Tensor& tensor) { pin_memory_(tensor); });
+        detail::for_each_tensor(*current_, [](at::Tensor& tensor) {
+          if (can_pin_memory(tensor)) pin_memory_(tensor);
+        });
     }
     return true;
   }
@@ -483,7 +485,10 @@ class DataLoader {
     current_ = std::move(*batch);
     if (options_.pin_memory) {
       const auto type = on_device_ ? on_device_->copies().device().type() : at::kCUDA;
-      detail::for_each_tensor(*current_, [type](at::Tensor& tensor) { pin_memory_(share_memory_(tensor), type); });
+      detail::for_each_tensor(*current_, [type](at::Tensor& tensor) {
+        if (tensor.device().is_cpu() && tensor.layout() == at::kStrided) share_memory_(tensor);
+        if (can_pin_memory(tensor)) pin_memory_(tensor, type);
+      });
     }
     if (on_device_) on_device_->copy(*current_);
     return true;

@@ -105,7 +105,8 @@ class CopiedAhead {
   std::shared_ptr<DeviceCopies::Flight> start(Batch& batch) {
     const std::vector<at::Tensor*> tensors = tensors_in(batch);
     if (pins_)
-      for (at::Tensor* tensor : tensors) pin_memory_(*tensor, copies_.device().type());
+      for (at::Tensor* tensor : tensors)
+        if (can_pin_memory(*tensor)) pin_memory_(*tensor, copies_.device().type());
     return copies_.start(tensors);
   }
 

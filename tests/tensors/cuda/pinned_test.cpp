@@ -14,6 +14,7 @@
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ipc_collect.h>
+#include <shoal/tensors/read_only.h>
 #include <shoal/tensors/share.h>
 #include <signal.h>
 
@@ -367,5 +368,15 @@ TEST_CASE("device ipc: what is not in the shared heap is not pinned in place, an
   at::Tensor shared = empty_shared({4});
   CHECK_THROWS_AS(pin_memory_(shared, c10::kXPU), DeviceError);  // no such device here
   CHECK_FALSE(is_shared_pinned(shared));
+  // A process that writes it pins other addresses than those at which it is read.
+  at::Tensor published = at::ones({4});
+  read_only(published);
+  CHECK_FALSE(can_pin_memory(published));
+  CHECK_THROWS_WITH(pin_memory_(published, host_double::kType), ContainsSubstring("read-only"));
+  at::Tensor sparse = at::eye(3).to_sparse();
+  share_memory_(sparse);
+  CHECK_FALSE(can_pin_memory(sparse));
+  CHECK_THROWS_WITH(pin_memory_(sparse, host_double::kType), !ContainsSubstring("share_memory_"));
+  CHECK(can_pin_memory(shared));
   CHECK(device_ipc_statistics().pinned_blocks == 0);
 }
