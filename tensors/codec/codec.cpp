@@ -71,6 +71,9 @@ const bool describer_registered = (register_exception_describer(&describe_c10_er
 }
 
 Kind kind_of(const at::Tensor& tensor) {
+#if __has_include(<ATen/core/NamedTensor.h>)  // libtorch had them up to 2.12
+  if (tensor.has_names()) refuse("its dimensions have names; send tensor.rename(std::nullopt)");
+#endif
   if (tensor.device().is_meta()) {
     if (tensor.is_nested() || tensor.layout() != at::kStrided)
       refuse(fmt::format("{} of no memory has a layout that does not cross; send its sizes", tensor.toString()));
@@ -79,9 +82,6 @@ Kind kind_of(const at::Tensor& tensor) {
   if (tensor._is_zerotensor()) refuse("it is a ZeroTensor, which has no memory; send torch::zeros_like(tensor)");
   const bool on_cpu = tensor.device().is_cpu();
   if (!on_cpu && !find_device_memory(tensor.device().type())) refuse_device(tensor.device());
-#if __has_include(<ATen/core/NamedTensor.h>)  // libtorch had them up to 2.12
-  if (tensor.has_names()) refuse("its dimensions have names; send tensor.rename(std::nullopt)");
-#endif
   if (tensor.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python))
     refuse("it is a subclass of Tensor made in Python; send its parts");
   // The receiver checks the parts of such a tensor, and looks into them.
@@ -115,7 +115,9 @@ Kind kind_of(const at::Tensor& tensor) {
   }
 }
 
-void encode_meta(Encoder& encoder, const at::Tensor& tensor, const Header& header) {
+void encode_meta(Encoder& encoder, const at::Tensor& tensor, Header header) {
+  if (tensor.is_conj()) header.flags |= kConjugate;
+  if (tensor.is_neg()) header.flags |= kNegative;
   encoder.write(header);
   write_words(encoder, tensor.sizes());
   write_words(encoder, tensor.strides());
@@ -125,7 +127,8 @@ at::Tensor decode_meta(Decoder& decoder, const Header& header) {
   c10::ScalarType dtype = checked_type(header);
   std::vector<std::int64_t> sizes = read_sizes(decoder, header), strides = read_words(decoder, header);
   if (std::ranges::any_of(strides, [](std::int64_t stride) { return stride < 0; })) bad("a stride is negative");
-  return at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(at::kMeta));
+  at::Tensor tensor = at::empty_strided(sizes, strides, at::TensorOptions(dtype).device(at::kMeta));
+  return with_flags(std::move(tensor), header);
 }
 
 }  // namespace

@@ -56,6 +56,8 @@ std::vector<std::int64_t> read_sizes(Decoder& decoder, const Header& header);
 // Strided and quantized tensors: those with one storage.
 void encode_strided(Encoder& encoder, const at::Tensor& given, Header header);
 at::Tensor decode_strided(Decoder& decoder, const Header& header);
+/// The conjugate or negative view that the flags say.
+at::Tensor with_flags(at::Tensor tensor, const Header& header);
 
 // Tensors that consist of others.
 void encode_composed(Encoder& encoder, const at::Tensor& tensor, Header header);

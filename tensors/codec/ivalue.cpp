@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/jit/frontend/script_type_parser.h>
 
+#include <algorithm>
 #include <complex>
 #include <stdexcept>
 
@@ -37,10 +38,44 @@ c10::TypePtr read_type(Decoder& decoder) {
   }
 }
 
-void write_type(Encoder& encoder, const c10::TypePtr& type) { shoal::encode(encoder, type->annotation_str()); }
+/// Whether ScriptTypeParser reads what annotation_str() says of it: names of classes and named tuples it does not know.
+bool is_readable(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::ClassType:
+    case c10::TypeKind::InterfaceType:
+    case c10::TypeKind::EnumType:
+      return false;
+    case c10::TypeKind::TupleType:
+      if (type.expectRef<c10::TupleType>().schema()) return false;
+      break;
+    default:
+      break;
+  }
+  return std::ranges::all_of(type.containedTypes(), [](const c10::TypePtr& part) { return is_readable(*part); });
+}
+
+/// libtorch knows no type of an undefined tensor.
+bool is_undefined(const c10::IValue& value) { return value.isTensor() && !value.toTensor().defined(); }
+
+bool is_named(const c10::ivalue::Tuple& tuple) {
+  return std::ranges::none_of(tuple.elements(), &is_undefined) && tuple.type()->schema() != nullptr;
+}
+
+bool is_of_type(const c10::IValue& value, const c10::Type& type) {
+  if (is_undefined(value)) return c10::TensorType::get()->isSubtypeOf(type);
+  return value.type<c10::Type>()->isSubtypeOf(type);
+}
 
 [[noreturn]] void mismatch(const c10::TypePtr& type) {
   throw DecodeError(fmt::format("an element of an IValue is not of its type {}", type->annotation_str()));
+}
+
+void write_type(Encoder& encoder, const c10::TypePtr& type) {
+  if (!is_readable(*type))
+    throw std::invalid_argument(fmt::format(
+        "an IValue to another process: a list or dict of {}, whose name means nothing there; send its parts as a tuple",
+        type->annotation_str()));
+  shoal::encode(encoder, type->annotation_str());
 }
 
 }  // namespace
@@ -63,6 +98,10 @@ void Codec<c10::IValue>::encode(Encoder& encoder, const c10::IValue& value) {
   }
   if (value.isTuple()) {
     const auto& elements = value.toTupleRef().elements();
+    if (is_named(value.toTupleRef()))
+      throw std::invalid_argument(
+          fmt::format("an IValue to another process: a {}, whose names mean nothing there; send a plain tuple",
+                      value.toTupleRef().type()->annotation_str()));
     encoder.write(Tag::kTuple);
     encoder.write(std::uint64_t(elements.size()));
     for (const c10::IValue& element : elements) shoal::encode(encoder, element);
@@ -126,7 +165,7 @@ c10::IValue Codec<c10::IValue>::decode(Decoder& decoder) {
       c10::impl::GenericList list(type);
       for (std::size_t left = decoder.read_count(1); left != 0; --left) {
         auto element = shoal::decode<c10::IValue>(decoder);
-        if (!element.type<c10::Type>()->isSubtypeOf(*type)) mismatch(type);
+        if (!is_of_type(element, *type)) mismatch(type);
         list.push_back(std::move(element));
       }
       return list;
@@ -140,8 +179,8 @@ c10::IValue Codec<c10::IValue>::decode(Decoder& decoder) {
       c10::impl::GenericDict dict(key_type, value_type);
       for (std::size_t left = decoder.read_count(2); left != 0; --left) {
         auto key = shoal::decode<c10::IValue>(decoder), value = shoal::decode<c10::IValue>(decoder);
-        if (!key.type<c10::Type>()->isSubtypeOf(*key_type)) mismatch(key_type);
-        if (!value.type<c10::Type>()->isSubtypeOf(*value_type)) mismatch(value_type);
+        if (!is_of_type(key, *key_type)) mismatch(key_type);
+        if (!is_of_type(value, *value_type)) mismatch(value_type);
         dict.insert_or_assign(std::move(key), std::move(value));
       }
       return dict;

@@ -231,8 +231,12 @@ at::Tensor decode_strided(Decoder& decoder, const Header& header) {
   } else {
     impl->set_sizes_and_strides(sizes, strides, header.offset);
   }
+  return with_flags(std::move(tensor), header);
+}
+
+at::Tensor with_flags(at::Tensor tensor, const Header& header) {
   if (header.flags & kConjugate) {
-    if (!c10::isComplexType(dtype)) bad("a conjugate view of a type that is not complex");
+    if (!tensor.is_complex()) bad("a conjugate view of a type that is not complex");
     tensor = tensor.conj();
   }
   if (header.flags & kNegative) tensor = at::_neg_view(tensor);

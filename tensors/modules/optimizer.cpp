@@ -43,17 +43,21 @@ void use_optimizer_state(Optimizer& optimizer, const OptimizerState& state) {
   std::size_t count = 0;
   // Looked at as a whole before anything is changed.
   for_each_kept(optimizer, MissingState::kShow, [&](int index, const at::Tensor& parameter, KeptState& kept) {
-    auto check = [&](const char* name, at::IntArrayRef sizes, at::ScalarType dtype) {
+    auto check = [&](const char* name, at::IntArrayRef sizes, at::ScalarType dtype, at::Device device) {
       if (count < state.size()) {
         const at::Tensor& tensor = state[count];
         if (!tensor.defined() || tensor.sizes() != sizes || tensor.scalar_type() != dtype)
           throw std::invalid_argument(
               fmt::format("optimizer state: {} of parameter {} has another shape or type than there", name, index));
+        if (tensor.device() != device)
+          throw std::invalid_argument(fmt::format("optimizer state: {} of parameter {} is on {}; send it to {} first",
+                                                  name, index, tensor.device().str(), device.str()));
       }
       ++count;
     };
-    if (kept.step) check("step", {}, at::kLong);
-    for (auto& [name, tensor] : kept.tensors) check(name, parameter.sizes(), parameter.scalar_type());
+    if (kept.step) check("step", {}, at::kLong, at::kCPU);
+    for (auto& [name, tensor] : kept.tensors)
+      check(name, parameter.sizes(), parameter.scalar_type(), parameter.device());
   });
   if (count != state.size())
     throw std::invalid_argument(

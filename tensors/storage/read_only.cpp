@@ -85,6 +85,9 @@ at::Tensor& read_only(const ReadOnlyOptions& options, at::Tensor& tensor) {
         fmt::format("read_only: the tensor is on {}: only CPU tensors lie in the shared heap; "
                     "use tensor.cpu() first",
                     tensor.device().str()));
+  if (tensor._is_zerotensor())
+    throw std::invalid_argument(
+        "read_only: the tensor is a ZeroTensor, which has no memory; use torch::zeros_like(tensor)");
   for (const auto& [part, with_storage] : storage_parts(tensor, "read_only")) {
     const char* dot = options.name.empty() || *part == '\0' ? "" : ".";
     ReadOnlyOptions of_part = options;

@@ -22,6 +22,9 @@ void check(const at::Tensor& tensor) {
         fmt::format("share_memory_: the tensor is on {}: only CPU tensors can move into the "
                     "shared heap; use tensor.cpu() first",
                     tensor.device().str()));
+  if (tensor._is_zerotensor())
+    throw std::invalid_argument(
+        "share_memory_: the tensor is a ZeroTensor, which has no memory; use torch::zeros_like(tensor)");
 }
 
 at::Tensor gradient_of(const at::Tensor& tensor) {
@@ -75,6 +78,7 @@ bool is_shared(const at::Tensor& tensor) {
   // A device's memory is shared as it is, as in torch.
   if (!tensor.device().is_cpu()) return find_device_memory(tensor.device().type()) != nullptr;
   if (tensor.layout() == at::kStrided) return shared_hold(tensor) != nullptr;
+  if (tensor.layout() == at::kMkldnn || tensor.layout() == at::kJagged) return false;  // never in the heap
   const auto parts = storage_parts(tensor, "is_shared");
   return std::ranges::all_of(parts, [](const auto& part) { return is_shared(part.second); });
 }
@@ -82,11 +86,18 @@ bool is_shared(const at::Tensor& tensor) {
 at::Tensor empty_shared(at::IntArrayRef sizes, const c10::TensorOptions& options) {
   if (!options.device().is_cpu() || options.layout() != at::kStrided)
     throw std::invalid_argument("empty_shared: only strided CPU tensors lie in the shared heap");
+  if (options.pinned_memory())
+    throw std::invalid_argument("empty_shared: pinned_memory is not made here: pin_memory_ pins the tensor in place");
   auto dtype = c10::typeMetaToScalarType(options.dtype());
+  if (c10::isQIntType(dtype))
+    throw std::invalid_argument(fmt::format(
+        "empty_shared: elements of type {} need a quantizer: share_memory_ a quantized tensor", c10::toString(dtype)));
   at::detail::check_size_nonnegative(sizes);
   std::size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(dtype));
   at::Tensor tensor = tensor_over(c10::Storage(storage_of(allocate_shared(bytes), bytes)), dtype);
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  if (const auto format = options.memory_format_opt(); format && *format != at::MemoryFormat::Preserve)
+    tensor.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   if (options.requires_grad()) tensor.requires_grad_();
   return tensor;
 }

@@ -138,6 +138,10 @@ TEST_CASE("layouts: what has no memory is refused, with what to send") {
   CHECK_THROWS_AS(pipe.first.send(sparse), std::invalid_argument);
   pipe.first.send(at::ones({3}));
   CHECK(at::equal(pipe.second.recv(), at::ones({3})));
+  const at::Tensor meta = at::empty({3}, at::TensorOptions(at::kComplexFloat).device(at::kMeta));
+  CHECK(through_queue(meta.conj()).is_conj());
+  CHECK(through_queue(at::_neg_view(meta)).is_neg());
+  CHECK_FALSE(through_queue(meta).is_conj());
 }
 
 TEST_CASE("layouts: of a shared tensor the receiver has the same memory, whatever the layout") {
@@ -262,6 +266,12 @@ TEST_CASE("ivalue: everything it can be arrives as it was") {
     CHECK(got == value);
     CHECK(*got.type() == *value.type());
   }
+  const c10::IValue with_none = through_queue(c10::IValue(c10::List<at::Tensor>({at::ones({2}), at::Tensor()})));
+  CHECK(at::equal(with_none.toTensorVector().at(0), at::ones({2})));
+  CHECK_FALSE(with_none.toTensorVector().at(1).defined());
+  const c10::IValue pair =
+      through_queue(c10::IValue(c10::ivalue::Tuple::create({c10::IValue(at::Tensor()), c10::IValue(1)})));
+  CHECK_FALSE(pair.toTupleRef().elements().at(0).toTensor().defined());
   c10::IValue got = through_queue(c10::IValue(tensors));
   CHECK(got.isTensorList());
   CHECK(at::equal(got.toTensorVector().at(1), tensors.get(1)));
@@ -270,6 +280,16 @@ TEST_CASE("ivalue: everything it can be arrives as it was") {
 TEST_CASE("ivalue: what cannot cross is refused by name") {
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
   CHECK_THROWS_WITH(through_queue(c10::IValue(future)), ContainsSubstring("Future"));
+  const auto type =
+      c10::TupleType::createNamed(c10::QualifiedName("__torch__.Point"), std::vector<std::string>{"x", "y"},
+                                  std::vector<c10::TypePtr>{c10::IntType::get(), c10::IntType::get()});
+  const c10::IValue point = c10::ivalue::Tuple::createNamed({c10::IValue(1), c10::IValue(2)}, type);
+  CHECK_THROWS_WITH(through_queue(point), ContainsSubstring("Point") && ContainsSubstring("send a plain tuple"));
+  c10::impl::GenericList points(type);
+  points.push_back(point);
+  CHECK_THROWS_WITH(through_queue(c10::IValue(points)), ContainsSubstring("Point"));
+  c10::impl::GenericDict by_name(c10::StringType::get(), type);
+  CHECK_THROWS_WITH(through_queue(c10::IValue(by_name)), ContainsSubstring("Point"));
 }
 
 TEST_CASE("tensor queue: a loan is filled in place and put without a copy") {

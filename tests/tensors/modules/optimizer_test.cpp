@@ -114,6 +114,9 @@ TEST_CASE("optimizer: state that does not fit is refused by the name of what doe
   CHECK(plain.state().empty());
   state[6] = at::zeros({4});
   CHECK_THROWS_WITH(use_optimizer_state(*adam, state), ContainsSubstring("exp_avg_sq of parameter 1"));
+  state[6] = at::zeros({3}, at::device(at::kMeta));
+  CHECK_THROWS_WITH(use_optimizer_state(*adam, state),
+                    ContainsSubstring("exp_avg_sq of parameter 1 is on meta; send it to cpu first"));
   state[6] = at::zeros({3}, at::kDouble);
   CHECK_THROWS_WITH(use_optimizer_state(*adam, state), ContainsSubstring("exp_avg_sq of parameter 1"));
 }

@@ -58,6 +58,17 @@ TEST_CASE("share_memory_: what cannot be shared in place is refused by name") {
   at::Tensor undefined;
   CHECK_THROWS_WITH(share_memory_(undefined), ContainsSubstring("undefined"));
   CHECK_THROWS_WITH(share_memory_(at::empty({2}, at::device(at::kMeta))), ContainsSubstring("meta"));
+  at::Tensor zero = at::_efficientzerotensor({3}, at::kFloat);
+  CHECK_THROWS_WITH(share_memory_(zero), ContainsSubstring("torch::zeros_like"));
+  CHECK_THROWS_WITH(read_only(zero), ContainsSubstring("torch::zeros_like"));
+}
+
+TEST_CASE("is_shared: a layout of libtorch's own is not, and unshare leaves it alone") {
+  if (!at::globalContext().hasMKLDNN()) return;
+  at::Tensor packed = at::rand({2, 3}).to_mkldnn();
+  CHECK_FALSE(is_shared(packed));
+  CHECK_FALSE(is_read_only(packed));
+  CHECK_NOTHROW(unshare(packed));
 }
 
 TEST_CASE("share_memory_: resizing a shared storage is an error that says what to do, never a private copy") {
@@ -163,6 +174,11 @@ TEST_CASE("empty_shared: sizes, type and requires_grad as asked, and refused for
   CHECK(tensor.is_contiguous());
   CHECK(tensor.fill_(7).sum().item<std::int64_t>() == 7 * 24);
   CHECK(empty_shared({2}, at::TensorOptions(at::kFloat).requires_grad(true)).requires_grad());
+  const at::Tensor pictures =
+      empty_shared({2, 3, 4, 5}, at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast));
+  CHECK(pictures.strides() == at::empty({2, 3, 4, 5}, at::MemoryFormat::ChannelsLast).strides());
+  CHECK_THROWS_WITH(empty_shared({2}, at::TensorOptions().pinned_memory(true)), ContainsSubstring("pin_memory_"));
+  CHECK_THROWS_WITH(empty_shared({2}, at::kQInt8), ContainsSubstring("quantize"));
   CHECK_THROWS(empty_shared({-1}));
   CHECK_THROWS_AS(empty_shared({2}, at::device(at::kMeta)), std::invalid_argument);
 }
