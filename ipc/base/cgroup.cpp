@@ -16,6 +16,15 @@ bool has_word(const std::string& list, const std::string& word) {
   return ("," + list + ",").find("," + word + ",") != std::string::npos;
 }
 
+/// What of the path lies below that part: "/inner" of "/job/inner" below "/job". Empty if the part is not on the path,
+/// as "/job_1" is not on "/job_12".
+std::string path_below(const std::string& path, const std::string& part) {
+  if (part == "/") return path;
+  if (!path.starts_with(part)) return {};
+  std::string rest = path.substr(part.size());
+  return rest.starts_with('/') ? rest : std::string();
+}
+
 std::optional<Mount> find_mount(const std::string& root, const std::string& controller, bool version_2) {
   std::ifstream file(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
@@ -47,8 +56,7 @@ std::vector<CgroupFolder> cgroup_folders(const std::string& root, const std::str
     const auto mount = find_mount(root, controller, version_2);
     if (!mount) continue;
     // A container may see only its own part of the hierarchy, and yet be told its path from the top.
-    std::string at = path;
-    if (mount->part != "/") at = path.starts_with(mount->part) ? path.substr(mount->part.size()) : "";
+    std::string at = path_below(path, mount->part);
     for (;;) {
       while (!at.empty() && at.back() == '/') at.pop_back();
       folders.push_back({std::string(root).append(mount->point).append(at), version_2});

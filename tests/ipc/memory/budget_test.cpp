@@ -114,6 +114,11 @@ TEST_CASE("budget: a container that sees its part of the hierarchy only finds it
     kernel.group_2("/inner", "50000000", "10000000");
     CHECK(kernel.limits().cgroup_left() == 40'000'000u);
   }
+  SECTION("version 2, the mount's part only begins as the path does") {
+    kernel.use_version_2("/job_12", "/job_1");
+    kernel.group_2("", "80000000", "30000000");
+    CHECK(kernel.limits().cgroup_left() == 50'000'000u);
+  }
   SECTION("version 2, the mount's part is not on the path") {
     kernel.use_version_2("/", "/../..");
     kernel.group_2("", "80000000", "30000000");
