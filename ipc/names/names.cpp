@@ -108,8 +108,9 @@ void Names::publish(const std::string& key, std::uint64_t schema, Encoder& messa
   auto* layout = new (block.data())
       PublicationLayout{PublicationLayout::kMagic, schema, message.bytes().size(), message.handles().size()};
   message.copy_to(layout->message());
-  for (;;) {
+  for (bool swept = false;;) {
     ProcessTag in_the_way;
+    bool full = false;
     {
       Locked locked(session_, Deadline::after(kPatience));
       locked.must();
@@ -131,8 +132,9 @@ void Names::publish(const std::string& key, std::uint64_t schema, Encoder& messa
       }
       for (std::uint32_t i = 0; i < NameRecord::kCount && !place; ++i)
         if (record(i).owner.load() == 0) place = &record(i);
-      if (!place) throw Error(fmt::format("the session's table of names is full: {} keys", NameRecord::kCount));
-      if (!in_the_way) {
+      full = !place;
+      if (full && swept) throw Error(fmt::format("the session's table of names is full: {} keys", NameRecord::kCount));
+      if (place && !in_the_way) {
         std::memset(place->key, 0, sizeof place->key);
         key.copy(place->key, sizeof place->key - 1);
         // NOLINTNEXTLINE(bugprone-use-after-move): the loop ends with this turn.
@@ -143,8 +145,14 @@ void Names::publish(const std::string& key, std::uint64_t schema, Encoder& messa
       }
       if (old.block) release(session_, old);
     }
-    if (!in_the_way) break;
-    session_.reclaim(in_the_way);
+    if (full) {
+      session_.reclaim_all();  // the dead keep their names until somebody looks
+      swept = true;
+    } else if (in_the_way) {
+      session_.reclaim(in_the_way);
+    } else {
+      break;
+    }
   }
   SHOAL_KILL_POINT("names.publish.done");
   session_.layout().names_changed.notify_all();

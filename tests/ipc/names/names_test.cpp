@@ -156,6 +156,18 @@ TEST_CASE("names: a full table says so, and has room again") {
   session().unpublish("one more");
 }
 
+TEST_CASE("names: a table that is full of a dead process's names has room") {
+  Forked child([] {
+    for (std::uint32_t i = 0; i < NameRecord::kCount; ++i) session().publish("key" + std::to_string(i), i);
+    stop_here();
+  });
+  child.wait_until_stopped();
+  child.kill();
+  session().publish("mine", 1);
+  CHECK(session().published_keys() == std::vector<std::string>{"mine"});
+  session().unpublish("mine");
+}
+
 TEST_CASE("names: threads and processes publish and look up at once, and find whole values or none") {
   auto work = [](int seed) {
     for (int i = 0; i < 300; ++i) {
