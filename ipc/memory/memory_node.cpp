@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 
 namespace shoal {
@@ -13,6 +14,19 @@ namespace {
 constexpr int kDefaultPolicy = 0, kPreferredPolicy = 1;
 constexpr int kMostNodes = 1024;
 constexpr int kBits = 8 * sizeof(unsigned long);
+
+/// has_memory_nodes() of this machine, looked at once, or once a thread. No static that is initialized at the first
+/// call: a child that is forked while another thread does that waits for it for ever.
+bool this_machine_has_nodes() {
+  enum Known : int { kUnknown, kNo, kYes };
+  static constinit std::atomic<Known> known{kUnknown};
+  Known answer = known.load(std::memory_order_relaxed);  // relaxed: the word is all there is
+  if (answer == kUnknown) {
+    answer = has_memory_nodes() ? kYes : kNo;
+    known.store(answer, std::memory_order_relaxed);  // relaxed: likewise
+  }
+  return answer == kYes;
+}
 
 }  // namespace
 
@@ -34,8 +48,7 @@ bool has_memory_nodes(const std::string& root) {
 }
 
 void prefer_own_memory_node(int file, std::uint64_t offset, std::uint64_t bytes) noexcept {
-  static const bool has_nodes = has_memory_nodes();
-  if (!has_nodes) return;
+  if (!this_machine_has_nodes()) return;
   int policy = kDefaultPolicy;
   if (::syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0) != 0 || policy != kDefaultPolicy) return;
   unsigned cpu = 0, node = 0;

@@ -1,10 +1,20 @@
 #include <shoal/internal/ipc/memory/recent_budget.h>
 
+#include <memory>
+
 namespace shoal {
 
+/// No static that is initialized at the first call: a child that is forked while another thread does that waits for it
+/// for ever. So two threads may make one each, and the second one's goes.
 RecentBudget& RecentBudget::of_process() {
-  static auto* budget = new RecentBudget;  // never destroyed, as the heap is not
-  return *budget;
+  static constinit std::atomic<RecentBudget*> budget{nullptr};   // never destroyed, as the heap is not
+  RecentBudget* there = budget.load(std::memory_order_acquire);  // A1: pairs with R1
+  if (there) return *there;
+  auto made = std::make_unique<RecentBudget>();
+  // R1: whoever finds it finds it whole. acquire, if another thread was first: pairs with its R1.
+  if (budget.compare_exchange_strong(there, made.get(), std::memory_order_acq_rel, std::memory_order_acquire))
+    return *made.release();
+  return *there;
 }
 
 Budget RecentBudget::of(std::uint64_t committed, std::uint64_t more, const std::function<std::uint64_t()>& resident,

@@ -89,7 +89,9 @@ std::uint64_t process_start_time(std::int32_t pid) {
 }
 
 std::uint64_t process_clock() {
-  static const auto ticks_per_second = std::uint64_t(::sysconf(_SC_CLK_TCK));
+  // Not kept in a static: a child that is forked while another thread initializes that would wait for it for ever. The
+  // C library knows the number, without a system call.
+  const auto ticks_per_second = std::uint64_t(::sysconf(_SC_CLK_TCK));
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);
   return std::uint64_t(now.tv_sec) * ticks_per_second + std::uint64_t(now.tv_nsec) / (1'000'000'000 / ticks_per_second);

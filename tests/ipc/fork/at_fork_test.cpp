@@ -13,9 +13,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/ipc/process/session_fresh.h"
 #include "tests/support/catch.h"
@@ -230,4 +233,24 @@ TEST_CASE("service threads: known from their first to their last moment, and non
     other.join();
   });
   CHECK(child.join() == 0);
+}
+
+// What another thread of the parent was initializing at the fork, the child would wait for without an end. Each thread
+// has its own of those that are thread_local; the heap's looks at SHOAL_KEEP_IDLE before there is a session.
+TEST_CASE("fork: nothing of ipc is initialized at its first use in a function, behind the compiler's lock") {
+  const std::unique_ptr<FILE, int (*)(FILE*)> listing(::popen("nm -C /proc/$PPID/exe 2>&1", "r"), &::pclose);
+  REQUIRE(listing);
+  std::vector<std::string> guarded;
+  bool has_symbols = false;
+  char line[4096];
+  while (::fgets(line, sizeof line, listing.get())) {
+    const std::string symbol(line);
+    has_symbols = has_symbols || symbol.find("shoal::RecentBudget::of_process()") != std::string::npos;
+    if (symbol.find("guard variable for shoal::") == std::string::npos) continue;
+    const bool is_known = symbol.find("shoal::thread_number()") != std::string::npos ||
+                          symbol.find("shoal::BlockCache::idle_mark") != std::string::npos;
+    if (!is_known) guarded.push_back(symbol);
+  }
+  CHECK(has_symbols);
+  CHECK(guarded == std::vector<std::string>());
 }
