@@ -51,9 +51,15 @@ Fd make_socket(const char* what_for) {
   return made;
 }
 
-bool wait_readable(int descriptor, int timeout_ms) {
-  pollfd entry{descriptor, POLLIN, 0};
-  return ::poll(&entry, 1, timeout_ms) == 1;
+/// Through signals, as `shoal stacks` sends one to each thread.
+bool wait_readable(int descriptor, std::chrono::milliseconds timeout) {
+  const Deadline deadline = Deadline::after(timeout);
+  for (;;) {
+    pollfd entry{descriptor, POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.left(timeout));
+    const int ready = ::poll(&entry, 1, int(left.count()));
+    if (ready >= 0 || errno != EINTR) return ready == 1;
+  }
 }
 
 /// What comes back: 0 with a descriptor, else an errno. ENOENT: no such offer.
@@ -188,7 +194,7 @@ void DescriptorOffers::take_connection() {
 }
 
 void DescriptorOffers::answer(int connection) {
-  constexpr int kPatience = 1000;  // ms: one that connects and says nothing must not keep the others waiting
+  constexpr std::chrono::seconds kPatience{1};  // one that connects and says nothing must not keep the others waiting
   ucred peer{};
   socklen_t length = sizeof peer;
   if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
@@ -286,8 +292,8 @@ Fd DescriptorOffers::fetch(const Hold& offer) {
   ::send(connection.get(), layout.secret, sizeof layout.secret, MSG_NOSIGNAL);
   SHOAL_KILL_POINT("descriptor.fetch.asked");
   // Not its end of the connection alone tells that it is gone: a child that it forked just then has that, too.
-  while (!wait_readable(connection.get(), int(kLivenessSlice.count()))) {
-    if (!session.is_alive(sender) && !wait_readable(connection.get(), 0)) throw gone();
+  while (!wait_readable(connection.get(), kLivenessSlice)) {
+    if (!session.is_alive(sender) && !wait_readable(connection.get(), std::chrono::milliseconds(0))) throw gone();
     check_patience();
   }
   Fd received = receive_descriptor(connection.get(), session.record(sender.slot()).pid.load());

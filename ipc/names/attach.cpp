@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
@@ -21,6 +22,7 @@ namespace {
 
 /// A socket that is connected to who listens under the name; none if nobody does.
 Fd connect_to(const std::string& name, std::chrono::nanoseconds timeout) {
+  const Deadline deadline = Deadline::after(timeout);
   for (const std::string& path : RendezvousFolder::candidates()) {
     RendezvousFolder folder = RendezvousFolder::open(path);
     if (!folder) continue;
@@ -32,8 +34,11 @@ Fd connect_to(const std::string& name, std::chrono::nanoseconds timeout) {
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);  // of connect() as well
     ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     const sockaddr_un at = folder.address(name);
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0) return socket;
-    if (errno == EAGAIN) throw TimeoutError(fmt::format("the session '{}' does not answer", name));
+    int result = 0;
+    do result = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+    while (result != 0 && errno == EINTR && !deadline.passed());
+    if (result == 0) return socket;
+    if (errno == EAGAIN || errno == EINTR) throw TimeoutError(fmt::format("the session '{}' does not answer", name));
     // A socket that nobody listens at was left behind by a process that died.
     if (errno != ENOENT && errno != ECONNREFUSED)
       throw SystemError(fmt::format("connecting to the session '{}' in {}", name, path), errno);

@@ -1,6 +1,7 @@
 #include <shoal/internal/ipc/names/attach_protocol.h>
 
 #include <errno.h>
+#include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/session_core.h>
@@ -9,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstddef>
 
 namespace shoal {
@@ -30,7 +32,17 @@ struct Packet {
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptors * sizeof(int))] = {};
 };
 
-AttachReply reply_to(int connection) noexcept {
+/// One that connects and says nothing keeps the others waiting for so long.
+constexpr std::chrono::seconds kAnswerPatience{1};
+
+/// A system call on the connection, made again after a signal, as `shoal stacks` sends one to each thread; not after the
+/// deadline. Each call has all the time that the socket allows.
+ssize_t through_signals(Deadline deadline, auto&& call) noexcept {
+  for (;;)
+    if (const ssize_t result = call(); result >= 0 || errno != EINTR || deadline.passed()) return result;
+}
+
+AttachReply reply_to(int connection, Deadline deadline) noexcept {
   AttachReply reply;
   reply.heap_version = SessionLayout::kVersion;
   reply.user = ::geteuid();
@@ -38,8 +50,8 @@ AttachReply reply_to(int connection) noexcept {
   reply.outcome = AttachReply::kNoRequest;
   // Read first, whoever it is: a socket that is closed with something unread loses what was answered.
   AttachRequest request;
-  const bool asked =
-      ::recv(connection, &request, sizeof request, 0) == sizeof request && request.magic == AttachRequest::kMagic;
+  const ssize_t got = through_signals(deadline, [&] { return ::recv(connection, &request, sizeof request, 0); });
+  const bool asked = got == sizeof request && request.magic == AttachRequest::kMagic;
   // The folder lets nobody else in; this holds even if its mode was changed.
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -56,12 +68,11 @@ AttachReply reply_to(int connection) noexcept {
 }  // namespace
 
 void answer_attach(int connection, SessionCore::Descriptors session) noexcept {
-  // One that connects and says nothing keeps the others waiting for so long.
-  const timeval patience{1, 0};
+  const timeval patience{kAnswerPatience.count(), 0};
   ::setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   ::setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   SHOAL_KILL_POINT("listen.accepted");
-  AttachReply reply = reply_to(connection);
+  AttachReply reply = reply_to(connection, Deadline::after(kAnswerPatience));
   if (reply.outcome == AttachReply::kWelcome && (session.memory < 0 || session.liveness < 0))
     reply.outcome = AttachReply::kNoMemory;
   SHOAL_KILL_POINT("listen.before_reply");
@@ -76,20 +87,20 @@ void answer_attach(int connection, SessionCore::Descriptors session) noexcept {
   } else {
     packet.message.msg_controllen = 0;
   }
-  ::sendmsg(connection, &packet.message, MSG_NOSIGNAL);
+  through_signals(Deadline::after(kAnswerPatience),
+                  [&] { return ::sendmsg(connection, &packet.message, MSG_NOSIGNAL); });
   SHOAL_KILL_POINT("listen.replied");
 }
 
 AttachAnswer ask_to_attach(int connection, const AttachRequest& request) {
+  const ssize_t sent =
+      through_signals(Deadline::never(), [&] { return ::send(connection, &request, sizeof request, MSG_NOSIGNAL); });
   // It may have been refused, and closed, before this arrives: the answer is there all the same.
-  if (::send(connection, &request, sizeof request, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
-    throw SystemError("asking to attach to a session", errno);
+  if (sent < 0 && errno != EPIPE && errno != ECONNRESET) throw SystemError("asking to attach to a session", errno);
   AttachAnswer answer;
   Packet packet(answer.reply);
-  ssize_t got;
-  do {
-    got = ::recvmsg(connection, &packet.message, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+  const ssize_t got =
+      through_signals(Deadline::never(), [&] { return ::recvmsg(connection, &packet.message, MSG_CMSG_CLOEXEC); });
   const int error = errno;
   if (got > 0)
     if (cmsghdr* header = CMSG_FIRSTHDR(&packet.message);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/own_file.h>
+#include <shoal/internal/ipc/base/stack_request.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/pipe.h>
 #include <shoal/ipc/queue.h>
@@ -13,6 +14,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -22,8 +24,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -38,6 +42,25 @@ namespace {
 
 void require(bool condition, const char* what) {
   if (!condition) throw Error(what);
+}
+
+/// Where the process hands out descriptors.
+std::pair<sockaddr_un, socklen_t> offers_of(ProcessTag process) {
+  const OwnFile& memory = SessionCore::current().memory_file();
+  const std::string name = fmt::format("shoal-{:x}-{:x}-{:08x}", memory.device(), memory.inode(), process.word());
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  return {address, socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
+}
+
+pid_t thread_named(pid_t process, const std::string& name) {
+  for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process))) {
+    std::string found;
+    std::getline(std::ifstream(task.path() / "comm"), found);
+    if (found == name) return std::stoi(task.path().filename());
+  }
+  throw Error("no thread " + name);
 }
 
 std::size_t open_descriptors() {
@@ -144,6 +167,31 @@ TEST_CASE("descriptor: if its sender is dead it is PeerDied, also while a child 
   let_go.reset();
   char byte;
   CHECK(::read(child_ended.get(), &byte, 1) == 0);
+}
+
+TEST_CASE("descriptor: a sender that is asked for its stack while a receiver asks it goes on listening") {
+  Queue<Descriptor> queue(1);
+  Queue<int> go_on(1);
+  Forked sender([&] {
+    queue.put(Descriptor::duplicate_of(0));
+    go_on.get();
+  });
+  while (queue.empty()) std::this_thread::yield();
+  const pid_t thread = thread_named(sender.pid(), "shoal-offers");
+  auto [address, length] = offers_of(SessionCore::current().find(sender.pid()));
+  const Fd connection(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  REQUIRE(::connect(connection.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+  for (int i = 0; i < 100; ++i) {
+    ::syscall(SYS_tgkill, sender.pid(), thread, kStackSignal);
+    std::this_thread::sleep_for(1ms);
+  }
+  const char secret[16]{};
+  ::send(connection.get(), secret, sizeof secret, MSG_NOSIGNAL);
+  std::int32_t answer = 0;
+  CHECK(::recv(connection.get(), &answer, sizeof answer, 0) == sizeof answer);
+  CHECK(answer == ENOENT);
+  go_on.put(1);
+  CHECK(sender.join() == 0);
 }
 
 TEST_CASE("descriptor: a sender that waits for its receiver is stopped and goes on: the descriptor arrives") {
@@ -304,13 +352,7 @@ TEST_CASE("descriptor: fetched of one that is busy and has no room for more, thr
     int status;
     require(::waitpid(sender.pid(), &status, WUNTRACED) == sender.pid() && WIFSTOPPED(status), "it did not stop");
     // Connections that it does not take, as it stands still, until the kernel keeps no more for it.
-    const OwnFile& memory = SessionCore::current().memory_file();
-    const std::string name = fmt::format("shoal-{:x}-{:x}-{:08x}", memory.device(), memory.inode(),
-                                         SessionCore::current().find(sender.pid()).word());
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-    const auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    auto [address, length] = offers_of(SessionCore::current().find(sender.pid()));
     for (;;) {
       in_the_way.push_back(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       if (::connect(in_the_way.back(), reinterpret_cast<sockaddr*>(&address), length) == 0) continue;

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/stack_request.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
@@ -14,9 +15,11 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tests/ipc/process/session_fresh.h"
@@ -64,6 +67,15 @@ Fd connect_to(const std::string& name) {
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
     throw SystemError("connecting", errno);
   return socket;
+}
+
+pid_t thread_named(const std::string& name) {
+  for (const auto& task : fs::directory_iterator("/proc/self/task")) {
+    std::string found;
+    std::getline(std::ifstream(task.path() / "comm"), found);
+    if (found == name) return std::stoi(task.path().filename());
+  }
+  throw Error("no thread " + name);
 }
 
 /// Waits for its end, whatever it says until then.
@@ -221,6 +233,21 @@ TEST_CASE("attach: a process is part of one session only") {
   CHECK_THAT(process.read_line(), ContainsSubstring("part of a session already"));
   process.join();
   Session::current().reclaim_all();
+}
+
+TEST_CASE("attach: a listener that is asked for its stack while it waits for a request goes on waiting") {
+  RuntimeFolder folder;
+  Listener listener = Session::listen("test");
+  const Fd socket = connect_to("test");
+  const pid_t thread = thread_named("shoal-listen");
+  for (int i = 0; i < 100; ++i) {
+    ::syscall(SYS_tgkill, ::getpid(), thread, kStackSignal);
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  AttachRequest request;
+  request.heap_version =
+      SessionLayout::kVersion + 1;  // no descriptors come: one's own liveness file is not to be closed
+  CHECK(ask_to_attach(socket.get(), request).reply.outcome == AttachReply::kOtherVersion);
 }
 
 TEST_CASE("attach: a name is one listener's, and free when it is gone") {
