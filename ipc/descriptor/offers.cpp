@@ -62,6 +62,17 @@ bool wait_readable(int descriptor, std::chrono::milliseconds timeout) {
   }
 }
 
+/// Whether the other end of the connection is the sender's. Anyone may listen at a dead process's abstract address:
+/// another user's process would hand out a file of its own choice.
+bool is_connected_to(int connection, SessionCore& session, ProcessTag sender) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  if (peer.uid == ::geteuid() || peer.uid == 0) return true;
+  // One that has given up root's rights: while it lives, nobody else has its pid.
+  return peer.pid == session.record(sender.slot()).pid.load() && session.is_alive(sender);
+}
+
 /// What comes back: 0 with a descriptor, else an errno. ENOENT: no such offer.
 using Answer = std::int32_t;
 
@@ -289,6 +300,7 @@ Fd DescriptorOffers::fetch(const Hold& offer) {
     if (!session.is_alive(sender)) throw gone();
     check_patience();
   }
+  if (!is_connected_to(connection.get(), session, sender)) throw gone();
   ::send(connection.get(), layout.secret, sizeof layout.secret, MSG_NOSIGNAL);
   SHOAL_KILL_POINT("descriptor.fetch.asked");
   // Not its end of the connection alone tells that it is gone: a child that it forked just then has that, too.

@@ -23,6 +23,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -61,6 +62,24 @@ pid_t thread_named(pid_t process, const std::string& name) {
     if (found == name) return std::stoi(task.path().filename());
   }
   throw Error("no thread " + name);
+}
+
+/// What a sender answers, of a descriptor that is none of its.
+void hand_out(int connection, int descriptor) {
+  std::int32_t error = 0;
+  iovec bytes{&error, sizeof error};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  (void)!::sendmsg(connection, &message, MSG_NOSIGNAL);
 }
 
 std::size_t open_descriptors() {
@@ -167,6 +186,33 @@ TEST_CASE("descriptor: if its sender is dead it is PeerDied, also while a child 
   let_go.reset();
   char byte;
   CHECK(::read(child_ended.get(), &byte, 1) == 0);
+}
+
+TEST_CASE("descriptor: if its sender is dead it is PeerDied, also if another user listens in its place") {
+  if (::geteuid() != 0) return;  // only root can become another user
+  Queue<Descriptor> queue(1);
+  Forked sender([&] {
+    queue.put(Descriptor::duplicate_of(0));
+    ::kill(::getpid(), SIGKILL);
+  });
+  sender.join();
+  auto [address, length] = offers_of(SessionCore::current().find(sender.pid()));
+  auto [listened, listens] = make_pipe();
+  Forked squatter([&] {
+    require(::setuid(65534) == 0, "setuid");
+    const Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    require(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0, "bind");
+    require(::listen(socket.get(), 4) == 0, "listen");
+    require(::write(listens.get(), "l", 1) == 1, "write");
+    const Fd connection(::accept(socket.get(), nullptr, nullptr));
+    char secret[16];
+    require(::recv(connection.get(), secret, sizeof secret, 0) <= 0, "it was told the secret");
+    hand_out(connection.get(), 0);
+  });
+  char byte;
+  REQUIRE(::read(listened.get(), &byte, 1) == 1);
+  CHECK_THROWS_AS(queue.get(), PeerDied);
+  CHECK(squatter.join() == 0);
 }
 
 TEST_CASE("descriptor: a sender that is asked for its stack while a receiver asks it goes on listening") {
