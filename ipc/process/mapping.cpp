@@ -30,4 +30,6 @@ std::byte* map_heap(int file, const MappingPlan& plan, MappingAccess access) noe
   return at;
 }
 
+void Unmap::operator()(std::byte* at) const noexcept { ::munmap(at, bytes); }
+
 }  // namespace shoal

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace shoal {
 
@@ -24,5 +25,13 @@ enum class MappingAccess { kWritable, kReadOnly };
 ///
 /// Null with errno if there is no room.
 std::byte* map_heap(int file, const MappingPlan& plan, MappingAccess access) noexcept;
+
+/// Ends a mapping.
+struct Unmap {
+  std::uint64_t bytes = 0;
+  void operator()(std::byte* at) const noexcept;
+};
+/// A mapping that nobody uses yet.
+using OwnedMapping = std::unique_ptr<std::byte, Unmap>;
 
 }  // namespace shoal

@@ -66,17 +66,22 @@ std::uint64_t wanted_bytes() {
           fmt::format("SHOAL_HEAP_BYTES is {}: at least {} (256M) is needed", setting, kLeastBytes));
   }
   // RLIMIT_FSIZE counts a memfd's size and answers with SIGXFSZ, so it is looked at, not tried out.
-  auto tighten = [&](__rlimit_resource resource, const char* name, auto share_of) {
+  auto tighten = [&](__rlimit_resource resource, const char* name, const char* option, auto share_of) {
     rlimit limit{};
     if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
     const std::uint64_t share = share_of(limit.rlim_cur);
     if (share >= wanted) return;
+    if (share < kLeastBytes)
+      throw Error(
+          fmt::format("{} is {}: that leaves {} bytes for the session's memory, and at least {} (256M) are needed; "
+                      "raise it (ulimit {})",
+                      name, limit.rlim_cur, share, kLeastBytes, option));
     log_info("{} is {}: the session's memory gets {} of address space, and not {}", name, limit.rlim_cur, share,
              wanted);
     wanted = share;
   };
-  tighten(RLIMIT_FSIZE, "RLIMIT_FSIZE", [](std::uint64_t limit) { return limit / 2; });
-  tighten(RLIMIT_AS, "RLIMIT_AS", &share_of_address_space);
+  tighten(RLIMIT_FSIZE, "RLIMIT_FSIZE", "-f", [](std::uint64_t limit) { return limit / 2; });
+  tighten(RLIMIT_AS, "RLIMIT_AS", "-v", &share_of_address_space);
   return wanted;
 }
 
@@ -98,6 +103,10 @@ void plan(std::uint64_t bytes, SessionLayout& layout) {
   layout.headers = round_up(layout.hints + layout.extent_count * kHintBytes, kExtentBytes);
   layout.data = layout.headers + layout.extent_count * kHeadersPerExtent * kHeaderBytes;
   layout.bytes = layout.data + layout.extent_count * kExtentBytes;
+}
+
+OwnedMapping mapping_of(int file, const SessionLayout& layout) noexcept {
+  return {map_heap(file, {layout.bytes, layout.data}, MappingAccess::kWritable), Unmap{layout.bytes}};
 }
 
 void raise_slots_touched(SessionLayout& layout, std::uint32_t end) {
@@ -131,8 +140,9 @@ SessionCore::SessionCore(Descriptors descriptors, std::byte* base)
       memory_(std::make_unique<OwnFile>(Fd(descriptors.memory), "the session's memory")),
       liveness_(std::make_unique<LivenessFile>(Fd(descriptors.liveness))) {}
 
-SessionCore& SessionCore::install(std::unique_ptr<SessionCore> session) {
-  SessionCore* installed = session.release();             // never destroyed; see the class
+SessionCore& SessionCore::install(Descriptors descriptors, OwnedMapping mapping) {
+  auto* installed = new SessionCore(descriptors, mapping.get());  // never destroyed; see the class
+  mapping.release();
   instance_.store(installed, std::memory_order_release);  // R2
   SHOAL_KILL_POINT("session.install.stored");
   stack_answer::install();
@@ -154,26 +164,26 @@ SessionCore& SessionCore::create() {
   });
   Fd file = lift(Fd(::memfd_create("shoal-heap", MFD_CLOEXEC)));
   if (!file) throw SystemError("creating the session's memory", errno);
+  Fd liveness = LivenessFile::make_file();
   std::uint64_t bytes = wanted_bytes();
-  std::byte* base = nullptr;
+  OwnedMapping mapping;
   SessionLayout layout{};
-  for (;; bytes /= 2) {
+  for (int error = 0;; bytes /= 2) {
     if (bytes < kLeastBytes)
-      throw SystemError("reserving address space for the session's memory", errno,
+      throw SystemError("reserving address space for the session's memory", error,
                         "raise RLIMIT_AS or RLIMIT_FSIZE (ulimit -v, ulimit -f)");
     plan(bytes, layout);
-    if (::ftruncate(file.get(), off_t(layout.bytes)) == 0 &&
-        (base = map_heap(file.get(), {layout.bytes, layout.data}, MappingAccess::kWritable)))
-      break;
+    if (::ftruncate(file.get(), off_t(layout.bytes)) == 0 && (mapping = mapping_of(file.get(), layout))) break;
+    error = errno;
     log_warning("{} bytes of address space for the session's memory are not to be had ({}): half of it is tried", bytes,
-                std::strerror(errno));
+                std::strerror(error));
   }
-  Fd liveness = LivenessFile::make_file();
-  auto* header = new (base) SessionLayout;
+  auto* header = new (mapping.get()) SessionLayout;
   // Member by member: the atomics at the end start at zero, as the fresh pages are.
   std::memcpy(static_cast<void*>(header), &layout, offsetof(SessionLayout, extents_touched));
-  SessionCore& session =
-      install(std::unique_ptr<SessionCore>(new SessionCore({file.release(), liveness.release()}, base)));
+  SessionCore& session = install({file.get(), liveness.get()}, std::move(mapping));
+  file.release();
+  liveness.release();
   note_session_made();
   session.describe_self("root", -1);
   log_info("made a session: {} of address space for its memory, {} slots", layout.bytes, ProcessTag::kSlotCount);
@@ -191,12 +201,12 @@ SessionCore& SessionCore::join(Descriptors descriptors) {
         fmt::format("the session's memory has version {}, this program knows version {}: both have to be built "
                     "with the same shoal",
                     header.version, SessionLayout::kVersion));
-  std::byte* base = map_heap(descriptors.memory, {header.bytes, header.data}, MappingAccess::kWritable);
-  if (!base)
+  OwnedMapping mapping = mapping_of(descriptors.memory, header);
+  if (!mapping)
     throw SystemError(fmt::format("mapping the session's memory of {} bytes of address space", header.bytes), errno,
                       "raise RLIMIT_AS, or start the root with a smaller SHOAL_HEAP_BYTES");
   for (int descriptor : {descriptors.memory, descriptors.liveness}) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  return install(std::unique_ptr<SessionCore>(new SessionCore(descriptors, base)));
+  return install(descriptors, std::move(mapping));
 }
 
 SessionCore::Descriptors SessionCore::descriptors() const { return {memory_->descriptor(), liveness_->descriptor()}; }

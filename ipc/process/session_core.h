@@ -15,6 +15,7 @@ class LivenessFile;
 class OwnFile;
 struct ProcessRecord;
 struct SessionLayout;
+struct Unmap;
 
 /// This process's session. There is one object a process, and users see it as its base. Threads: any. When a process of
 /// the session dies, another one that notices it calls reclaim().
@@ -77,7 +78,8 @@ class SessionCore final : public Session {
   friend class Session;
   SessionCore(Descriptors descriptors, std::byte* base);
   static SessionCore& create();
-  static SessionCore& install(std::unique_ptr<SessionCore> session);
+  /// Takes the descriptors over, unless it throws.
+  static SessionCore& install(Descriptors descriptors, std::unique_ptr<std::byte, Unmap> mapping);
   static void tell_others(SessionCore& session) noexcept;
   static void after_fork() noexcept;
   /// Makes this process's allocator, which is never destroyed. Defined in the heap's folder, which this class does not

@@ -78,6 +78,14 @@ pid_t thread_named(const std::string& name) {
   throw Error("no thread " + name);
 }
 
+/// Of the session's memory that this process has mapped.
+std::string heap_mappings() {
+  int count = 0;
+  std::ifstream file("/proc/self/maps");
+  for (std::string line; std::getline(file, line);) count += line.find("shoal-heap") != std::string::npos;
+  return std::to_string(count);
+}
+
 /// Waits for its end, whatever it says until then.
 int end_of(FreshProcess& process) {
   while (!process.read_line().empty()) {
@@ -102,6 +110,19 @@ TEST_CASE("body: attach and say what comes of it", "[.]") {
     Session::attach("test", milliseconds(300));
     fresh::say("attached");
     fresh::hear();
+  });
+}
+
+TEST_CASE("body: attach and say what is left of a failure", "[.]") {
+  fresh::run([] {
+    std::string message;
+    try {
+      Session::attach("test");
+    } catch (const std::invalid_argument& error) {
+      message = error.what();
+    }
+    fresh::say(message);
+    fresh::say(heap_mappings());
   });
 }
 
@@ -233,6 +254,15 @@ TEST_CASE("attach: a process is part of one session only") {
   CHECK_THAT(process.read_line(), ContainsSubstring("part of a session already"));
   process.join();
   Session::current().reclaim_all();
+}
+
+TEST_CASE("attach: a process that fails to has not mapped the heap") {
+  RuntimeFolder folder;
+  Listener listener = Session::listen("test");
+  FreshProcess process("body: attach and say what is left of a failure", {{"SHOAL_KEEP_IDLE", "lots"}});
+  CHECK_THAT(process.read_line(), ContainsSubstring("SHOAL_KEEP_IDLE"));
+  CHECK(process.read_line() == "0");
+  CHECK(process.join() == 0);
 }
 
 TEST_CASE("attach: a listener that is asked for its stack while it waits for a request goes on waiting") {

@@ -9,6 +9,11 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 
 #include "tests/ipc/process/session_fresh.h"
 #include "tests/support/catch.h"
@@ -20,6 +25,7 @@ using shoal::test::Forked;
 using shoal::test::FreshProcess;
 using shoal::test::kSanitized;
 namespace fresh = shoal::test::fresh;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -64,6 +70,55 @@ TEST_CASE("body: make a session under RLIMIT_FSIZE", "[.]") {
     limit(RLIMIT_FSIZE, std::stoull(fresh::hear()));
     make_and_report();
   });
+}
+
+TEST_CASE("body: say what is left of sessions that cannot be made", "[.]") {
+  fresh::run([] {
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    if (fresh::hear() == "one descriptor") {
+      const int next = ::dup(0);
+      ::close(next);
+      const rlimit one_more{rlim_t(next) + 1, before.rlim_max};
+      ::setrlimit(RLIMIT_NOFILE, &one_more);
+    }
+    std::string message;
+    for (int i = 0; i < 5; ++i) try {
+        Session::current();
+      } catch (const std::exception& error) {
+        message = error.what();
+      }
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    int left = 0;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) left += line.find("memfd:shoal") != std::string::npos;
+    for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the listing's own
+      left += fs::read_symlink(entry, gone).string().find("memfd:shoal") != std::string::npos;
+    }
+    fresh::say(message);
+    fresh::say(std::to_string(left));
+  });
+}
+
+TEST_CASE("session: one that cannot be made leaves neither mappings nor descriptors") {
+  SECTION("a bad setting") {
+    FreshProcess process("body: say what is left of sessions that cannot be made", {{"SHOAL_KEEP_IDLE", "lots"}});
+    process.write_line("all descriptors");
+    CHECK_THAT(process.read_line(), ContainsSubstring("SHOAL_KEEP_IDLE is 'lots'"));
+    CHECK(process.read_line() == "0");
+    CHECK(process.join() == 0);
+  }
+// UBSan looks at a vptr by way of a pipe: without descriptors it takes every object for a wrong one.
+#ifndef __SANITIZE_ADDRESS__
+  SECTION("no descriptor for the liveness file") {
+    FreshProcess process("body: say what is left of sessions that cannot be made");
+    process.write_line("one descriptor");
+    CHECK_THAT(process.read_line(), ContainsSubstring("liveness file"));
+    CHECK(process.read_line() == "0");
+    CHECK(process.join() == 0);
+  }
+#endif
 }
 
 TEST_CASE("session: a terabyte of address space is reserved where nothing forbids it") {
@@ -129,7 +184,16 @@ TEST_CASE("session: where address space is too small for any heap, the error say
   if (kSanitized) return;
   FreshProcess process("body: make a session under RLIMIT_AS");
   process.write_line(std::to_string(300ull << 20));
-  CHECK_THAT(process.read_line(), ContainsSubstring("RLIMIT_AS"));
+  CHECK_THAT(process.read_line(), ContainsSubstring("RLIMIT_AS is " + std::to_string(300ull << 20)) &&
+                                      ContainsSubstring("(256M)") && ContainsSubstring("ulimit -v"));
+  CHECK(process.join() == 1);
+}
+
+TEST_CASE("session: where files are too small for any heap, the error says what to raise") {
+  FreshProcess process("body: make a session under RLIMIT_FSIZE");
+  process.write_line(std::to_string(100ull << 20));
+  CHECK_THAT(process.read_line(), ContainsSubstring("RLIMIT_FSIZE is " + std::to_string(100ull << 20)) &&
+                                      ContainsSubstring("(256M)") && ContainsSubstring("ulimit -f"));
   CHECK(process.join() == 1);
 }
 
