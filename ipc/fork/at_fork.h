@@ -23,6 +23,7 @@ namespace shoal {
 ///   | kRooms   | offers of descriptors    | its lock | duplicates and socket closed; its own at the next use          |
 ///   |          | readiness of connections | its lock | no connection is held by its thread; its own at the next use   |
 ///   |          | listeners; death watch   | its lock | sockets, claims, pidfds closed; the listeners do nothing       |
+///   |          | attaching                |          | lock anew                                                      |
 ///   |          | trace buffer             |          | its own at the next event                                      |
 ///   |          | read-only view           | its lock | inherited                                                      |
 ///   |          | fork server's client     |          | lock anew; the socket is inherited, the server is no child     |

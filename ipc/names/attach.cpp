@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
 #include <shoal/internal/ipc/names/rendezvous.h>
@@ -15,10 +16,18 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <mutex>
+#include <new>
 #include <stdexcept>
 
 namespace shoal {
 namespace {
+
+/// Of one thread at a time: the descriptors that arrive are of the session's liveness file, and another thread that has
+/// attached meanwhile would lose its lock when this one closes its own.
+constinit std::mutex attaching;
+
+[[gnu::init_priority(101)]] const AtFork at_fork({.in_child = []() noexcept { new (&attaching) std::mutex; }});
 
 /// A socket that is connected to who listens under the name; none if nobody does.
 Fd connect_to(const std::string& name, std::chrono::nanoseconds timeout) {
@@ -52,6 +61,7 @@ Listener Session::listen(const std::string& name) { return Listener(name); }
 
 Session& Session::attach(const std::string& name, std::chrono::nanoseconds timeout) {
   RendezvousFolder::check_name(name);
+  std::lock_guard lock(attaching);
   if (exists())
     throw std::logic_error(
         "this process is part of a session already: attach has to come before any other use of shoal");

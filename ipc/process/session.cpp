@@ -191,6 +191,7 @@ SessionCore& SessionCore::create() {
 }
 
 SessionCore& SessionCore::join(Descriptors descriptors) {
+  std::lock_guard lock(creating);
   if (exists()) throw Error("this process is part of a session already");
   SessionLayout header{};
   ssize_t got = ::pread(descriptors.memory, static_cast<void*>(&header), sizeof header, 0);

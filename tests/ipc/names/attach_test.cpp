@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/ipc/base/stack_request.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
@@ -18,9 +19,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "tests/ipc/process/session_fresh.h"
 #include "tests/support/catch.h"
@@ -78,6 +82,15 @@ pid_t thread_named(const std::string& name) {
   throw Error("no thread " + name);
 }
 
+/// Whether another process has the liveness byte.
+bool is_locked(std::uint32_t slot) {
+  struct flock lock{};
+  lock.l_type = F_WRLCK;
+  lock.l_start = slot;
+  lock.l_len = 1;
+  return ::fcntl(SessionCore::current().descriptors().liveness, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
 /// Of the session's memory that this process has mapped.
 std::string heap_mappings() {
   int count = 0;
@@ -109,6 +122,27 @@ TEST_CASE("body: attach and say what comes of it", "[.]") {
   fresh::run([] {
     Session::attach("test", milliseconds(300));
     fresh::say("attached");
+    fresh::hear();
+  });
+}
+
+TEST_CASE("body: attach in eight threads at once", "[.]") {
+  fresh::run([] {
+    constexpr int kThreads = 8;
+    std::atomic<int> ready{0}, attached{0};
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i)
+      threads.emplace_back([&] {
+        ++ready;
+        while (ready < kThreads) std::this_thread::yield();
+        try {
+          Session::attach("test");
+          ++attached;
+        } catch (const std::logic_error&) {
+        }
+      });
+    threads.clear();
+    fresh::say(std::to_string(attached));
     fresh::hear();
   });
 }
@@ -254,6 +288,22 @@ TEST_CASE("attach: a process is part of one session only") {
   CHECK_THAT(process.read_line(), ContainsSubstring("part of a session already"));
   process.join();
   Session::current().reclaim_all();
+}
+
+TEST_CASE("attach: of threads that attach at once one does, and its process keeps its lock") {
+  RuntimeFolder folder;
+  SessionCore& session = SessionCore::current();
+  Listener listener = Session::listen("test");
+  for (int round = 0; round < 5; ++round) {
+    FreshProcess process("body: attach in eight threads at once");
+    CHECK(process.read_line() == "1");
+    const ProcessTag tag = session.find(process.pid());
+    REQUIRE(tag);
+    CHECK(is_locked(tag.slot()));
+    process.write_line("end");
+    CHECK(process.join() == 0);
+  }
+  session.reclaim_all();
 }
 
 TEST_CASE("attach: a process that fails to has not mapped the heap") {
