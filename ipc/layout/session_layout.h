@@ -18,7 +18,7 @@ namespace shoal {
 ///   | SessionLayout | process table | activities | stacks | names | extent table | free hints | block headers | data |
 struct SessionLayout {
   static constexpr std::uint64_t kMagic = 0x316c616f6873'0a0dull;  // "shoal1" and a line end
-  static constexpr std::uint32_t kVersion = 7;
+  static constexpr std::uint32_t kVersion = 8;
 
   std::uint64_t magic;
   std::uint32_t version;
@@ -87,7 +87,8 @@ struct ProcessRecord {
   std::atomic<std::uint32_t> reclaiming;
   /// Times that another process freed a large block of this one's: then it looks at its hints.
   std::atomic<std::uint32_t> remote_frees;
-  std::uint8_t reserved[48];
+  std::atomic<std::uint32_t> pid_space;  // own_pid_space() of the process: pid means nothing in another one
+  std::uint8_t reserved[44];
 
   static State state_of(std::uint64_t word) { return State(StateField::of(word)); }
   /// Somebody lives in the slot, or its dead one is not yet reclaimed.

@@ -191,6 +191,10 @@ class Sentry {
   /// False if there are no more descriptors, or none at all.
   bool watch(SessionCore& session, ProcessTag tag) {
     const ProcessRecord& record = session.record(tag.slot());
+    if (!is_own_pid_space(record.pid_space.load())) {
+      watched_[tag.slot()] = {tag.word(), Fd()};  // left to looks
+      return true;
+    }
     const std::int32_t pid = record.pid.load();
     Fd process = lift(Fd(int(::syscall(SYS_pidfd_open, pid, 0))));  // CLOEXEC by itself
     if (!process && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) return false;
@@ -200,8 +204,7 @@ class Sentry {
       (void)!::write(end_.get(), &one, sizeof one);
       return false;
     }
-    // A process of that pid was there when the tag's took its slot, and is after it was opened: it is that one. One of
-    // another pid name space is left to looks.
+    // A process of that pid was there when the tag's took its slot, and is after it was opened: it is that one.
     epoll_event entry{};
     entry.events = EPOLLIN;
     entry.data.u64 = tag.word();

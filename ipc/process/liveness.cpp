@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/process_tag.h>
+#include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -95,6 +97,25 @@ std::uint64_t process_clock() {
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);
   return std::uint64_t(now.tv_sec) * ticks_per_second + std::uint64_t(now.tv_nsec) / (1'000'000'000 / ticks_per_second);
+}
+
+std::uint32_t own_pid_space() noexcept {
+  // With the number of forks, which may lead into another one.
+  static constinit std::atomic<std::uint64_t> known{0};
+  const std::uint64_t forks = std::uint64_t(fork_count()) << 32;
+  if (const std::uint64_t word = known.load(std::memory_order_relaxed);  // relaxed: the word is all there is
+      std::uint32_t(word) != 0 && word - std::uint32_t(word) == forks)
+    return std::uint32_t(word);
+  struct stat status{};
+  if (::stat("/proc/self/ns/pid", &status) != 0) return 0;
+  const auto space = std::uint32_t(status.st_ino);        // the kernel has no more bits, either
+  known.store(forks | space, std::memory_order_relaxed);  // relaxed: likewise
+  return space;
+}
+
+bool is_own_pid_space(std::uint32_t space) noexcept {
+  const std::uint32_t own = own_pid_space();
+  return space == own || space == 0 || own == 0;
 }
 
 bool process_exists(std::int32_t pid, std::uint64_t when) {

@@ -15,7 +15,8 @@ namespace shoal {
 /// parent "alive"). DANGER: a record lock is also dropped when its process closes *any* descriptor of
 /// the file. So the descriptor is opened once a process, is used for nothing else, and never closed. If the program
 /// closes it all the same, the locks are lost, and the second witness alone decides: others find this process alive by
-/// its pid and start time, and this process finds others so.
+/// its pid and start time, and this process finds others so. Processes of another pid name space, to which its pid says
+/// nothing, find it dead.
 /// Owned by the Session; any thread may call it.
 class LivenessFile {
  public:
@@ -42,6 +43,12 @@ class LivenessFile {
 /// process_clock(). If so, the process that had the pid then lives; any later process with that pid started after its
 /// death.
 bool process_exists(std::int32_t pid, std::uint64_t when);
+
+/// The kernel's number of this process's pid name space; 0 if it does not say. Costs one system call a process.
+std::uint32_t own_pid_space() noexcept;
+
+/// Whether pids of that name space are pids here; also if one of the two is not known.
+bool is_own_pid_space(std::uint32_t space) noexcept;
 
 /// The time now, on process_start_time()'s scale. Costs no system call, which reading the process's own start time
 /// would.

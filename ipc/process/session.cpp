@@ -256,6 +256,7 @@ bool SessionCore::try_slot(std::uint32_t slot) {
   process.generation = generation;
   process.pid = ::getpid();
   process.taken_at = process_clock();
+  process.pid_space = own_pid_space();
   process.left = 0;
   process.rank = -1;
   process.parent = 0;
@@ -310,8 +311,12 @@ bool Session::is_alive(ProcessTag tag) {
   if ((process.generation.load() & ProcessTag::kGenerationMask) != tag.generation()) return false;
   if (ProcessRecord::state_of(process.state) != ProcessRecord::kAlive) return false;
   core.layout().liveness_questions.fetch_add(1, std::memory_order_relaxed);  // relaxed: a figure
-  // Two witnesses for a death: declaring a living process dead would hand its memory away.
-  return core.liveness_->is_taken(tag.slot()) || process_exists(process.pid.load(), process.taken_at.load());
+  if (core.liveness_->is_taken(tag.slot())) return true;
+  // Two witnesses for a death: declaring a living process dead would hand its memory away. This process may have lost
+  // the liveness file: then the lock is none.
+  const bool is_unlocked = core.liveness_->file().is_open();
+  if (!is_own_pid_space(process.pid_space.load())) return !is_unlocked;
+  return process_exists(process.pid.load(), process.taken_at.load());
 }
 
 ProcessTag SessionCore::find(std::int32_t pid) {

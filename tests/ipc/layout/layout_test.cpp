@@ -57,7 +57,7 @@ TEST_CASE("layout: docs/heap.md shows the heap's structures as they are") {
   CHECK(documented("heap.md", "ProcessRecord") ==
         Fields{FIELD(ProcessRecord, state), FIELD(ProcessRecord, generation), FIELD(ProcessRecord, pid),
                FIELD(ProcessRecord, taken_at), FIELD(ProcessRecord, left), FIELD(ProcessRecord, rank),
-               FIELD(ProcessRecord, name), FIELD(ProcessRecord, remote_frees)});
+               FIELD(ProcessRecord, name), FIELD(ProcessRecord, remote_frees), FIELD(ProcessRecord, pid_space)});
   CHECK(documented("heap.md", "ActivityRecord") ==
         Fields{FIELD(ActivityRecord, owner), FIELD(ActivityRecord, label_changes), FIELD(ActivityRecord, trace),
                FIELD(ActivityRecord, label), FIELD(ActivityRecord, waits)});

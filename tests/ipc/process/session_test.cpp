@@ -1,9 +1,11 @@
 #include <shoal/ipc/session.h>
 
+#include <sched.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/liveness.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/fd.h>
 #include <shoal/ipc/heap.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -108,6 +110,34 @@ TEST_CASE("session: the child of a dead forked parent does not keep it alive") {
   ::kill(grandchild, SIGKILL);
   ::close(grandchild_pid[0]);
   ::close(grandchild_pid[1]);
+}
+
+TEST_CASE("session: a process of another pid name space is dead when it is") {
+  SessionCore& session = SessionCore::current();
+  PipeEnds told = make_pipe(), go_on = make_pipe();
+  Forked outer([&] {
+    if (::unshare(CLONE_NEWPID) != 0) return;  // not allowed here: says nothing
+    const pid_t inner = ::fork();
+    if (inner == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const std::uint32_t tag = session.self().word();
+      (void)!::write(told.writing.get(), &tag, sizeof tag);
+      for (;;) ::pause();
+    }
+    char byte;
+    (void)!::read(go_on.reading.get(), &byte, 1);
+    ::kill(inner, SIGKILL);
+    ::waitpid(inner, nullptr, 0);
+  });
+  told.writing.reset();
+  std::uint32_t word = 0;
+  if (::read(told.reading.get(), &word, sizeof word) != sizeof word) return;
+  const ProcessTag tag = ProcessTag::from_word(word);
+  CHECK(session.is_alive(tag));
+  REQUIRE(::write(go_on.writing.get(), "g", 1) == 1);
+  CHECK(outer.join() == 0);
+  CHECK_FALSE(session.is_alive(tag));  // its pid was 1, which is somebody's here
+  session.reclaim_all();
 }
 
 TEST_CASE("session: a process that is part of one cannot join another") {
