@@ -12,13 +12,46 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
+#include <span>
+#include <utility>
 
 namespace shoal {
 namespace {
+
+/// Whether /proc/PID/maps has the file; nothing if that is empty, or cannot be read.
+std::optional<bool> shows_mapping(const char* maps, const OwnFile& mapped) {
+  const Fd file = lift(Fd(::open(maps, O_RDONLY | O_CLOEXEC)));
+  if (!file) return std::nullopt;
+  char part[4096], line[100];  // of a line, what comes before the path
+  std::size_t length = 0;
+  bool has_lines = false;
+  for (ssize_t got; (got = ::read(file.get(), part, sizeof part)) != 0;) {
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::nullopt;
+    for (const char letter : std::span(part, std::size_t(got))) {
+      if (letter != '\n') {
+        if (length < sizeof line - 1) line[length++] = letter;
+        continue;
+      }
+      line[std::exchange(length, 0)] = '\0';
+      has_lines = true;
+      unsigned major = 0, minor = 0;
+      unsigned long long inode = 0;
+      // begin-end access offset MAJOR:MINOR INODE path
+      if (::sscanf(line, "%*s %*s %*s %x:%x %llu", &major, &minor, &inode) == 3 &&
+          ::makedev(major, minor) == mapped.device() && inode == mapped.inode())
+        return true;
+    }
+  }
+  if (!has_lines) return std::nullopt;
+  return false;
+}
 
 struct flock byte_lock(short type, std::uint32_t slot) {
   struct flock lock{};
@@ -116,6 +149,13 @@ std::uint32_t own_pid_space() noexcept {
 bool is_own_pid_space(std::uint32_t space) noexcept {
   const std::uint32_t own = own_pid_space();
   return space == own || space == 0 || own == 0;
+}
+
+bool has_surely_not_mapped(std::int32_t pid, const OwnFile& file) {
+  char path[40];
+  ::snprintf(path, sizeof path, "/proc/%d/maps", pid);
+  // Itself, too: where that is not found, the numbers of files are others there, as under some sandboxes.
+  return shows_mapping(path, file) == false && shows_mapping("/proc/self/maps", file) == true;
 }
 
 bool process_exists(std::int32_t pid, std::uint64_t when) {

@@ -50,6 +50,10 @@ std::uint32_t own_pid_space() noexcept;
 /// Whether pids of that name space are pids here; also if one of the two is not known.
 bool is_own_pid_space(std::uint32_t space) noexcept;
 
+/// True if the kernel shows what the process has mapped, and the file, which this process has mapped, is not there.
+/// False if it does not show it: to another user, or if the process's first thread has ended.
+bool has_surely_not_mapped(std::int32_t pid, const OwnFile& file);
+
 /// The time now, on process_start_time()'s scale. Costs no system call, which reading the process's own start time
 /// would.
 std::uint64_t process_clock();

@@ -316,7 +316,10 @@ bool Session::is_alive(ProcessTag tag) {
   // the liveness file: then the lock is none.
   const bool is_unlocked = core.liveness_->file().is_open();
   if (!is_own_pid_space(process.pid_space.load())) return !is_unlocked;
-  return process_exists(process.pid.load(), process.taken_at.load());
+  if (!process_exists(process.pid.load(), process.taken_at.load())) return false;
+  // A process maps the session's memory before it takes a slot, and has lock and memory until it ends, or executes
+  // another program: that has neither, and the old one's pid. If it has closed the liveness file, it has the memory.
+  return !is_unlocked || !has_surely_not_mapped(process.pid.load(), *core.memory_);
 }
 
 ProcessTag SessionCore::find(std::int32_t pid) {

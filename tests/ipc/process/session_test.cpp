@@ -1,5 +1,6 @@
 #include <shoal/ipc/session.h>
 
+#include <fcntl.h>
 #include <sched.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
 #include <shoal/internal/ipc/process/liveness.h>
@@ -138,6 +139,24 @@ TEST_CASE("session: a process of another pid name space is dead when it is") {
   CHECK(outer.join() == 0);
   CHECK_FALSE(session.is_alive(tag));  // its pid was 1, which is somebody's here
   session.reclaim_all();
+}
+
+TEST_CASE("session: a process that executes another program is dead, though its pid is there") {
+  SessionCore& session = SessionCore::current();
+  PipeEnds executed = make_pipe();
+  Forked child([&] {
+    ::fcntl(executed.writing.get(), F_DUPFD_CLOEXEC, 200);  // closed last, after the session's
+    ::execlp("sleep", "sleep", "100", nullptr);
+    throw Error("no sleep");
+  });
+  const ProcessTag tag = session.find(child.pid());
+  REQUIRE(tag);
+  executed.writing.reset();
+  char byte;
+  REQUIRE(::read(executed.reading.get(), &byte, 1) == 0);
+  CHECK_FALSE(session.is_alive(tag));
+  CHECK(session.reclaim(tag));
+  CHECK_FALSE(session.find(child.pid()));
 }
 
 TEST_CASE("session: a process that is part of one cannot join another") {
