@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <optional>
 #include <stdexcept>
@@ -70,32 +71,48 @@ struct ChainDataset {
 
   using Sample = typename detail::Parts<Datasets>::Sample;  ///< a sample of any of them
 
-  /// Opens one data set's stream at a time. The chain has to outlive it. One thread.
+  /// Opens one data set's stream at a time. One that cannot be opened takes the place of a sample: next() throws what
+  /// opening it throws, and goes on behind it. The chain has to outlive it. One thread.
   class Stream {
    public:
-    /// Made by stream().
-    Stream(Datasets& datasets, const Shard& shard) : datasets_(datasets), shard_(shard) { open_next(); }
+    /// Made by stream(). Opens the first data set here, where what it draws is the same for all readers; if it cannot
+    /// be opened, next() tries again.
+    Stream(Datasets& datasets, const Shard& shard) : datasets_(datasets), shard_(shard) {
+      try {
+        open_next();
+      } catch (const std::exception&) {
+        opened_ = 0;
+      }
+    }
 
     /// The next sample, or nothing at the end of the last data set.
     std::optional<Sample> next() {
-      for (;; open_next()) {
-        if (is_over()) return std::nullopt;
+      while (is_open() || open_next()) {
         if (auto sample = visit([](auto& stream) { return stream.next(); })) return sample;
+        open_.template emplace<0>();
       }
+      return std::nullopt;
     }
 
     /// Passes over up to `count` samples without making them, if a data set can. Returns how many there were.
     std::int64_t skip(std::int64_t count) {
       std::int64_t skipped = 0;
-      for (;; open_next()) {
-        if (is_over()) return skipped;
+      while (skipped < count) {
+        try {
+          if (!is_open() && !open_next()) break;
+        } catch (const std::exception&) {
+          ++skipped;  // whoever reads this place will hear of it
+          continue;
+        }
         skipped += visit([&](auto& stream) { return stream.pass_over(count - skipped); });
-        if (skipped == count) return skipped;
+        if (skipped < count) open_.template emplace<0>();
       }
+      return skipped;
     }
 
    private:
-    bool is_over() const { return open_.index() == 0; }
+    /// False, too, when the last one could not be opened, which leaves no value.
+    bool is_open() const { return open_.index() != 0 && !open_.valueless_by_exception(); }
 
     template <class Call>
     auto visit(Call&& call) {
@@ -109,25 +126,26 @@ struct ChainDataset {
           open_);
     }
 
-    void open_next() {
+    /// False if there is no data set left.
+    bool open_next() {
       const std::size_t number = opened_++;
       if constexpr (requires { datasets_[number]; }) {
-        if (number < datasets_.size())
-          open_.template emplace<1>(datasets_[number], shard_);
-        else
-          open_.template emplace<0>();
+        if (number >= datasets_.size()) return false;
+        open_.template emplace<1>(datasets_[number], shard_);
+        return true;
       } else {
-        open_from<0>(number);
+        return open_from<0>(number);
       }
     }
     template <std::size_t I>
-    void open_from(std::size_t number) {
-      if constexpr (I == std::tuple_size_v<Datasets>)
-        open_.template emplace<0>();
-      else if (number == I)
+    bool open_from(std::size_t number) {
+      if constexpr (I == std::tuple_size_v<Datasets>) {
+        return false;
+      } else {
+        if (number != I) return open_from<I + 1>(number);
         open_.template emplace<I + 1>(std::get<I>(datasets_), shard_);
-      else
-        open_from<I + 1>(number);
+        return true;
+      }
     }
 
     Datasets& datasets_;

@@ -1,10 +1,14 @@
+#include <shoal/workers/data/data_loader.h>
 #include <shoal/workers/data/sample_random.h>
+#include <shoal/workers/datasets/chain_dataset.h>
 #include <shoal/workers/datasets/shard_stream.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <list>
 #include <optional>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -58,6 +62,19 @@ struct Files {  // deals out itself: file f belongs to reader f % count
     }
   };
   Stream stream(const Shard& shard) const { return {&files, shard, std::size_t(shard.index)}; }
+};
+struct Log {  // first, first + 1, first + 2, or none
+  std::int64_t first;
+  bool is_there;
+  struct Stream {
+    Numbers lines;  // what cannot be moved for nothing
+    std::size_t at = 0;
+    std::optional<std::int64_t> next() { return at < lines.size() ? std::optional(lines[at++]) : std::nullopt; }
+  };
+  Stream stream() const {
+    if (!is_there) throw std::runtime_error("the log is not there");
+    return {{first, first + 1, first + 2}};
+  }
 };
 struct Map {
   std::int64_t size() const { return 1; }
@@ -198,4 +215,48 @@ TEST_CASE("iterable: a shard that can't be is refused with its numbers") {
   CHECK_THROWS_WITH(Shard::of(0, 1, 0, 0), ContainsSubstring("worker 0 of 0"));
   CHECK_THROWS_WITH((ShardStream<Count>(dataset, {.index = 3, .count = 3})), ContainsSubstring("shard 3 of 3"));
   CHECK_THROWS_AS((ShardStream<Count>(dataset, {.index = 0, .count = 1, .block = 0})), std::invalid_argument);
+}
+
+TEST_CASE("iterable: of a chain a data set that cannot be opened takes one place, and the next ones follow") {
+  const auto read_chain = [](std::vector<Log> logs, std::int64_t skipped) {
+    auto chain = shoal::chain_datasets(std::move(logs));
+    auto stream = chain.stream();
+    CHECK(stream.skip(skipped) == skipped);
+    Numbers numbers;
+    for (;;) try {
+        const auto sample = stream.next();
+        if (!sample) break;
+        numbers.push_back(*sample);
+      } catch (const std::runtime_error&) {
+        numbers.push_back(-1);
+      }
+    CHECK_FALSE(stream.next().has_value());
+    return numbers;
+  };
+  const Numbers second_is_missing = {0, 1, 2, -1, 20, 21, 22}, first_is_missing = {-1, 0, 1, 2};
+  for (std::size_t skipped = 0; skipped <= second_is_missing.size(); ++skipped)
+    CHECK(read_chain({{0, true}, {10, false}, {20, true}}, std::int64_t(skipped)) ==
+          Numbers(second_is_missing.begin() + std::ptrdiff_t(skipped), second_is_missing.end()));
+  for (std::size_t skipped = 0; skipped <= first_is_missing.size(); ++skipped)
+    CHECK(read_chain({{9, false}, {0, true}}, std::int64_t(skipped)) ==
+          Numbers(first_is_missing.begin() + std::ptrdiff_t(skipped), first_is_missing.end()));
+  CHECK(read_chain({{0, true}, {9, false}}, 0) == Numbers{0, 1, 2, -1});
+  auto mixed = shoal::chain_datasets(Log{0, true}, Log{9, false}, Count{2});
+  auto stream = mixed.stream();
+  CHECK(stream.skip(3) == 3);
+  CHECK_THROWS_WITH(stream.next(), ContainsSubstring("the log is not there"));
+  CHECK(stream.next() == 0);
+}
+
+TEST_CASE("iterable: a loader that skips faults has all but the data set that cannot be opened, with any workers") {
+  for (const int workers : {0, 2}) {
+    shoal::DataLoader loader({.batch_size = 2, .num_workers = workers, .on_error = shoal::OnError::skip},
+                             shoal::chain_datasets(std::vector<Log>{{0, true}, {10, false}, {20, true}}));
+    Numbers numbers;
+    for (const at::Tensor& batch : loader)
+      for (std::int64_t i = 0; i < batch.size(0); ++i) numbers.push_back(batch[i].item<std::int64_t>());
+    CHECK(numbers == Numbers{0, 1, 2, 20, 21, 22});
+    REQUIRE(loader.report().faults.size() == 1);
+    CHECK_THAT(loader.report().faults[0].message, ContainsSubstring("the log is not there"));
+  }
 }
