@@ -2,11 +2,16 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 namespace shoal {
 namespace {
@@ -20,15 +25,51 @@ bool is_image(const fs::path& path) {
   return std::ranges::find(kExtensions, extension) != kExtensions.end();
 }
 
-// By folder, then by name: what sorting os.walk's folders and each one's files gives.
-void append_images(const fs::path& folder, std::int64_t target, std::vector<ImageFile>& files) {
-  std::vector<fs::path> found;
+[[noreturn]] void fail(const fs::path& path, const std::error_code& error) {
+  throw DatasetError(fmt::format("{}: can't be read: {}; if it is a link, restore what it leads to, or remove it",
+                                 path.native(), error.message()));
+}
+
+/// Calls use(entry) for what is in the folder.
+template <class Use>
+void for_entries(const fs::path& folder, Use&& use) {
   std::error_code error;
-  auto entries = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink, error);
-  for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
-    if (is_image(entries->path()) && entries->is_regular_file()) found.push_back(entries->path());
-  }
-  if (error) throw DatasetError(fmt::format("{}: can't be listed: {}", folder.native(), error.message()));
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    use(*entry);
+  if (error) fail(folder, error);
+}
+
+/// A folder by device and inode, whatever its names are.
+using FolderId = std::pair<dev_t, ino_t>;
+
+FolderId id_of(const fs::path& folder) {
+  struct stat status{};
+  if (::stat(folder.c_str(), &status) != 0) fail(folder, {errno, std::generic_category()});
+  return {status.st_dev, status.st_ino};
+}
+
+/// The pictures in and below a folder. `above`: the folders that it lies in.
+void append_below(const fs::path& folder, std::vector<FolderId>& above, std::vector<fs::path>& found) {
+  const FolderId id = id_of(folder);
+  if (std::ranges::find(above, id) != above.end())
+    throw DatasetError(fmt::format("{}: this folder lies in itself, by a link; remove the link", folder.native()));
+  above.push_back(id);
+  for_entries(folder, [&](const fs::directory_entry& entry) {
+    std::error_code error;
+    if (entry.is_directory(error)) return append_below(entry.path(), above, found);
+    const bool is_picture = is_image(entry.path());
+    if (error && (is_picture || error != std::errc::no_such_file_or_directory)) fail(entry.path(), error);
+    if (is_picture && entry.is_regular_file(error)) found.push_back(entry.path());
+  });
+  above.pop_back();
+}
+
+// By folder, then by name: what sorting os.walk's folders and each one's files gives.
+void append_images(const fs::path& folder, const FolderId& root, std::int64_t target, std::vector<ImageFile>& files) {
+  std::vector<FolderId> above = {root};
+  std::vector<fs::path> found;
+  append_below(folder, above, found);
   if (found.empty()) {
     throw DatasetError(fmt::format("{}: no .jpg, .jpeg or .png file in this folder of a class", folder.native()));
   }
@@ -40,20 +81,24 @@ void append_images(const fs::path& folder, std::int64_t target, std::vector<Imag
 }  // namespace
 
 ImageFiles find_images(const fs::path& root) {
-  if (!fs::is_directory(root)) {
+  std::error_code error;
+  if (!fs::is_directory(root, error)) {
+    if (error && error != std::errc::no_such_file_or_directory) fail(root, error);
     throw DatasetError(fmt::format("{}: no such folder; an image folder has a folder for each class", root.native()));
   }
   ImageFiles images;
-  for (const auto& entry : fs::directory_iterator(root)) {
-    if (entry.is_directory()) images.classes.push_back(entry.path().filename().native());
-  }
+  for_entries(root, [&](const fs::directory_entry& entry) {
+    if (entry.is_directory(error)) images.classes.push_back(entry.path().filename().native());
+    if (error && error != std::errc::no_such_file_or_directory) fail(entry.path(), error);
+  });
   if (images.classes.empty()) {
     throw DatasetError(
         fmt::format("{}: no folder in this folder; an image folder has a folder for each class", root.native()));
   }
   std::ranges::sort(images.classes);
+  const FolderId id = id_of(root);
   for (std::size_t i = 0; i < images.classes.size(); ++i) {
-    append_images(root / images.classes[i], std::int64_t(i), images.files);
+    append_images(root / images.classes[i], id, std::int64_t(i), images.files);
   }
   return images;
 }

@@ -41,7 +41,8 @@ struct ImageFiles {
 };
 
 /// Finds the .jpg, .jpeg and .png files (in any case) below each folder in `root`, in torchvision's order: by class,
-/// folder, name. Follows links. Throws DatasetError if root is no folder or has no folders, or a class has no pictures.
+/// folder, name. Follows links. Throws DatasetError if root is no folder or has no folders, a class has no pictures, a
+/// link to a picture leads nowhere, or a folder lies in itself.
 ImageFiles find_images(const std::filesystem::path& root);
 
 /// Lists the files and reads none. Throws like find_images().

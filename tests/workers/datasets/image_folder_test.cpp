@@ -3,6 +3,7 @@
 #include <shoal/workers/data/data_loader.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,35 @@ TEST_CASE("image folder: a folder without classes, or a class without pictures, 
   add(folder, "full/1.png");
   std::filesystem::create_directory(folder.file("hollow"));
   CHECK_THROWS_WITH(image_folder(folder.path()), ContainsSubstring("hollow: no .jpg, .jpeg or .png file"));
+}
+
+TEST_CASE("image folder: links are followed, but not to where nothing is, or round and round") {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder, elsewhere;
+  add(elsewhere, "more/3.png");
+  add(folder, "a/1.png");
+  fs::create_symlink(folder.file("a/1.png"), folder.file("a/2.png"));
+  fs::create_directory_symlink(elsewhere.file("more"), folder.file("a/more"));
+  fs::create_directory_symlink(folder.file("a"), folder.file("b"));  // a folder beside it, not above
+  fs::create_symlink("/nowhere", folder.file("a/readme"));
+  fs::create_symlink("/nowhere", folder.file("readme"));
+  CHECK(image_folder(folder.path()).size() == 6);
+  const auto refused = [&](const char* target, const std::string& link, const std::string& what) {
+    CAPTURE(link);
+    fs::create_symlink(target, folder.file(link));
+    CHECK_THROWS_AS(image_folder(folder.path()), DatasetError);
+    CHECK_THROWS_WITH(image_folder(folder.path()), ContainsSubstring(folder.file(link)) && ContainsSubstring(what));
+    fs::remove(folder.file(link));
+  };
+  refused("/nowhere/.git/annex/objects/x.png", "a/4.png", "No such file");
+  refused("4.png", "a/4.png", "Too many levels of symbolic links");
+  refused(".", "a/again", "lies in itself");
+  refused("../more", "a/more/again", "lies in itself");
+  refused(".", "again", "lies in itself");
+  refused("loop", "a/loop", "Too many levels of symbolic links");
+  refused("again", "again", "Too many levels of symbolic links");
+  fs::create_symlink("root", folder.file("root"));
+  CHECK_THROWS_AS(image_folder(folder.file("root")), DatasetError);
 }
 
 TEST_CASE("image folder: a loader's workers decode, and an error of theirs names the file") {
