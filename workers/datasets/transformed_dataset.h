@@ -106,7 +106,8 @@ struct TransformedDataset {
     at::Tensor& picture = detail::picture_of(sample);
     if constexpr (kWhat == Transformed::picture_and_mask) {
       at::Tensor& mask = detail::mask_of(sample);
-      mask = transform_mask(transform, mask, detail::shape_of_image(picture), sample_key(index));
+      if (detail::has_bytes(transform))
+        mask = transform_mask(transform, mask, detail::shape_of_image(picture), sample_key(index));
     }
     picture = transform_image(transform, picture, sample_key(index));
     return sample;
@@ -117,10 +118,16 @@ struct TransformedDataset {
     requires Collatable<SampleOf<D>> && (detail::Parts<T>::kHasBytes)
   {
     if (indices.empty()) throw std::invalid_argument("TransformedDataset: no indices; a batch has at least one sample");
-    const auto count = std::int64_t(indices.size());
-    const at::Tensor nothing = at::empty({0}, at::TensorOptions(at::kByte));
     std::vector<SampleOf<D>> samples;
     samples.reserve(indices.size());
+    if (!detail::has_bytes(transform)) {  // a list's steps: pictures of any type
+      for (const std::int64_t index : indices) samples.push_back(dataset.get(index));
+      auto batch = collate(samples);
+      detail::picture_of(batch) = detail::apply_tensors(transform, detail::picture_of(batch));
+      return batch;
+    }
+    const auto count = std::int64_t(indices.size());
+    const at::Tensor nothing = at::empty({0}, at::TensorOptions(at::kByte));
     at::Tensor pictures;
     [[maybe_unused]] detail::MaskBatch masks(count);
     ImageShape shape;

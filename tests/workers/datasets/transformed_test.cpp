@@ -63,6 +63,26 @@ TEST_CASE("transformed: floats at the end are made of the whole batch") {
   CHECK(labels[0].item<std::int64_t>() == 3);
 }
 
+TEST_CASE("transformed: a list of float steps alone takes pictures of floats, one by one and as a batch") {
+  struct Floats {
+    at::Tensor pictures;
+    std::int64_t size() const { return pictures.size(0); }
+    Example get(std::int64_t i) const { return {pictures[i], pictures[i][0]}; }
+  };
+  const at::Tensor pictures = at::randint(0, 256, {3, 3, 4, 4}, at::TensorOptions(at::kByte));
+  const std::vector<std::int64_t> indices = {2, 0};
+  const auto list = shoal::TransformList::from("Normalize(mean=0.5, std=0.5)");
+  for (const at::Tensor& of_a_type : {pictures.to(at::kFloat), pictures}) {
+    auto images = transformed(Floats{of_a_type}, list);
+    const Example batch = images.get_batch(indices);
+    CHECK(batch.data[1].allclose(images.get(0).data));
+    CHECK(batch.target[0].equal(of_a_type[2][0]));
+    auto with_masks = transformed_jointly(Floats{of_a_type}, list);
+    CHECK(with_masks.get_batch(indices).data.equal(batch.data));
+    CHECK(with_masks.get(2).target.equal(of_a_type[2][0]));
+  }
+}
+
 TEST_CASE("transformed: pictures that stay unequal are an error that says which") {
   auto images =
       transformed(Pairs{at::randint(0, 256, {3, 30, 30}, at::TensorOptions(at::kByte))}, shoal::RandomHorizontalFlip{});
