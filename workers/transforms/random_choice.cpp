@@ -43,6 +43,8 @@ std::size_t chosen(const RandomChoice& choice, const Draws& draws) {
 
 }  // namespace
 
+void RandomApply::check() const { detail::check_probability("RandomApply", p); }
+
 ImageShape RandomApply::output(const ImageShape& shape) const {
   detail::check_probability("RandomApply", p);
   ImageShape after = shape;
@@ -80,7 +82,7 @@ void RandomApply::move(const ImageShape& shape, const Draws& draws, MaskSources&
   }
 }
 
-ImageShape RandomChoice::output(const ImageShape& shape) const {
+void RandomChoice::check() const {
   if (transforms.empty() || (!p.empty() && p.size() != transforms.size()))
     throw std::invalid_argument(
         fmt::format("RandomChoice: {} transforms, {} weights; at least one, and a weight for each or none",
@@ -92,6 +94,10 @@ ImageShape RandomChoice::output(const ImageShape& shape) const {
     sum += weight;
   }
   if (!p.empty() && !(sum > 0)) throw std::invalid_argument("RandomChoice: all weights are 0");
+}
+
+ImageShape RandomChoice::output(const ImageShape& shape) const {
+  check();
   const ImageShape after = output_of(transforms[0], shape);
   for (const SingleTransform& transform : transforms)
     if (output_of(transform, shape) != after)

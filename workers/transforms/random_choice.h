@@ -21,6 +21,8 @@ struct RandomApply {
       {"p", "probability", {.least = 0, .most = 1}},
   };
 
+  /// Throws std::invalid_argument for what is wrong whatever the picture is: p.
+  void check() const;
   ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
@@ -38,6 +40,8 @@ struct RandomChoice {
       {"p", "weights; none: all equally likely", {.least = 0}},
   };
 
+  /// Throws std::invalid_argument for what is wrong whatever the picture is: no transforms, their weights.
+  void check() const;
   ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;

@@ -237,13 +237,16 @@ void read_parameters(const TransformStep& step, std::size_t place, AnyTransform&
       refuse(place, step.name, fmt::format("has no parameter {:?}: {}", name, known(name, names)));
 }
 
-// What the transform itself says of its parameters, before a picture is there; so large that no crop is too large.
+// What the transform itself says of its parameters, before a picture is there: by one so large that no crop is too
+// large. Those that choose among others say it without one, since whether these keep its size depends on it.
 void check_parameters(const TransformStep& step, std::size_t place, const AnyTransform& transform) {
   constexpr std::int64_t kLarge = std::int64_t(1) << 20U;
   try {
     std::visit(
         [&]<class T>(const T& its) {
-          if constexpr (ByteTransform<T>)
+          if constexpr (requires { its.check(); })
+            its.check();
+          else if constexpr (ByteTransform<T>)
             (void)its.output({3, kLarge, kLarge});
           else if constexpr (std::same_as<T, Normalize>)
             check_normalize(its);

@@ -82,6 +82,22 @@ TEST_CASE("transform list: its description makes it again, also as text, and sho
   CHECK((TransformList::from(list.description()).description() == list.description()));
 }
 
+TEST_CASE("transform list: a choice of crops that keep the size of their pictures is made again of its description") {
+  const at::Tensor picture = random_images({3, 32, 32});
+  const RandomCrop crop{.size = {32}, .padding = {4}};
+  const TransformList list{{RandomApply{{crop}, 0.5}, RandomChoice{{crop, RandomHorizontalFlip{}}, {1, 2}}}};
+  const TransformList again = TransformList::from(to_string(list.description()));
+  CHECK((again.description() == list.description()));
+  for (const SampleKey& key : keys(12))
+    CHECK(transform_image(again, picture, key).equal(transform_image(list, picture, key)));
+  CHECK_THROWS_WITH(TransformList::from("RandomApply(transforms=[RandomCrop(size=32, padding=4)], p=2)"),
+                    ContainsSubstring("transform 1, RandomApply: RandomApply: p is 2"));
+  CHECK_THROWS_WITH(TransformList::from("RandomChoice(transforms=[RandomCrop(size=32)], p=[1, 2])"),
+                    ContainsSubstring("1 transforms, 2 weights"));
+  CHECK_THROWS_WITH(TransformList::from("RandomChoice()"), ContainsSubstring("0 transforms"));
+  CHECK_THROWS_WITH(TransformList::from("RandomApply(transforms=[RandomCrop()])"), ContainsSubstring("size is 0 x 0"));
+}
+
 TEST_CASE("transform list: a step in a Compose, a Compose of nothing, and batches alone") {
   const at::Tensor batch = random_images({5, 3, 12, 10});
   const auto nested = Compose{RandomHorizontalFlip{}, TransformList::from("RandomHorizontalFlip, CenterCrop(size=8)")};
