@@ -215,7 +215,8 @@ at::Tensor transform_image(const T& transform, const at::Tensor& image, const Sa
 
 /// Transforms the mask of a picture of `shape` that is transformed with the same key, so that the same draws move it.
 /// Pixels are taken, not mixed (nearest); places without a pixel are filled. Colours, floats and Cutout leave it as it
-/// is. `mask` is [height, width] or [channels, height, width], of any type, on the CPU, as large as the picture.
+/// is. `mask` is [height, width] or [channels, height, width], on the CPU, as large as the picture, of integers, bools
+/// or floats.
 /// Returns a new tensor; throws std::invalid_argument.
 template <ImageTransform T>
 at::Tensor transform_mask(const T& transform, const at::Tensor& mask, const ImageShape& shape,

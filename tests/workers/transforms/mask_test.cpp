@@ -102,6 +102,19 @@ TEST_CASE("mask: any type, with and without channels; the type stays") {
   }
 }
 
+TEST_CASE("mask: unsigned numbers of any length are moved; what is no number is refused") {
+  const at::Tensor mask = random_mask({2, 12, 10}, at::kLong);
+  const RandomCrop around{.size = {14, 12}, .padding = {1}, .mask_fill = 255};
+  const RandomCrop negative{.size = {14, 12}, .padding = {1}, .mask_fill = -1};
+  for (const at::ScalarType type : {at::kUInt16, at::kUInt32, at::kUInt64}) {
+    const at::Tensor out = transform_mask(around, mask.to(type), {});
+    CHECK(out.scalar_type() == type);
+    CHECK(out.to(at::kLong).equal(transform_mask(around, mask, {})));
+    CHECK_THROWS_WITH(transform_mask(negative, mask.to(type), {}), ContainsSubstring("has no value -1"));
+  }
+  CHECK_THROWS_AS(transform_mask(around, mask.to(at::kComplexFloat), {}), std::invalid_argument);
+}
+
 TEST_CASE("mask: has a fill of its own; of two that meet in a pixel the later one stands") {
   const at::Tensor mask = random_mask({4, 4}, at::kLong);
   const RandomCrop around{.size = {6}, .padding = {1}, .fill = 3, .mask_fill = -100};

@@ -31,9 +31,9 @@ class MaskSources {
   }
 
   /// [channels, height, width] on the CPU, of the size that start() was told, into `out`, contiguous, of the type of
-  /// `mask`. Throws std::invalid_argument if that type has no room for a fill.
+  /// `mask`. Throws std::invalid_argument if that type has no room for a fill, or cannot be copied.
   void copy(const at::Tensor& mask, at::Tensor& out) const { copy(mask, out.mutable_data_ptr()); }
-  /// Whether masks of this type can be copied.
+  /// Whether masks of this type can be copied: integers, bools, floats of 16 bits and more.
   static bool can_copy(at::ScalarType type);
   /// copy() into memory for [channels, size()]. Allocates nothing if `mask` is contiguous.
   void copy(const at::Tensor& mask, void* out) const;
