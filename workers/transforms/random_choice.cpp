@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <concepts>
 #include <cstring>
 #include <stdexcept>
 
@@ -25,6 +26,19 @@ void move_one(const SingleTransform& transform, const ImageShape& shape, const D
       transform);
 }
 
+// What turns pictures is refused before the draw: else a mask would be refused now and then.
+void check_turns_none(const std::vector<SingleTransform>& transforms, const ImageShape& shape, const Draws& draws,
+                      MaskSources& mask) {
+  for (const SingleTransform& transform : transforms)
+    std::visit(
+        [&]<class T>(const T& its) {
+          if constexpr (std::same_as<T, RandomRotation> || std::same_as<T, RandomAffine> ||
+                        std::same_as<T, RandAugment> || std::same_as<T, TrivialAugment>)
+            its.move(shape, draws, mask);
+        },
+        transform);
+}
+
 // The draws of a transform's own choice; those of the transforms in it are of_step(place).
 SampleRandom choice_of(const Draws& draws) { return draws.random(); }
 
@@ -46,7 +60,7 @@ std::size_t chosen(const RandomChoice& choice, const Draws& draws) {
 void RandomApply::check() const { detail::check_probability("RandomApply", p); }
 
 ImageShape RandomApply::output(const ImageShape& shape) const {
-  detail::check_probability("RandomApply", p);
+  check();
   ImageShape after = shape;
   for (const SingleTransform& transform : transforms) after = output_of(transform, after);
   if (after != shape)
@@ -74,6 +88,7 @@ void RandomApply::apply(const std::uint8_t* in, const ImageShape& shape, std::ui
 }
 
 void RandomApply::move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const {
+  check_turns_none(transforms, shape, draws, mask);
   if (!choice_of(draws).chance(p)) return;
   ImageShape before = shape;
   for (std::size_t i = 0; i < transforms.size(); ++i) {
@@ -112,6 +127,7 @@ void RandomChoice::apply(const std::uint8_t* in, const ImageShape& shape, std::u
 }
 
 void RandomChoice::move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const {
+  check_turns_none(transforms, shape, draws, mask);
   const std::size_t which = chosen(*this, draws);
   move_one(transforms[which], shape, draws.of_step(which), mask);
 }

@@ -26,6 +26,7 @@ struct RandomApply {
   ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
+  /// Throws std::invalid_argument if one of the transforms turns pictures, whatever is drawn.
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 
@@ -45,6 +46,7 @@ struct RandomChoice {
   ImageShape output(const ImageShape& shape) const;
   void apply(const std::uint8_t* in, const ImageShape& shape, std::uint8_t* out, const Draws& draws,
              TransformScratch& scratch) const;
+  /// Throws std::invalid_argument if one of the transforms turns pictures, whatever is drawn.
   void move(const ImageShape& shape, const Draws& draws, MaskSources& mask) const;
 };
 

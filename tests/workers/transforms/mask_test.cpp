@@ -115,6 +115,14 @@ TEST_CASE("mask: unsigned numbers of any length are moved; what is no number is 
   CHECK_THROWS_AS(transform_mask(around, mask.to(at::kComplexFloat), {}), std::invalid_argument);
 }
 
+TEST_CASE("mask: what turns pictures is refused inside others, too, whatever is drawn") {
+  const at::Tensor mask = random_mask({20, 22});
+  const RandomApply seldom{{RandomHorizontalFlip{}, RandomRotation{.degrees = {-5, 5}}}, 0};
+  const RandomChoice other{{RandomHorizontalFlip{}, TrivialAugment{}}, {1, 0}};
+  CHECK_THROWS_WITH(transform_mask(seldom, mask, {}), ContainsSubstring("RandomRotation: a mask is moved by"));
+  CHECK_THROWS_WITH(transform_mask(other, mask, {}), ContainsSubstring("TrivialAugment: a mask is moved by"));
+}
+
 TEST_CASE("mask: has a fill of its own; of two that meet in a pixel the later one stands") {
   const at::Tensor mask = random_mask({4, 4}, at::kLong);
   const RandomCrop around{.size = {6}, .padding = {1}, .fill = 3, .mask_fill = -100};
