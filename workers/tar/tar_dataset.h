@@ -18,7 +18,8 @@ namespace shoal {
 /// How the files of a sample become its members.
 struct TarOptions {
   /// Which files are which member's, the first that is there: {{"image", {"jpg", "png"}}, {"label", {"cls"}}}. Without it
-  /// a member has the file whose extension is its name, or begins with it and a dot (image: "image.png").
+  /// a member has the file whose extension is its name, or begins with it and a dot (image: "image.png"). Capitals make
+  /// no difference.
   std::map<std::string, std::vector<std::string>> extensions = {};
   DecodeOptions decode = {};  ///< how pictures become tensors
   /// Where indices are kept; empty: beside the archives, or else in $XDG_CACHE_HOME/shoal/tar.

@@ -23,7 +23,7 @@ struct TarParts {
   std::string key;             ///< what the names have in common, up to the first dot behind the folders
   std::vector<TarPart> parts;  ///< in the order of the archive; no extension twice
 
-  /// The part with this extension, or nullptr.
+  /// The part with this extension, in small or capital letters; or nullptr.
   const TarPart* find(std::string_view extension) const;
 };
 

@@ -126,6 +126,31 @@ TEST_CASE("tar dataset: every type of member comes back as it was written") {
                     ContainsSubstring("it.tar: 000002: no file for the member \"absent\" among"));
 }
 
+TEST_CASE(
+    "tar dataset: members whose names have capitals have their files, whose extensions readers see in small letters") {
+  struct Row {
+    at::Tensor imageA;
+    std::int64_t classId;
+  };
+  struct Rows {
+    std::int64_t size() const { return 3; }
+    Row get(std::int64_t i) const { return {at::full({3, 2, 2}, i, at::kByte), i + 5}; }
+  };
+  struct Optional {
+    std::optional<std::int64_t> classId;
+    std::optional<at::Tensor> chosen;
+  };
+  const TemporaryFolder folder;
+  TarWriter(folder.file("it.tar")).write(Rows{});
+  const Row row = tar_dataset<Row>(folder.file("it.tar")).get(1);
+  CHECK(row.classId == 6);
+  CHECK(at::equal(row.imageA, Rows{}.get(1).imageA));
+  const auto dataset = tar_dataset<Optional>(folder.file("it.tar"), {.extensions = {{"chosen", {"imageA.PNG"}}}});
+  CHECK(dataset.get(2).classId == 7);
+  CHECK(dataset.get(2).chosen.has_value());
+  CHECK(dataset.parts(2).find("classId.cls") != nullptr);
+}
+
 TEST_CASE("tar writer: limits of archives, the same bytes each time, and an index that readers take") {
   const TemporaryFolder folder;
   TarWriter writer(folder.file("n-%03d.tar"), {.shard_samples = 10});

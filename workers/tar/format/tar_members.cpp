@@ -120,4 +120,11 @@ std::optional<TarName> tar_name(std::string_view name) {
   return TarName{name.substr(0, dot), name.substr(dot + 1)};
 }
 
+std::string in_small_letters(std::string_view extension) {
+  std::string small(extension);
+  for (char& c : small)
+    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+  return small;
+}
+
 }  // namespace shoal::detail

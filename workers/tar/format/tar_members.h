@@ -50,5 +50,7 @@ struct TarName {
 };
 /// Nothing for names that belong to no sample: without an extension, hidden (".x"), or WebDataset's own ("__x__").
 std::optional<TarName> tar_name(std::string_view name);
+/// An extension as readers compare it.
+std::string in_small_letters(std::string_view extension);
 
 }  // namespace shoal::detail

@@ -9,19 +9,9 @@
 #include <utility>
 
 namespace shoal {
-namespace {
-
-std::string in_small_letters(std::string_view text) {
-  std::string small(text);
-  for (char& c : small)
-    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
-  return small;
-}
-
-}  // namespace
 
 const TarPart* TarParts::find(std::string_view extension) const {
-  const auto found = std::ranges::find(parts, extension, &TarPart::extension);
+  const auto found = std::ranges::find(parts, detail::in_small_letters(extension), &TarPart::extension);
   return found == parts.end() ? nullptr : &*found;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <shoal/internal/workers/tar/format/tar_members.h>
 #include <shoal/internal/workers/tar/make/npy.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
@@ -57,10 +58,9 @@ const TarPart* find_part(const TarSource& source, std::string_view member) {
     return nullptr;
   }
   if (const TarPart* part = source.sample.find(member)) return part;
-  const auto named = std::ranges::find_if(source.sample.parts, [&](const TarPart& part) {
-    return part.extension.size() > member.size() && part.extension.starts_with(member) &&
-           part.extension[member.size()] == '.';
-  });
+  const std::string begin = in_small_letters(member) + '.';
+  const auto named =
+      std::ranges::find_if(source.sample.parts, [&](const TarPart& part) { return part.extension.starts_with(begin); });
   return named == source.sample.parts.end() ? nullptr : &*named;
 }
 

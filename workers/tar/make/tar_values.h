@@ -35,7 +35,7 @@ struct TarSource {
 };
 
 /// The member's file: one of its extensions, the first that is there; without any the file whose extension is the
-/// member's name, or begins with it and a dot. nullptr if there is none.
+/// member's name, or begins with it and a dot. Capitals make no difference. nullptr if there is none.
 const TarPart* find_part(const TarSource& source, std::string_view member);
 /// Throws DatasetError, which lists the sample's files.
 [[noreturn]] void fail_without_part(const TarSource& source, std::string_view member);
