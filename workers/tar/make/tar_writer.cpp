@@ -53,7 +53,7 @@ void TarWriter::add(std::string_view key, std::span<const TarContents> files) {
   };
   if (files.empty()) refuse("it has no files");
   if (key == last_key_) refuse("the key of the sample before; they would be one sample");
-  std::vector<std::string> names;
+  std::vector<std::string> names, extensions;
   std::uint64_t bytes = 0;
   for (const TarContents& file : files) {
     names.push_back(fmt::format("{}.{}", key, file.extension));
@@ -63,7 +63,9 @@ void TarWriter::add(std::string_view key, std::span<const TarContents> files) {
           "{:?} as its extension: readers would find another key; a key has no dot behind its folders, and an "
           "extension no slash",
           file.extension));
-    if (std::ranges::count(names, names.back()) > 1) refuse(fmt::format("two files {:?}", file.extension));
+    extensions.push_back(detail::in_small_letters(file.extension));
+    if (std::ranges::count(extensions, extensions.back()) > 1)
+      refuse(fmt::format("two files {:?}, in small letters as readers take them", extensions.back()));
     bytes += detail::tar_file_bytes(names.back(), file.bytes.size());
   }
   if (shard_ && ((options_.shard_samples > 0 && shard_->samples() >= options_.shard_samples) ||

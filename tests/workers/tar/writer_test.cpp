@@ -1,0 +1,56 @@
+// TarWriter: what is written comes back by its own type, and an archive that is finished stays as it is.
+#include <fmt/format.h>
+#include <shoal/workers/beton/beton_writer.h>
+#include <shoal/workers/datasets/dataset_error.h>
+#include <shoal/workers/tar/tar_dataset.h>
+#include <shoal/workers/tar/tar_writer.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/workers/faulty_dataset.h"
+#include "tests/workers/tar/rows.h"
+
+using namespace shoal;
+using namespace shoal::test;
+
+namespace {
+
+const std::vector<std::uint8_t> kByteOfFile = {1};
+const std::vector<TarContents> kFile = {{"x", kByteOfFile}};
+
+struct LargeNumbers {
+  struct Row {
+    std::uint64_t id;
+    std::int64_t label;
+  };
+  std::int64_t size() const { return 1; }
+  Row get(std::int64_t) const { return {18'446'744'073'709'551'611U, -3}; }
+};
+
+struct KeyedRows {
+  struct Row {
+    std::string key;
+    std::int64_t label;
+  };
+  std::vector<std::string> keys;
+  std::int64_t size() const { return std::int64_t(keys.size()); }
+  Row get(std::int64_t i) const { return {keys[std::size_t(i)], 10 * i}; }
+};
+
+}  // namespace
+
+TEST_CASE("tar writer: extensions that differ in capitals alone are one to readers, and refused") {
+  const TemporaryFolder folder;
+  TarWriter writer(folder.file("it.tar"));
+  CHECK_THROWS_WITH(writer.add("a", std::vector<TarContents>{{"JPG", kByteOfFile}, {"jpg", kByteOfFile}}),
+                    ContainsSubstring("two files \"jpg\""));
+  writer.add("a", std::vector<TarContents>{{"JPG", kByteOfFile}, {"cls", kByteOfFile}});
+  writer.close();
+  CHECK(TarFile(folder.file("it.tar")).sample(0).parts.size() == 2);
+}
