@@ -66,9 +66,11 @@ class TarWriter {
   ~TarWriter();
 
   /// Adds a sample. Throws std::invalid_argument for a key with a dot in its name or like the last one, an extension that
-  /// is empty or there twice; DatasetError for an archive that cannot be written.
+  /// is empty or there twice (capitals make no difference), and after close() if the archive's name has no number;
+  /// DatasetError for an archive that cannot be written.
   void add(std::string_view key, std::span<const TarContents> files);
-  /// Gives the last archive its name. Throws std::invalid_argument if there was no sample.
+  /// Gives the last archive its name; the next sample begins another one. Throws std::invalid_argument if there was no
+  /// sample.
   void close();
 
   /// The archives that have their names.
@@ -80,6 +82,7 @@ class TarWriter {
   /// and what add() does.
   template <MapDataset D>
   void write(D dataset) {
+    begin_write();
     const std::int64_t size = dataset_size(dataset);
     std::vector<std::int64_t> all(std::size_t(size > 0 ? size : 0));
     std::iota(all.begin(), all.end(), 0);
@@ -102,16 +105,20 @@ class TarWriter {
   }
 
  private:
+  void begin_write();
   void add_encoded(std::span<const std::uint8_t> bytes);
   /// Called where an exception is being handled.
   [[noreturn]] void fail(std::int64_t index) const;
+  /// Throws std::invalid_argument if it is an archive's that is finished.
+  std::string next_path() const;
   void finish_shard();
 
   std::string pattern_;
   TarWriterOptions options_;
   std::unique_ptr<detail::ShardFile> shard_;
   std::vector<std::filesystem::path> archives_;
-  std::string last_key_;
+  std::string last_key_;  // in shard_
+  bool is_new_ = true;    // nothing was added or written, nor tried to
 };
 
 }  // namespace shoal

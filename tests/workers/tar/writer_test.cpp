@@ -45,6 +45,43 @@ struct KeyedRows {
 
 }  // namespace
 
+TEST_CASE("tar writer: an archive that has its name is not written over") {
+  const TemporaryFolder folder;
+  TarWriter writer(folder.file("it.tar"));
+  writer.add("a", kFile);
+  writer.close();
+  CHECK_THROWS_WITH(writer.add("b", kFile), ContainsSubstring("it.tar") && ContainsSubstring("%06d"));
+  writer.close();
+  CHECK(writer.archives().size() == 1);
+  CHECK(TarFile(folder.file("it.tar")).sample(0).key == "a");
+  TarWriter numbered(folder.file("n-%d.tar"));
+  for (const char* key : {"a", "b"}) {
+    numbered.add(key, kFile);
+    numbered.close();
+  }
+  CHECK(TarFile(folder.file("n-1.tar")).sample(0).key == "b");
+}
+
+TEST_CASE("tar writer: write() is for a writer that has written nothing, also after one that failed") {
+  const TemporaryFolder folder;
+  const auto refused = [&](TarWriter& writer) {
+    CHECK_THROWS_WITH(writer.write(Rows{2}), ContainsSubstring(folder.path()) && ContainsSubstring("a new TarWriter"));
+  };
+  TarWriter twice(folder.file("it.tar"));
+  twice.write(Rows{3});
+  refused(twice);
+  CHECK(tar_dataset(folder.file("it.tar")).size() == 3);
+  TarWriter failed(folder.file("n-%d.tar"), {.shard_samples = 2});
+  CHECK_THROWS_AS(failed.write(Faulty{.throws_at = 5}), TarWriteFailed);
+  refused(failed);
+  CHECK(failed.archives().size() == 2);
+  TarWriter added(folder.file("a.tar"));
+  added.add("a", kFile);
+  refused(added);
+  added.close();
+  CHECK(tar_dataset(folder.file("a.tar")).size() == 1);
+}
+
 TEST_CASE("tar writer: extensions that differ in capitals alone are one to readers, and refused") {
   const TemporaryFolder folder;
   TarWriter writer(folder.file("it.tar"));

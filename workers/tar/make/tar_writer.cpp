@@ -71,16 +71,23 @@ void TarWriter::add(std::string_view key, std::span<const TarContents> files) {
   if (shard_ && ((options_.shard_samples > 0 && shard_->samples() >= options_.shard_samples) ||
                  (options_.shard_bytes > 0 && shard_->bytes() + bytes > options_.shard_bytes)))
     finish_shard();
-  if (!shard_) {
-    std::string path = pattern_;
-    if (const auto number = number_in(pattern_); number.end > 0)
-      path = fmt::format("{}{:0{}}{}", pattern_.substr(0, number.begin), archives_.size(), number.digits,
-                         pattern_.substr(number.end));
-    shard_ = std::make_unique<detail::ShardFile>(path);
-  }
+  if (!shard_) shard_ = std::make_unique<detail::ShardFile>(next_path());
+  is_new_ = false;
   shard_->begin_sample();
   for (std::size_t i = 0; i < files.size(); ++i) shard_->add_file(names[i], files[i].bytes);
   last_key_ = key;
+}
+
+std::string TarWriter::next_path() const {
+  const Numbered number = number_in(pattern_);
+  if (number.end > 0)
+    return fmt::format("{}{:0{}}{}", pattern_.substr(0, number.begin), archives_.size(), number.digits,
+                       pattern_.substr(number.end));
+  if (!archives_.empty())
+    throw std::invalid_argument(fmt::format(
+        "TarWriter: {:?} is finished, and another archive would take its name; put %06d in it, for the number of each",
+        pattern_));
+  return pattern_;
 }
 
 void TarWriter::finish_shard() {
@@ -93,6 +100,13 @@ void TarWriter::close() {
   if (!shard_ && archives_.empty())
     throw std::invalid_argument(fmt::format("TarWriter: {:?}: no samples; an archive has at least one", pattern_));
   if (shard_) finish_shard();
+}
+
+void TarWriter::begin_write() {
+  if (!std::exchange(is_new_, false))
+    throw std::invalid_argument(fmt::format(
+        "TarWriter: {:?} has been written to; write() numbers archives and samples from 0: make a new TarWriter",
+        pattern_));
 }
 
 void TarWriter::add_encoded(std::span<const std::uint8_t> bytes) {
