@@ -82,6 +82,18 @@ TEST_CASE("tar writer: write() is for a writer that has written nothing, also af
   CHECK(tar_dataset(folder.file("a.tar")).size() == 1);
 }
 
+TEST_CASE("tar writer: a key is the one of the sample before in one archive only") {
+  const TemporaryFolder folder;
+  TarWriter closed(folder.file("n-%d.tar"));
+  closed.add("a", kFile);
+  closed.close();
+  CHECK_NOTHROW(closed.add("a", kFile));
+  TarWriter failed(folder.file("f.tar"));
+  CHECK_THROWS_AS(failed.write(Faulty{.throws_at = 1}), TarWriteFailed);
+  CHECK_NOTHROW(failed.add("000000", kFile));
+  CHECK_THROWS_WITH(TarWriter(folder.file("e.tar")).add("", kFile), ContainsSubstring("\"x\" as its extension"));
+}
+
 TEST_CASE("tar writer: extensions that differ in capitals alone are one to readers, and refused") {
   const TemporaryFolder folder;
   TarWriter writer(folder.file("it.tar"));
