@@ -25,7 +25,7 @@ namespace shoal {
 /// shard_bytes is an archive of its own.
 struct TarWriterOptions {
   std::int64_t shard_samples = 0;  ///< at most so many samples in an archive; 0: any number
-  std::uint64_t shard_bytes = 0;   ///< at most so many bytes; 0: any number
+  std::uint64_t shard_bytes = 0;   ///< at most so many bytes; an archive has a multiple of 10240. 0: any number
   bool index = true;               ///< writes each archive's index beside it, which a reader would have to make
   /// With write(): the extension of a member's file, "cls" for a label; "" for the kind of its value alone ("jpg").
   /// Without it that is the member's name and the kind: "label.cls".

@@ -103,3 +103,12 @@ TEST_CASE("tar writer: extensions that differ in capitals alone are one to reade
   writer.close();
   CHECK(TarFile(folder.file("it.tar")).sample(0).parts.size() == 2);
 }
+
+TEST_CASE("tar writer: shard_bytes counts all that an archive has, its end too") {
+  const TemporaryFolder folder;
+  TarWriter writer(folder.file("n-%02d.tar"), {.shard_bytes = 20480});
+  for (int i = 0; i < 40; ++i) writer.add(fmt::format("{}", i), kFile);
+  writer.close();
+  CHECK(writer.archives().size() == 3);  // 19 samples of 1024 bytes, and the end, fill 20480
+  for (const auto& archive : writer.archives()) CHECK(std::filesystem::file_size(archive) <= 20480);
+}

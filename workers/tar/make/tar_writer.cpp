@@ -68,8 +68,9 @@ void TarWriter::add(std::string_view key, std::span<const TarContents> files) {
       refuse(fmt::format("two files {:?}, in small letters as readers take them", extensions.back()));
     bytes += detail::tar_file_bytes(names.back(), file.bytes.size());
   }
-  if (shard_ && ((options_.shard_samples > 0 && shard_->samples() >= options_.shard_samples) ||
-                 (options_.shard_bytes > 0 && shard_->bytes() + bytes > options_.shard_bytes)))
+  if (shard_ &&
+      ((options_.shard_samples > 0 && shard_->samples() >= options_.shard_samples) ||
+       (options_.shard_bytes > 0 && detail::tar_archive_bytes(shard_->bytes() + bytes) > options_.shard_bytes)))
     finish_shard();
   if (!shard_) shard_ = std::make_unique<detail::ShardFile>(next_path());
   is_new_ = false;

@@ -27,6 +27,10 @@ std::uint64_t tar_file_bytes(std::string_view name, std::uint64_t bytes) {
   return tar_headers(name, bytes).size() + tar_blocks(bytes);
 }
 
+std::uint64_t tar_archive_bytes(std::uint64_t files) {
+  return (files + 2 * kTarBlock + kRecord - 1) / kRecord * kRecord;
+}
+
 ShardFile::ShardFile(const std::filesystem::path& path) : path_(path) {
   // As .beton files do it: no data set lists such a name, and no other process has it.
   static std::atomic<unsigned> number{0};
@@ -84,8 +88,7 @@ void ShardFile::add_file(std::string_view name, std::span<const std::uint8_t> co
 void ShardFile::finish(bool with_index) {
   check_usable();
   places_.push_back(bytes_);
-  const std::uint64_t end = (bytes_ + 2 * kTarBlock + kRecord - 1) / kRecord * kRecord;
-  const std::vector<std::uint8_t> zeros(std::size_t(end - bytes_));
+  const std::vector<std::uint8_t> zeros(std::size_t(tar_archive_bytes(bytes_) - bytes_));
   put(zeros);
   flush();
   // On disk before it has its name: a machine that stops between the two leaves what was there, never a half file.

@@ -47,5 +47,7 @@ class ShardFile {
 
 /// Bytes that a file of this name and size takes in an archive.
 std::uint64_t tar_file_bytes(std::string_view name, std::uint64_t bytes);
+/// Bytes of an archive whose files take so many: with the mark of its end, in whole records.
+std::uint64_t tar_archive_bytes(std::uint64_t files);
 
 }  // namespace shoal::detail
