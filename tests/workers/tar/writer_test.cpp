@@ -112,3 +112,29 @@ TEST_CASE("tar writer: shard_bytes counts all that an archive has, its end too")
   CHECK(writer.archives().size() == 3);  // 19 samples of 1024 bytes, and the end, fill 20480
   for (const auto& archive : writer.archives()) CHECK(std::filesystem::file_size(archive) <= 20480);
 }
+
+TEST_CASE(
+    "tar writer: unsigned integers come back whole; a .beton file, whose integers are int64, refuses large ones") {
+  const TemporaryFolder folder;
+  TarWriter(folder.file("it.tar")).write(LargeNumbers{});
+  const auto dataset = tar_dataset<LargeNumbers::Row>(folder.file("it.tar"));
+  CHECK(dataset.get(0).id == 18'446'744'073'709'551'611U);
+  CHECK(dataset.get(0).label == -3);
+  const auto bytes = dataset.parts(0).find("id.cls")->bytes;
+  CHECK(std::string(bytes.begin(), bytes.end()) == "18446744073709551611");
+  struct Signed {
+    std::int64_t id;
+  };
+  struct Narrow {
+    std::uint32_t id;
+  };
+  struct Unsigned {
+    std::uint64_t label;
+  };
+  CHECK_THROWS_WITH(tar_dataset<Signed>(folder.file("it.tar")).get(0),
+                    EndsWith("000000.id.cls: \"18446744073709551611\" is no integer"));
+  CHECK_THROWS_WITH(tar_dataset<Narrow>(folder.file("it.tar")).get(0), ContainsSubstring("number that the member"));
+  CHECK_THROWS_WITH(tar_dataset<Unsigned>(folder.file("it.tar")).get(0), ContainsSubstring("\"-3\" is no integer"));
+  CHECK_THROWS_WITH(BetonWriter(folder.file("it.beton")).write(LargeNumbers{}),
+                    ContainsSubstring("18446744073709551611"));
+}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/workers/beton/beton_row.h>
 #include <shoal/workers/beton/beton_values.h>
@@ -9,6 +10,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -21,9 +23,25 @@
 
 namespace shoal::detail {
 
-/// A member's value; refers to the sample.
+/// A member's value; refers to the sample. std::uint64_t: an integer that is larger than any std::int64_t.
 using MemberValue = std::variant<std::int64_t, double, std::span<const std::uint8_t>, const BetonJson*,
-                                 const EncodedImage*, const at::Tensor*>;
+                                 const EncodedImage*, const at::Tensor*, std::uint64_t>;
+
+/// A sample's values. Integers of a .beton file are int64, those of a tar archive are text: who takes a plain vector
+/// gets no larger ones.
+struct SampleValues {
+  std::vector<MemberValue> all;
+
+  /// Throws std::invalid_argument for an integer that is larger than any std::int64_t, with its value.
+  operator const std::vector<MemberValue>&() const {  // NOLINT(google-explicit-constructor): see above
+    for (const MemberValue& value : all)
+      if (const auto* large = std::get_if<std::uint64_t>(&value))
+        throw std::invalid_argument(
+            fmt::format("an integer is {}; a .beton file has none above {}: store it as a std::string", *large,
+                        std::numeric_limits<std::int64_t>::max()));
+    return all;
+  }
+};
 
 /// The compiler's message names this if a member cannot be a field; T of this instantiation is its type.
 template <class T>
@@ -35,9 +53,11 @@ struct NoField {
 
 template <class T>
 MemberValue member_value(const T& member) {
-  if constexpr (std::integral<T> || std::is_enum_v<T>)
-    return static_cast<std::int64_t>(member);
-  else if constexpr (std::floating_point<T>)
+  if constexpr (std::integral<T> || std::is_enum_v<T>) {
+    const auto number = static_cast<std::int64_t>(member);
+    if (number < 0 && member > T{}) return static_cast<std::uint64_t>(member);
+    return number;
+  } else if constexpr (std::floating_point<T>)
     return double(member);
   else if constexpr (std::same_as<T, std::string>)
     return std::span(reinterpret_cast<const std::uint8_t*>(member.data()), member.size());
@@ -57,18 +77,18 @@ concept TupleLike = requires { std::tuple_size<Sample>::value; };
 
 /// The values of a sample, which outlives them.
 template <class Sample>
-std::vector<MemberValue> values_of(const Sample& sample) {
+SampleValues values_of(const Sample& sample) {
   const auto all = [](const auto& members) {
-    return std::apply([](const auto&... each) { return std::vector<MemberValue>{member_value(each)...}; }, members);
+    return std::apply([](const auto&... each) { return SampleValues{{member_value(each)...}}; }, members);
   };
   if constexpr (OneValue<Sample>) {
-    return {member_value(sample)};
+    return {{member_value(sample)}};
   } else if constexpr (std::same_as<Sample, BetonRow>) {
     std::vector<MemberValue> values;
     values.reserve(sample.values.size());
     for (const BetonRow::Value& value : sample.values)
       values.push_back(std::visit([](const auto& its) { return member_value(its); }, value));
-    return values;
+    return {std::move(values)};
   } else if constexpr (TupleLike<Sample>) {
     return all(sample);
   } else {

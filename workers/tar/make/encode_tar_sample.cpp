@@ -33,7 +33,7 @@ bool is_npy(std::string_view extension) { return extension.substr(extension.rfin
 Stored stored(const MemberValue& value, int jpeg_quality) {
   return std::visit(
       [&]<class V>(const V& its) -> Stored {
-        if constexpr (std::is_same_v<V, std::int64_t>)
+        if constexpr (std::is_integral_v<V>)
           return text("cls", fmt::format("{}", its));
         else if constexpr (std::is_same_v<V, double>)
           return text("txt", fmt::format("{}", its));
@@ -71,19 +71,18 @@ std::span<const std::uint8_t> take_bytes(std::span<const std::uint8_t>& bytes) {
 }  // namespace
 
 // Index and number of files; of each file the extension and the contents, with a length before each.
-void TarSampleEncoder::append(const std::vector<MemberValue>& values, std::int64_t index,
-                              std::vector<std::uint8_t>& bytes) const {
-  if (values.size() != names.size())
+void TarSampleEncoder::append(const SampleValues& values, std::int64_t index, std::vector<std::uint8_t>& bytes) const {
+  if (values.all.size() != names.size())
     throw std::invalid_argument(
-        fmt::format("TarWriter: a sample of {} values for {} names", values.size(), names.size()));
+        fmt::format("TarWriter: a sample of {} values for {} names", values.all.size(), names.size()));
   put_number(bytes, std::uint64_t(index));
-  put_number(bytes, values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  put_number(bytes, values.all.size());
+  for (std::size_t i = 0; i < values.all.size(); ++i) {
     const auto chosen = extensions.find(names[i]);
     // An array that could be a picture is one unless its file's name says otherwise.
-    const auto* const tensor = std::get_if<const at::Tensor*>(&values[i]);
+    const auto* const tensor = std::get_if<const at::Tensor*>(&values.all[i]);
     const bool is_array = tensor != nullptr && chosen != extensions.end() && is_npy(chosen->second);
-    const Stored file = is_array ? Stored{"npy", store_npy(**tensor)} : stored(values[i], jpeg_quality);
+    const Stored file = is_array ? Stored{"npy", store_npy(**tensor)} : stored(values.all[i], jpeg_quality);
     std::string extension = fmt::format("{}.{}", names[i], file.kind);
     if (chosen != extensions.end()) extension = chosen->second.empty() ? file.kind : chosen->second;
     put_number(bytes, extension.size());

@@ -20,7 +20,7 @@ struct TarSampleEncoder {
 
   /// Appends what take_tar_sample takes of one sample. Throws std::invalid_argument for values that no file can be made
   /// of, and if they are not as many as the names.
-  void append(const std::vector<MemberValue>& values, std::int64_t index, std::vector<std::uint8_t>& bytes) const;
+  void append(const SampleValues& values, std::int64_t index, std::vector<std::uint8_t>& bytes) const;
 };
 
 /// One sample's files; they refer to the bytes.

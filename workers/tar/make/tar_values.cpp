@@ -11,6 +11,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <type_traits>
 
 namespace shoal::detail {
 namespace {
@@ -74,12 +75,14 @@ void fail_without_part(const TarSource& source, std::string_view member) {
                   source.archive, source.sample.key, member, there));
 }
 
-std::int64_t decode_integer(const TarSource& source, const TarPart& part, std::int64_t least, std::uint64_t most) {
-  const auto number = number_of<std::int64_t>(source, part, "integer");
-  if (number < least || (number > 0 && std::uint64_t(number) > most))
-    fail(source, part, "number that the member can have");
+template <class Number>
+Number decode_integer(const TarSource& source, const TarPart& part, Number least, Number most) {
+  const auto number = number_of<Number>(source, part, std::is_signed_v<Number> ? "integer" : "integer from 0 on");
+  if (number < least || number > most) fail(source, part, "number that the member can have");
   return number;
 }
+template std::int64_t decode_integer(const TarSource&, const TarPart&, std::int64_t, std::int64_t);
+template std::uint64_t decode_integer(const TarSource&, const TarPart&, std::uint64_t, std::uint64_t);
 
 double decode_real(const TarSource& source, const TarPart& part) { return number_of<double>(source, part, "number"); }
 

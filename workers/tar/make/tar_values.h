@@ -41,7 +41,9 @@ const TarPart* find_part(const TarSource& source, std::string_view member);
 [[noreturn]] void fail_without_part(const TarSource& source, std::string_view member);
 
 // A file as a value. All throw DatasetError, which names archive, file and contents.
-std::int64_t decode_integer(const TarSource& source, const TarPart& part, std::int64_t least, std::uint64_t most);
+/// Of std::int64_t or std::uint64_t.
+template <class Number>
+Number decode_integer(const TarSource& source, const TarPart& part, Number least, Number most);
 double decode_real(const TarSource& source, const TarPart& part);
 /// A picture (jpg, jpeg, png), an array (npy), a number (cls, index, id) as int64 of no dimensions; else uint8 [bytes].
 at::Tensor decode_tensor(const TarSource& source, const TarPart& part);
@@ -71,10 +73,10 @@ struct NoPart {
 template <class T>
 T decode_part(const TarSource& source, const TarPart& part) {
   const auto text = [&] { return std::string(part.bytes.begin(), part.bytes.end()); };
-  if constexpr (std::integral<T>)
-    return T(decode_integer(source, part, std::is_signed_v<T> ? std::int64_t(std::numeric_limits<T>::min()) : 0,
-                            std::uint64_t(std::numeric_limits<T>::max())));
-  else if constexpr (std::floating_point<T>)
+  if constexpr (std::integral<T>) {
+    using Widest = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+    return T(decode_integer<Widest>(source, part, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+  } else if constexpr (std::floating_point<T>)
     return T(decode_real(source, part));
   else if constexpr (std::same_as<T, std::string>)
     return text();

@@ -16,8 +16,8 @@ BetonRow::Value value_of(const TarSource& source, const TarPart& part) {
   std::vector<std::uint8_t> bytes(part.bytes.begin(), part.bytes.end());
   if (kind == "jpg" || kind == "jpeg" || kind == "png") return EncodedImage{bytes, name_of(source, part)};
   if (kind == "cls" || kind == "cls2" || kind == "index" || kind == "id")
-    return decode_integer(source, part, std::numeric_limits<std::int64_t>::min(),
-                          std::uint64_t(std::numeric_limits<std::int64_t>::max()));
+    return decode_integer<std::int64_t>(source, part, std::numeric_limits<std::int64_t>::min(),
+                                        std::numeric_limits<std::int64_t>::max());
   if (kind == "json") return BetonJson{{bytes.begin(), bytes.end()}};
   if (kind == "npy") return parse_npy(part.bytes, name_of(source, part));
   return bytes;
