@@ -78,16 +78,19 @@ class TarWriter {
 
   /// Adds all samples of a map-style data set, with their numbers as keys (of at least six digits), and closes. Members
   /// become files: integers cls, floats txt, texts and bytes bin, BetonJson json, EncodedImage jpg or png as it is,
-  /// tensors uint8 [3, height, width] png or jpg, others npy. Throws TarWriteFailed with the index of the sample at fault,
-  /// and what add() does.
+  /// tensors uint8 [3, height, width] png or jpg, others npy. An aggregate's std::string `key` is the sample's key
+  /// instead, unless TarWriterOptions::extensions gives it a file, or names gives it another name. Throws
+  /// TarWriteFailed with the index of the sample at fault, what add() does, and std::invalid_argument unless the writer
+  /// is new.
   template <MapDataset D>
   void write(D dataset) {
     begin_write();
     const std::int64_t size = dataset_size(dataset);
     std::vector<std::int64_t> all(std::size_t(size > 0 ? size : 0));
     std::iota(all.begin(), all.end(), 0);
+    const bool has_key = options_.names.empty() && !options_.extensions.contains("key");
     const detail::TarSampleEncoder encoder{detail::field_names<SampleOf<D>>(options_.names), options_.extensions,
-                                           options_.jpeg_quality};
+                                           options_.jpeg_quality, has_key ? detail::key_member<SampleOf<D>>() : -1};
     try {
       detail::encode_samples(
           std::move(dataset), encoder, all,

@@ -138,3 +138,20 @@ TEST_CASE(
   CHECK_THROWS_WITH(BetonWriter(folder.file("it.beton")).write(LargeNumbers{}),
                     ContainsSubstring("18446744073709551611"));
 }
+
+TEST_CASE("tar writer: a std::string member `key` is the sample's key, unless it has a file of its own") {
+  const TemporaryFolder folder;
+  const KeyedRows rows{{"n01440764", "train/n01440765"}};
+  TarWriter(folder.file("it.tar"), {.num_workers = GENERATE(0, 2)}).write(rows);
+  const auto dataset = tar_dataset<KeyedRows::Row>(folder.file("it.tar"));
+  REQUIRE(dataset.size() == 2);
+  CHECK(dataset.get(1).key == "train/n01440765");
+  CHECK(dataset.get(1).label == 10);
+  CHECK(dataset.parts(1).parts.size() == 1);
+  CHECK_THROWS_WITH(TarWriter(folder.file("twice.tar")).write(KeyedRows{{"a", "a"}}),
+                    ContainsSubstring("the key of the sample before"));
+  TarWriter(folder.file("apart.tar"), {.extensions = {{"key", "key.txt"}}}).write(rows);
+  const auto apart = tar_dataset<KeyedRows::Row>(folder.file("apart.tar"), {.extensions = {{"key", {"key.txt"}}}});
+  CHECK(apart.get(1).key == "train/n01440765");
+  CHECK(apart.parts(1).key == "000001");
+}

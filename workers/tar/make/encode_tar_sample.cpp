@@ -54,6 +54,12 @@ void put_number(std::vector<std::uint8_t>& bytes, std::uint64_t number) {
   bytes.insert(bytes.end(), begin, begin + sizeof(number));
 }
 
+/// Of a text or bytes.
+void put_bytes(std::vector<std::uint8_t>& bytes, const auto& its) {
+  put_number(bytes, its.size());
+  bytes.insert(bytes.end(), its.begin(), its.end());
+}
+
 std::uint64_t take_number(std::span<const std::uint8_t>& bytes) {
   std::uint64_t number = 0;
   std::memcpy(&number, bytes.data(), sizeof(number));
@@ -68,35 +74,43 @@ std::span<const std::uint8_t> take_bytes(std::span<const std::uint8_t>& bytes) {
   return taken;
 }
 
+std::string_view take_text(std::span<const std::uint8_t>& bytes) {
+  const auto taken = take_bytes(bytes);
+  return {reinterpret_cast<const char*>(taken.data()), taken.size()};
+}
+
 }  // namespace
 
-// Index and number of files; of each file the extension and the contents, with a length before each.
+// The key and the number of files; of each file the extension and the contents. Before each text its length.
 void TarSampleEncoder::append(const SampleValues& values, std::int64_t index, std::vector<std::uint8_t>& bytes) const {
   if (values.all.size() != names.size())
     throw std::invalid_argument(
         fmt::format("TarWriter: a sample of {} values for {} names", values.all.size(), names.size()));
-  put_number(bytes, std::uint64_t(index));
-  put_number(bytes, values.all.size());
-  for (std::size_t i = 0; i < values.all.size(); ++i) {
+  if (key >= 0)
+    put_bytes(bytes, std::get<std::span<const std::uint8_t>>(values.all[std::size_t(key)]));
+  else
+    put_bytes(bytes, fmt::format("{:06}", index));
+  put_number(bytes, values.all.size() - (key >= 0 ? 1 : 0));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (std::int64_t(i) == key) continue;
+    const MemberValue& value = values.all[i];
     const auto chosen = extensions.find(names[i]);
     // An array that could be a picture is one unless its file's name says otherwise.
-    const auto* const tensor = std::get_if<const at::Tensor*>(&values.all[i]);
+    const auto* const tensor = std::get_if<const at::Tensor*>(&value);
     const bool is_array = tensor != nullptr && chosen != extensions.end() && is_npy(chosen->second);
-    const Stored file = is_array ? Stored{"npy", store_npy(**tensor)} : stored(values.all[i], jpeg_quality);
+    const Stored file = is_array ? Stored{"npy", store_npy(**tensor)} : stored(value, jpeg_quality);
     std::string extension = fmt::format("{}.{}", names[i], file.kind);
     if (chosen != extensions.end()) extension = chosen->second.empty() ? file.kind : chosen->second;
-    put_number(bytes, extension.size());
-    bytes.insert(bytes.end(), extension.begin(), extension.end());
-    put_number(bytes, file.bytes.size());
-    bytes.insert(bytes.end(), file.bytes.begin(), file.bytes.end());
+    put_bytes(bytes, extension);
+    put_bytes(bytes, file.bytes);
   }
 }
 
 EncodedTarSample take_tar_sample(std::span<const std::uint8_t>& bytes) {
-  EncodedTarSample sample{std::int64_t(take_number(bytes)), {}};
+  EncodedTarSample sample{take_text(bytes), {}};
   for (std::uint64_t left = take_number(bytes); left > 0; --left) {
-    const auto extension = take_bytes(bytes);
-    sample.files.push_back({{reinterpret_cast<const char*>(extension.data()), extension.size()}, take_bytes(bytes)});
+    const std::string_view extension = take_text(bytes);
+    sample.files.push_back({extension, take_bytes(bytes)});
   }
   return sample;
 }

@@ -116,7 +116,7 @@ void TarWriter::add_encoded(std::span<const std::uint8_t> bytes) {
     const detail::EncodedTarSample sample = detail::take_tar_sample(bytes);
     files.clear();
     for (const auto& file : sample.files) files.push_back({file.extension, file.contents});
-    add(fmt::format("{:06}", sample.index), files);
+    add(sample.key, files);
   }
 }
 
