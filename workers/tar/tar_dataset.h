@@ -46,11 +46,13 @@ struct TarDataset {
     const std::string path = archives.path(archives.archive_of(index));
     return detail::decode_tar_sample<Sample>({parts, path, options.extensions, options.decode});
   }
-  /// The files of a sample as they are. Valid as long as the data set, or a copy of it. Throws as get().
-  TarParts parts(std::int64_t index) const { return archives.sample(index); }
+  /// The files of a sample as they are. Valid as long as the data set, or a copy of it, so a temporary gives none.
+  /// Throws as get().
+  TarParts parts(std::int64_t index) const& { return archives.sample(index); }
+  TarParts parts(std::int64_t index) const&& = delete;
 
   /// The piece of an archive in which each sample begins, numbered over all: what BetonSampler's quasi-random order
-  /// follows from. `bytes`: of a piece, above 0.
+  /// follows from. `bytes`: of a piece. Throws std::invalid_argument for 0, or 2^63 and more.
   std::vector<std::int64_t> pages(std::uint64_t bytes = 8U << 20U) const { return detail::pages_of(archives, bytes); }
 };
 

@@ -72,6 +72,11 @@ NumberBatch collate_numbers(std::vector<Number> samples) {
   return {at::tensor(labels), at::stack(fillings)};
 }
 
+template <class D>
+concept GivesParts = requires(D&& dataset) { std::forward<D>(dataset).parts(0); };
+static_assert(GivesParts<TarDataset<>&> && GivesParts<const TarDataset<Number>&>);
+static_assert(!GivesParts<TarDataset<>>, "they would refer to nothing");
+
 std::vector<std::int64_t> counted(std::int64_t to) {
   std::vector<std::int64_t> numbers;
   for (std::int64_t i = 0; i < to; ++i) numbers.push_back(i);
@@ -218,6 +223,8 @@ TEST_CASE("tar dataset: quasi-random batches with any number of workers, from fe
   CHECK(by_none != counted(64));
   std::ranges::sort(by_none);
   CHECK(by_none == counted(64));
+  CHECK_THROWS_WITH(dataset.pages(0), ContainsSubstring("pages of 0 bytes"));
+  CHECK_THROWS_WITH(dataset.pages(std::uint64_t(1) << 63U), ContainsSubstring("pages of 9223372036854775808 bytes"));
 }
 
 TEST_CASE("tar stream: the same batches with 0, 1, 2 and 5 workers, in order or shuffled by seed and epoch") {

@@ -8,6 +8,7 @@
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -104,6 +105,9 @@ TarArchives open_tars(std::span<const std::filesystem::path> paths, const std::f
 }
 
 std::vector<std::int64_t> pages_of(const TarArchives& archives, std::uint64_t bytes) {
+  constexpr auto kMost = std::uint64_t(std::numeric_limits<std::int64_t>::max());
+  if (bytes < 1 || bytes > kMost)
+    throw std::invalid_argument(fmt::format("TarDataset: pages of {} bytes; give 1 to {}", bytes, kMost));
   std::vector<std::int64_t> pages;
   pages.reserve(std::size_t(archives.size()));
   std::int64_t before = 0;

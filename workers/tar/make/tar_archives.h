@@ -60,6 +60,7 @@ TarArchives open_tars(std::span<const std::filesystem::path> paths, const std::f
 std::string description_of(const TarArchives& archives);
 
 /// A number for each sample: that of the piece of an archive, `bytes` long, in which it begins; over all archives.
+/// Throws std::invalid_argument for 0 bytes, or 2^63 and more.
 std::vector<std::int64_t> pages_of(const TarArchives& archives, std::uint64_t bytes);
 
 }  // namespace shoal::detail
