@@ -57,8 +57,9 @@ class TarFile {
 };
 
 /// The archives that a pattern names, as WebDataset has them: "train-{000000..000146}.tar" counts, with as many digits as
-/// the first number has; *, ? and [] are the shell's, in order of names. A name without any is itself. Throws DatasetError
-/// for a pattern of the shell's that names no file, std::invalid_argument for numbers that do not count up.
+/// the first number has, and of several braces the last one counts fastest; *, ? and [] are the shell's, in order of
+/// names. A name without any, or of a file that is there, is itself. Throws DatasetError for a pattern of the shell's
+/// that names no file, std::invalid_argument for numbers that do not count up, and for more than 10 million archives.
 std::vector<std::filesystem::path> tar_archives(const std::string& pattern);
 
 }  // namespace shoal

@@ -156,6 +156,20 @@ TEST_CASE(
   CHECK(dataset.parts(2).find("classId.cls") != nullptr);
 }
 
+TEST_CASE("tar archives: a file is found by its own name, whatever is in it, and all braces of a pattern count") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder.file("run[1]"));
+  for (const char* name : {"run[1]/a.tar", "a{0..1}.tar"}) {
+    TarWriter(folder.file(name)).write(Numbers{2});
+    CHECK(tar_archives(folder.file(name)) == std::vector<fs::path>{folder.file(name)});
+    CHECK(tar_dataset(folder.file(name)).size() == 2);
+  }
+  CHECK(tar_archives("{x}-{00..01}-{9..10}.tar") ==
+        std::vector<fs::path>{"{x}-00-9.tar", "{x}-00-10.tar", "{x}-01-9.tar", "{x}-01-10.tar"});
+  CHECK_THROWS_WITH(tar_archives("{0..1}-{2..1}.tar"), ContainsSubstring("{2..1} does not count up"));
+  CHECK_THROWS_WITH(tar_archives("{0..9999}-{0..9999}.tar"), ContainsSubstring("more than 10000000 archives"));
+}
+
 TEST_CASE("tar writer: limits of archives, the same bytes each time, and an index that readers take") {
   const TemporaryFolder folder;
   TarWriter writer(folder.file("n-%03d.tar"), {.shard_samples = 10});
