@@ -295,6 +295,23 @@ TEST_CASE("tar stream: ranks share an epoch, and a state goes on with other numb
   CHECK(seen == counted(64));
 }
 
+TEST_CASE("tar stream: with drop_last ranks have equally many batches, without it one may have one more") {
+  const TemporaryFolder folder;
+  const auto dataset = numbers(folder, 50);  // of 4: 12 batches and half a one
+  const auto batches_of = [&](std::int64_t rank, bool drop_last) {
+    DataLoader loader({.batch_size = 4, .drop_last = drop_last, .rank = rank, .num_replicas = 5}, tar_stream(dataset),
+                      [](std::vector<Number> samples) { return collate_numbers(std::move(samples)); });
+    return labels_of(loader).size();
+  };
+  std::vector<std::size_t> whole, all;
+  for (std::int64_t rank = 0; rank < 5; ++rank) {
+    whole.push_back(batches_of(rank, true));
+    all.push_back(batches_of(rank, false));
+  }
+  CHECK(whole == std::vector<std::size_t>{8, 8, 8, 8, 8});
+  CHECK(all == std::vector<std::size_t>{12, 12, 10, 8, 8});
+}
+
 TEST_CASE("tar stream: a damaged sample throws with its archive and place, and is passed over") {
   const TemporaryFolder folder;
   const auto dataset = numbers(folder, 20);
