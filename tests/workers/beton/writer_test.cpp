@@ -10,9 +10,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/pictures/image_files.h"
@@ -274,4 +278,24 @@ TEST_CASE("beton writer: samples that differ from the first one in shape or kind
       BetonWriter(folder.file("it")).write(Growing{}),
       ContainsSubstring(
           "sample 2 can't be written: field \"field0\": this sample's is Float [3], the first one's <f4 [2]"));
+}
+
+TEST_CASE("beton writer: conjugates and negatives that are views are written as they read") {
+  struct Views {
+    std::int64_t size() const { return 2; }
+    std::pair<at::Tensor, at::Tensor> get(std::int64_t i) const {
+      const at::Tensor conjugate =
+          at::complex(at::arange(i, i + 3, at::kFloat), at::arange(i + 5, i + 8, at::kFloat)).conj();
+      return {conjugate, at::imag(conjugate)};
+    }
+  };
+  REQUIRE(Views().get(0).first.is_conj());
+  REQUIRE(Views().get(0).second.is_neg());
+  const TemporaryFolder folder;
+  BetonWriter(folder.file("it")).write(Views{});
+  const auto dataset = beton_dataset(folder.file("it"));
+  for (std::int64_t i = 0; i < 2; ++i) {
+    CHECK(dataset.get(i).at("field0").equal(Views().get(i).first.resolve_conj()));
+    CHECK(dataset.get(i).at("field1").equal(Views().get(i).second.resolve_neg()));
+  }
 }

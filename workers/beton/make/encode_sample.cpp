@@ -318,7 +318,8 @@ void SampleEncoder::append(const std::vector<MemberValue>& values, std::int64_t 
         break;
       case BetonType::ndarray:
       case BetonType::tensor: {
-        const at::Tensor tensor = std::get<const at::Tensor*>(value)->contiguous();
+        // Elements as they read: a conjugate or a negative may be a view of others, which has their bytes.
+        const at::Tensor tensor = std::get<const at::Tensor*>(value)->resolve_conj().resolve_neg().contiguous();
         if (tensor.sizes().vec() != field.shape || code_of(tensor.scalar_type()) != field.dtype.code)
           throw std::invalid_argument(fmt::format("field {:?}: this sample's is {} {}, the first one's {} {}",
                                                   field.name, c10::toString(tensor.scalar_type()), tensor.sizes().vec(),
