@@ -49,11 +49,6 @@ void swap_bytes(std::uint8_t* data, std::size_t bytes, const BetonDtype& dtype) 
   for (std::size_t at = 0; at + number <= bytes; at += number) std::reverse(data + at, data + at + number);
 }
 
-template <class Number>
-void store(std::uint8_t* target, Number value) {
-  std::memcpy(target, &value, sizeof value);
-}
-
 }  // namespace
 
 ValueShape shape_of_value(const BetonPlace& place, std::size_t field) {
@@ -82,18 +77,30 @@ ValueShape shape_of_value(const BetonPlace& place, std::size_t field) {
   throw std::logic_error("a field of no type");
 }
 
-void decode_value(const BetonPlace& place, std::size_t field, std::uint8_t* target) {
+void decode_value(const BetonPlace& place, std::size_t field, std::span<std::uint8_t> target) {
   const BetonField& described = place.file->fields()[field];
-  const auto copy = [target](const void* from, std::size_t bytes) {
-    if (bytes > 0) std::memcpy(target, from, bytes);
+  const auto check = [&](std::uint64_t bytes) {
+    if (bytes != target.size())
+      throw DatasetError(
+          fmt::format("{}: has {} bytes now, and had {} a moment ago: the file is being changed; write "
+                      "another one, and rename it",
+                      where(place, field), bytes, target.size()));
   };
+  const auto copy = [&](const void* from, std::size_t bytes) {
+    check(bytes);
+    if (bytes > 0) std::memcpy(target.data(), from, bytes);
+  };
+  const auto copy_number = [&](auto number) { copy(&number, sizeof number); };
   switch (described.type) {
     case BetonType::integer:
-      return store(target, place.file->integer(place.row, field));
+      return copy_number(place.file->integer(place.row, field));
     case BetonType::real:
-      return store(target, place.file->real(place.row, field));
-    case BetonType::rgb_image:
-      return decode_picture_planes(place.file->image(place.row, field), target, where(place, field));
+      return copy_number(place.file->real(place.row, field));
+    case BetonType::rgb_image: {
+      const BetonImage image = place.file->image(place.row, field);
+      check(std::uint64_t(image.width) * std::uint64_t(image.height) * 3);
+      return decode_picture_planes(image, target.data(), where(place, field));
+    }
     case BetonType::bytes: {
       const auto bytes = place.file->bytes(place.row, field);
       return copy(bytes.data(), bytes.size());
@@ -110,7 +117,7 @@ void decode_value(const BetonPlace& place, std::size_t field, std::uint8_t* targ
     case BetonType::tensor: {
       const auto bytes = place.file->array(place.row, field);
       copy(bytes.data(), bytes.size());
-      if (described.dtype.order == '>') swap_bytes(target, bytes.size(), described.dtype);
+      if (described.dtype.order == '>') swap_bytes(target.data(), bytes.size(), described.dtype);
       return;
     }
   }
@@ -119,7 +126,7 @@ void decode_value(const BetonPlace& place, std::size_t field, std::uint8_t* targ
 void decode_member(const BetonPlace& place, std::size_t field, at::Tensor& member) {
   const ValueShape shape = shape_of_value(place, field);
   member = at::empty(shape.sizes, at::TensorOptions(shape.type));
-  decode_value(place, field, static_cast<std::uint8_t*>(member.mutable_data_ptr()));
+  decode_value(place, field, {static_cast<std::uint8_t*>(member.mutable_data_ptr()), member.nbytes()});
 }
 
 void decode_member(const BetonPlace& place, std::size_t field, std::string& member) {
@@ -167,7 +174,7 @@ at::Tensor decode_field(std::span<const BetonPlace> places, std::size_t field) {
           fmt::format("{} is {}, sample {} of the same batch {}: make them equal by a transform, or take a "
                       "Sample of your own",
                       where(places[i], field), own.sizes, places[0].row, shape.sizes));
-    decode_value(places[i], field, target + i * stride);
+    decode_value(places[i], field, {target + i * stride, stride});
   }
   return rows;
 }

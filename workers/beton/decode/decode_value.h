@@ -30,9 +30,10 @@ struct ValueShape {
 /// Throws DatasetError for an array's type that no tensor has.
 ValueShape shape_of_value(const BetonPlace& place, std::size_t field);
 
-/// Writes the value's elements to `target`: into a row of a batch's slot, say. It has the bytes that shape_of_value()
-/// says. This is what decoders do, whatever their target is.
-void decode_value(const BetonPlace& place, std::size_t field, std::uint8_t* target);
+/// Writes the value's elements to `target`, a row of a batch's slot, say, which was made by shape_of_value(). Throws
+/// DatasetError if the value has other bytes than that: the file is shared memory, and somebody may have written to it
+/// since. This is what decoders do, whatever their target is.
+void decode_value(const BetonPlace& place, std::size_t field, std::span<std::uint8_t> target);
 
 // One member of a sample. All throw std::invalid_argument, which names the field, if its type does not fit.
 void decode_member(const BetonPlace& place, std::size_t field, at::Tensor& member);

@@ -75,7 +75,7 @@ class ArrayPlan final : public FieldPlan {
     const std::size_t stride = rows.nbytes() / samples.size();
     for (std::size_t i = 0; i < samples.size(); ++i) {
       check_shape(samples.places[i]);
-      decode_value(samples.places[i], field_, to + i * stride);
+      decode_value(samples.places[i], field_, {to + i * stride, stride});
     }
     return rows;
   }
@@ -89,7 +89,8 @@ class ArrayPlan final : public FieldPlan {
     std::size_t stride = 0;
     for (std::size_t i = 0; i < samples.size(); ++i) {
       check_shape(samples.places[i]);
-      decode_value(samples.places[i], field_, static_cast<std::uint8_t*>(decoded.mutable_data_ptr()));
+      decode_value(samples.places[i], field_,
+                   {static_cast<std::uint8_t*>(decoded.mutable_data_ptr()), decoded.nbytes()});
       sources.start({picture.height, picture.width});
       for (const NumberedOperation& move : moves_) move_by(move, samples.keys[i], sources);
       const ImageSize size = sources.size();

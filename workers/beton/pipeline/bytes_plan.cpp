@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace shoal::detail {
 namespace {
@@ -36,8 +39,12 @@ class BytesPlan final : public FieldPlan {
     at::Tensor lengths = at::empty({count}, at::TensorOptions(at::kLong));
     auto* length = lengths.mutable_data_ptr<std::int64_t>();
     std::int64_t longest = length_;
+    // Looked up once: somebody may write to the file meanwhile, and then a value has another length.
+    std::vector<std::span<const std::uint8_t>> values;
+    values.reserve(samples.size());
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      length[i] = std::int64_t(value_of(samples.places[i]).size());
+      values.push_back(value_of(samples.places[i]));
+      length[i] = std::int64_t(values[i].size());
       if (length_ > 0 && length[i] > length_)
         throw std::invalid_argument(fmt::format("{}: sample {}, field {:?} has {} bytes, BytesDecoder a length of {}",
                                                 samples.places[i].file->path(), samples.places[i].row, name, length[i],
@@ -46,10 +53,10 @@ class BytesPlan final : public FieldPlan {
     }
     BatchValue value{at::empty({count, longest}, at::TensorOptions(at::kByte))};
     auto* row = value.tensor.mutable_data_ptr<std::uint8_t>();
-    for (std::size_t i = 0; i < samples.size(); ++i, row += longest) {
-      const auto bytes = value_of(samples.places[i]);
+    for (const auto& bytes : values) {
       if (!bytes.empty()) std::memcpy(row, bytes.data(), bytes.size());
       std::fill(row + bytes.size(), row + longest, std::uint8_t(0));
+      row += longest;
     }
     for (const BetonOperation& operation : on_batch_) apply_to_batch(operation, value);
     batch.insert_or_assign(name, std::move(value.tensor));
