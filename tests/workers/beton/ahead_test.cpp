@@ -94,7 +94,7 @@ std::string state_after(std::string path, BetonOrder order, int ranks) {
 
 }  // namespace
 
-TEST_CASE("page ahead: holds as many pages as it may, each from before its first sample until after its last") {
+TEST_CASE("page ahead: holds as many pages as it may, each from before its first sample until all have gone") {
   std::vector<std::int64_t> pages;
   for (std::int64_t i = 0; i < 1000; ++i) pages.push_back(i / 20);
   std::vector<std::int64_t> order;
@@ -103,12 +103,12 @@ TEST_CASE("page ahead: holds as many pages as it may, each from before its first
   for (const std::size_t most : {std::size_t(1), std::size_t(4), std::size_t(7), std::size_t(100)}) {
     shoal::detail::PageAhead ahead(order, most);
     std::set<std::int64_t> held, gone;
-    for (std::int64_t done = 0; done < 1000; done += 8) {
+    for (std::int64_t done = 0; done <= 1000; done += 8) {
       const auto step = ahead.advance(done);
       for (const std::int64_t page : step.drop) {
-        CHECK(held.erase(page) == 1);
+        held.erase(page);  // or it was in nobody's way: used before there was room for it
         CHECK(std::find(order.begin() + done, order.end(), page) == order.end());  // nobody needs it any more
-        gone.insert(page);
+        CHECK(gone.insert(page).second);
       }
       for (const std::int64_t page : step.fetch) {
         CHECK(!gone.contains(page));
@@ -119,7 +119,8 @@ TEST_CASE("page ahead: holds as many pages as it may, each from before its first
         for (std::int64_t i = done; i < std::min<std::int64_t>(done + 8, 1000); ++i)
           CHECK(held.contains(order[std::size_t(i)]));
     }
-    if (most == 4) CHECK(gone.size() >= 44);
+    CHECK(gone.size() == 50);
+    CHECK(held.empty());
   }
   shoal::detail::PageAhead none({-1, -1}, 3);
   CHECK(none.advance(0).fetch.empty());
@@ -130,7 +131,7 @@ TEST_CASE("page reader: brings pages into the kernel's cache and takes them out"
   const std::string path = written(folder, 200);  // 20 pages
   const BetonFile file(path);
   const auto all_pages = file.file_bytes() / file.page_bytes();
-  for (std::uint64_t page = 0; page <= all_pages; ++page) file.forget_page(page);
+  forget(file);
   if (resident(path) > 4U << 20U) {
     WARN("this file system keeps what it is told to forget: nothing to see here");
     return;
@@ -225,7 +226,7 @@ TEST_CASE("beton loader: without os_cache an epoch leaves few pages of the file 
   const TemporaryFolder folder;
   const std::string path = written(folder, 200);  // 20 pages
   const BetonFile file(path);
-  for (std::uint64_t page = 0; page * file.page_bytes() < file.file_bytes(); ++page) file.forget_page(page);
+  forget(file);
   if (resident(path) > 8U << 20U) {
     WARN("this file system keeps what it is told to forget: nothing to see here");
     return;
@@ -250,6 +251,13 @@ TEST_CASE("beton loader: without os_cache an epoch leaves few pages of the file 
 
 TEST_CASE("beton loader: ranks share an epoch, stop in its middle, and another number of ranks sees the rest") {
   const TemporaryFolder folder;
+  forget(file);
+  gives_back.num_workers = 1;
+  BetonLoader<FillingTensors> single(path, gives_back);  // whose workers make samples, and no batches
+  std::int64_t seen = 0;
+  for (auto& batch : single) seen += batch.label.size(0);
+  CHECK(seen == 200);
+  wait_until([&] { return resident(path) <= 36U << 20U; });
   const std::string path = written(folder);
   for (const BetonOrder order : {BetonOrder::sequential, BetonOrder::random, BetonOrder::quasi_random}) {
     std::vector<std::int64_t> seen;

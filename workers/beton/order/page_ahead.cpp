@@ -13,18 +13,19 @@ PageAhead::PageAhead(std::vector<std::int64_t> pages, std::size_t most)
 
 PageAhead::Step PageAhead::advance(std::int64_t done) {
   Step step;
-  while (!held_.empty() && held_.begin()->first < done) {
-    step.drop.push_back(held_.begin()->second);
-    held_.erase(held_.begin());
+  for (; done_ < std::min(done, std::int64_t(pages_.size())); ++done_) {
+    const std::int64_t page = pages_[std::size_t(done_)];
+    if (page < 0 || last_use_.at(page) != done_) continue;
+    step.drop.push_back(page);  // also one that was never asked for: whoever needed it has read it
+    held_.erase(page);
   }
-  next_ = std::max(next_, std::size_t(std::max<std::int64_t>(done, 0)));
+  next_ = std::max(next_, std::size_t(done_));
   for (; next_ < pages_.size(); ++next_) {
     const std::int64_t page = pages_[next_];
     if (page < 0) continue;
-    const std::int64_t last = last_use_.at(page);
-    if (held_.contains(last)) continue;
+    if (held_.contains(page)) continue;
     if (held_.size() == most_) break;
-    held_.emplace(last, page);
+    held_.insert(page);
     step.fetch.push_back(page);
   }
   return step;

@@ -3,14 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace shoal::detail {
 
 /// Follows an order of samples through their pages: those of the next samples are there, as many as fit into a budget, and
-/// each goes when its last sample in the order is done. Knows numbers only; a value.
+/// each page of the order, asked for or not, goes when its last sample is done. Knows numbers only; a value.
 class PageAhead {
  public:
   /// `pages`: the page of each sample, in the order; below 0: none. `most`: pages at a time, at least 1.
@@ -26,7 +26,8 @@ class PageAhead {
   std::vector<std::int64_t> pages_;
   std::size_t most_;
   std::unordered_map<std::int64_t, std::int64_t> last_use_;  // of each page
-  std::map<std::int64_t, std::int64_t> held_;                // last use to page
+  std::unordered_set<std::int64_t> held_;                    // asked for, and not done
+  std::int64_t done_ = 0;                                    // samples
   std::size_t next_ = 0;                                     // the first sample whose page was not asked for
 };
 
