@@ -38,7 +38,7 @@ struct BetonDatasetOptions {
   /// What happens to the values of fields, up to ToDevice and ModuleWrapper, which a BetonLoader does. Of data sets of
   /// BetonSample.
   BetonPipelines pipelines = {};
-  /// False: a batch's pages are unmapped when it is made, so that a BetonLoader can give them back to the kernel.
+  /// False: a sample's or a batch's pages are unmapped when it is made, so that a BetonLoader can give them back to the kernel.
   bool os_cache = true;
 };
 
@@ -103,7 +103,10 @@ struct BetonDataset {
   Sample get(std::int64_t index) const {
     if constexpr (std::same_as<Sample, BetonSample>)
       if (!plans.empty()) return sample_of(get_batch(std::span(&index, 1)));
-    return detail::decode_sample<Sample>(place(index));
+    const detail::BetonPlace at = place(index);
+    Sample sample = detail::decode_sample<Sample>(at);
+    if (!keeps_pages) detail::drop_pages(std::span(&at, 1));
+    return sample;
   }
 
   /// Each value is written straight into its row of the batch, by the field's pipeline if it has one.
