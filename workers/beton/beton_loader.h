@@ -13,7 +13,6 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -127,9 +126,10 @@ DataLoaderOptions loader_options(const BetonLoaderOptions& options, const LoopPa
 ///     for (auto& batch : loader) use(batch["image"], batch["label"]);
 ///
 /// All of DataLoader's members are there; its states go on with any number of ranks and workers. Pipelines run in the
-/// workers up to ToDevice or ModuleWrapper; what follows runs in the loop, and profile() leaves it out. If all fields go
-/// to a device, that is one device, to which the loader copies ahead of the loop. A ToDevice's function is called once in
-/// each process that loops, when its first loop begins, or for its first batch.
+/// workers up to ToDevice or ModuleWrapper; what follows runs in the loop: profile() counts it as the step's, and a batch
+/// for which it throws has failed. If all fields go to a device, that is one device, to which the loader copies ahead of
+/// the loop. A ToDevice's function is called once in each process that loops, when its first loop begins, or for its first
+/// batch.
 template <class Sample = BetonSample>
 class BetonLoader : public DataLoader<BetonDataset<Sample>> {
   using Base = DataLoader<BetonDataset<Sample>>;
@@ -142,35 +142,14 @@ class BetonLoader : public DataLoader<BetonDataset<Sample>> {
   BetonLoader(std::span<const std::filesystem::path> paths, const BetonLoaderOptions& options)
       : BetonLoader(beton_dataset<Sample>(paths, detail::dataset_options(options)), options) {}
 
-  /// One loop over the loader.
-  class Iterator : public Base::Iterator {
-   public:
-    /// Over the loader's loop that is under way.
-    Iterator(BetonLoader& loader, typename Base::Iterator at) : Base::Iterator(std::move(at)), owner_(&loader) {
-      finish();
-    }
-    /// Waits for the next batch.
-    Iterator& operator++() {
-      Base::Iterator::operator++();
-      finish();
-      return *this;
-    }
-    void operator++(int) { ++*this; }  ///< as ++iterator
-
-   private:
-    void finish() {
-      if (*this != std::default_sentinel) owner_->finish(**this);
-    }
-    BetonLoader* owner_;
-  };
   /// Begins an epoch: DataLoader::begin().
-  Iterator begin() {
+  typename Base::Iterator begin() {
     if (ahead_) {
       const LoaderState from = this->next_begin();
       ahead_->begin(from.order_epoch < 0 ? from.epoch : from.order_epoch, from.place);
     }
     began_at_ = this->batches_done_at_begin();
-    return {*this, Base::begin()};
+    return Base::begin();
   }
 
   /// An epoch's batches without those that fail: DataLoader::continuing().
@@ -193,7 +172,9 @@ class BetonLoader : public DataLoader<BetonDataset<Sample>> {
               BetonDataset<Sample>&& dataset, const BetonLoaderOptions& options)
       : Base(base_options, std::move(dataset), AnySampler(sampler)),
         loop_part_(loop_part),
-        ahead_(detail::read_ahead(options, sampler, this->dataset().places())) {}
+        ahead_(detail::read_ahead(options, sampler, this->dataset().places())) {
+    this->finish_batch_ = [this](typename Base::Batch& batch) { finish(batch); };
+  }
 
   void finish(typename Base::Batch& batch) {
     if (ahead_) ahead_->at_batch(this->batches_done() - began_at_ - 1);

@@ -25,6 +25,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -302,6 +303,9 @@ class DataLoader {
   /// What batches_done() is when the next begin() begins: the loop is a new one, but behind a first batch that failed.
   std::int64_t batches_done_at_begin() const { return first_has_failed_ ? done_ : 0; }
 
+  /// What a loader of another kind does with each batch, before the loop has it. If it throws, that batch has failed.
+  std::function<void(Batch&)> finish_batch_;
+
  private:
   using Stream = detail::BatchStream<Dataset, Collate>;
 
@@ -325,6 +329,7 @@ class DataLoader {
   template <class Step>
   LoopTimes run(std::optional<Iterator>& at, std::int64_t batches, Step& step) {
     LoopTimes times;
+    finishing_ = 0;
     const detail::Stopwatch all(times.total);
     while (times.batches < batches) {
       {
@@ -333,6 +338,8 @@ class DataLoader {
         if (at && *at == end()) at.reset();
         if (!at) at.emplace(begin());
       }
+      times.wait -= finishing_;
+      times.step += std::exchange(finishing_, 0);
       if (*at == end()) break;
       ++times.batches;
       RECORD_USER_SCOPE("step");
@@ -428,7 +435,22 @@ class DataLoader {
       else
         over_ = !take();
     }
-    if (!current_) leave();
+    if (!current_)
+      leave();
+    else if (finish_batch_)
+      finish_current();
+  }
+
+  void finish_current() {
+    RECORD_USER_SCOPE("finish batch");
+    const detail::Stopwatch watch(finishing_);
+    try {
+      finish_batch_(*current_);
+    } catch (...) {
+      batch_has_failed_ = true;
+      current_.reset();
+      throw;
+    }
   }
 
   bool take() {
@@ -545,6 +567,7 @@ class DataLoader {
   bool device_is_chosen_ = false, measures_copies_ = false;
   std::optional<detail::CopiedAhead<Batch>> on_device_;  // with to_device
   detail::LoaderTimes made_in_;
+  std::int64_t finishing_ = 0;  // ns, by finish_batch_
   std::uint64_t dataset_bytes_ = 0;
   std::unique_ptr<LoaderReport> report_ = std::make_unique<LoaderReport>();
   std::unique_ptr<Stream> stream_;

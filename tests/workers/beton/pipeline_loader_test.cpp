@@ -2,7 +2,12 @@
 #include <ATen/ATen.h>
 #include <shoal/workers/beton/beton_loader.h>
 
+#include <chrono>
+#include <iterator>
+#include <set>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -104,6 +109,62 @@ TEST_CASE("beton loader: where all fields go to one device, each ToDevice is ask
       CHECK(asked == 2);
     }
   CHECK(asked == 2);
+}
+
+TEST_CASE("beton loader: a batch for which the loop's part of a pipeline throws has failed, and the epoch goes on") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {.count = 12}, BetonWriteMode::raw);
+  int calls = 0;
+  std::set<int> failing = {1};
+  const ModuleWrapper module{[&](const at::Tensor& labels) {
+    if (failing.contains(++calls)) throw std::runtime_error("not now");
+    return labels + 100;
+  }};
+  const int workers = GENERATE(0, 1);
+  BetonLoader loader(
+      path, {.batch_size = 3,
+             .num_workers = workers,
+             .pipelines = {{"label", {IntDecoder{}, Squeeze{}, module}}, {"image", {}}, {"mask", {}}, {"text", {}}}});
+  const auto label_of = [](BetonSample& batch) { return batch["label"][0].item<std::int64_t>(); };
+  // The first one fails: the next begin() goes on behind it.
+  CHECK_THROWS_WITH(loader.begin(), "not now");
+  {
+    auto at = loader.begin();
+    CHECK(loader.state_dict().epoch == 0);
+    CHECK(label_of(*at) == 109);
+    failing = {3};
+    CHECK_THROWS_WITH(++at, "not now");
+    CHECK(at == std::default_sentinel);
+    ++at;
+    CHECK(label_of(*at) == 127);
+    ++at;
+    CHECK(at == std::default_sentinel);
+  }
+  // And continuing() delivers all others.
+  for (const std::set<int>& those : {std::set<int>{1}, std::set<int>{2, 3}, std::set<int>{4}}) {
+    calls = 0;
+    failing = those;
+    int failures = 0;
+    std::vector<std::int64_t> labels, expected;
+    for (auto& batch : loader.continuing([&](const std::exception&) { ++failures; })) labels.push_back(label_of(batch));
+    for (int batch = 1; batch <= 4; ++batch)
+      if (!those.contains(batch)) expected.push_back(100 + 9 * (batch - 1));
+    CHECK(failures == int(those.size()));
+    CHECK(labels == expected);
+  }
+}
+
+TEST_CASE("beton loader: a profile's step has the loop's part of pipelines, and its batches are finished") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {.count = 12}, BetonWriteMode::raw);
+  const ModuleWrapper slow{[](const at::Tensor& labels) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return labels + 100;
+  }};
+  BetonLoader loader(path, {.batch_size = 3, .pipelines = {{"label", {IntDecoder{}, slow}}, {"text", {}}}});
+  const LoaderProfile profile =
+      loader.profile(8, [](BetonSample& batch) { CHECK(batch["label"][0].item<std::int64_t>() >= 100); });
+  CHECK(profile.step >= 0.005);
 }
 
 TEST_CASE("beton pipeline: outputs of one field go to a device together, with any number of workers") {
