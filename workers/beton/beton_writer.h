@@ -31,7 +31,8 @@ struct BetonWriterOptions {
   std::uint64_t page_bytes = 8U << 20U;  ///< a power of two from 2 MiB to 2 GiB; a sample has to fit
   /// Worker processes. 0: the calling process encodes by itself. The file is the same with any number.
   int num_workers = 0;
-  std::int64_t chunk_size = 100;  ///< samples that a worker encodes at a time
+  /// Samples that a worker encodes at a time; fewer where so many have more than about 8 MiB.
+  std::int64_t chunk_size = 100;
   /// The fields' names, for samples that are pairs, tuples, arrays or one tensor. Empty: field0, field1, ...
   std::vector<std::string> names = {};
   BetonImageOptions images = {};                         ///< of all pictures

@@ -299,3 +299,27 @@ TEST_CASE("beton writer: conjugates and negatives that are views are written as 
     CHECK(dataset.get(i).at("field1").equal(Views().get(i).second.resolve_neg()));
   }
 }
+
+TEST_CASE("beton writer: a worker sends about 8 MiB at a time, however large a chunk's samples are") {
+  struct Texts {
+    std::int64_t size() const { return 40; }
+    std::string get(std::int64_t i) const { return std::string(1U << 20U, char('a' + i % 26)); }
+  };
+  const Texts texts;
+  const std::string first = texts.get(0);
+  const shoal::detail::SampleEncoder encoder({"text"}, shoal::detail::values_of(first), {});
+  std::vector<std::int64_t> indices;
+  for (std::int64_t i = 0; i < texts.size(); ++i) indices.push_back(i);
+  std::size_t largest = 0, all = 0, messages = 0;
+  shoal::detail::encode_samples(
+      texts, encoder, indices, {.processes = 1, .name = "writer"}, 100,
+      [&](std::span<const std::uint8_t> bytes) {
+        largest = std::max(largest, bytes.size());
+        all += bytes.size();
+        ++messages;
+      },
+      [](std::int64_t) { throw; });
+  CHECK(all >= 40U << 20U);
+  CHECK(largest < 9U << 20U);
+  CHECK(messages < 20);  // and yet several samples at a time
+}

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -66,31 +67,51 @@ class WriterTeam {
  public:
   WriterTeam(const PoolOptions& options, D dataset, const E& encoder, std::span<const std::int64_t> indices,
              std::int64_t chunk)
-      : ahead_(std::size_t(2 * options.processes)),
+      : left_(indices),
+        chunk_(std::uint64_t(chunk)),
+        ahead_(std::size_t(2 * options.processes)),
         at_work_(ahead_ + 2),
-        pool_(options, &WriterWorker<D, E>::begin, std::move(dataset), encoder, at_work_) {
-    for (std::size_t first = 0; first < indices.size(); first += std::size_t(chunk)) {
-      const auto part = indices.subspan(first, std::min(indices.size() - first, std::size_t(chunk)));
-      chunks_.push_back({std::int64_t(chunks_.size()), {part.begin(), part.end()}});
-    }
-  }
+        pool_(options, &WriterWorker<D, E>::begin, std::move(dataset), encoder, at_work_) {}
 
   /// Calls add(bytes) for each chunk in order. Throws what a task threw, or WorkerDied.
   template <class Add>
   void encode(Add&& add) {
-    next_ = 0;
-    for (auto&& bytes : pool_.imap({.chunksize = 1, .prefetch = ahead_}, &WriterWorker<D, E>::encode, chunks_)) {
+    auto chunks = std::views::iota(std::int64_t(0)) |
+                  std::views::take_while([this](std::int64_t) { return !left_.empty(); }) |
+                  std::views::transform([this](std::int64_t) -> const WriterChunk& { return next_chunk(); });
+    for (auto&& bytes : pool_.imap({.chunksize = 1, .prefetch = ahead_}, &WriterWorker<D, E>::encode, chunks)) {
       add(std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()));
+      bytes_ += bytes.size();
+      samples_ += chunks_[next_].indices.size();
       ++next_;
     }
   }
   /// Of the sample at which the chunk that failed was.
   std::int64_t index_at_fault() const {
     std::int64_t& at = at_work_[next_ % at_work_.size()];
-    return std::atomic_ref<std::int64_t>(at).load(std::memory_order_relaxed);  // see WriterWorker::encode
+    const auto index = std::atomic_ref<std::int64_t>(at).load(std::memory_order_relaxed);  // see WriterWorker::encode
+    const std::vector<std::int64_t>& indices = chunks_[next_].indices;
+    return std::ranges::find(indices, index) != indices.end() ? index : indices.front();
   }
 
  private:
+  /// About what a chunk's message has at most. More would be memory, for each chunk that is ahead, and no speed.
+  static constexpr std::uint64_t kMessageBytes = 8U << 20U;
+
+  /// Made when the pool asks for it, by what samples have had of bytes so far. The first ones, which tell, are of one
+  /// sample.
+  const WriterChunk& next_chunk() {
+    const std::uint64_t fitting = samples_ * kMessageBytes / std::max<std::uint64_t>(1, bytes_);
+    const std::uint64_t most = std::clamp<std::uint64_t>(fitting, 1, chunk_);
+    const auto part = left_.first(std::size_t(std::min<std::uint64_t>(most, left_.size())));
+    left_ = left_.subspan(part.size());
+    chunks_.push_back({std::int64_t(chunks_.size()), {part.begin(), part.end()}});
+    return chunks_.back();
+  }
+
+  std::span<const std::int64_t> left_;  // samples that are in no chunk yet
+  std::uint64_t chunk_;
+  std::uint64_t samples_ = 0, bytes_ = 0;  // that have come
   std::size_t ahead_;
   RawArray<std::int64_t> at_work_;
   std::vector<WriterChunk> chunks_;
