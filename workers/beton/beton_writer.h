@@ -72,7 +72,8 @@ class BetonWriter {
   }
 
   /// Writes the whole data set. Throws BetonWriteFailed with the index of the sample at fault, DatasetError if the file
-  /// cannot be written, std::invalid_argument for an empty data set and for samples that no fields can be made of.
+  /// cannot be written, PoolStopped if workers cannot start, std::invalid_argument for an empty data set and for samples
+  /// that no fields can be made of.
   template <MapDataset D>
   void write(D dataset) {
     const std::int64_t size = dataset_size(dataset);
@@ -97,7 +98,11 @@ class BetonWriter {
     detail::BetonFileWriter file(path_, encoder.fields(), options_.page_bytes, std::int64_t(indices.size()));
     detail::WriteProgress progress(options_.progress, std::int64_t(indices.size()), path_);
     const auto add = [&](std::span<const std::uint8_t> samples) {
-      file.append(samples);
+      try {
+        file.append(samples);
+      } catch (const detail::LargerThanPage&) {
+        fail(indices[std::size_t(file.rows())]);
+      }
       progress.show(file.rows(), file.bytes());
     };
     detail::encode_samples(std::move(dataset), encoder, indices,

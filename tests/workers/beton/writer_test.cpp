@@ -265,7 +265,7 @@ TEST_CASE("beton writer: samples without names of their own, and what cannot be 
   CHECK_THROWS_WITH(BetonWriter(folder.file("it")).write(TwoTexts{}), ContainsSubstring("a data set without samples"));
   CHECK_THROWS_WITH(BetonWriter(folder.file("it"), {.page_bytes = kSmallPage})
                         .write(TwoTexts{{{std::string(2 * kSmallPage, 'x'), ""}}}),
-                    ContainsSubstring("sample 0 takes 4194305 bytes, a page has 2097152"));
+                    ContainsSubstring("sample 0 can't be written: it takes 4194305 bytes, a page has 2097152"));
 }
 
 TEST_CASE("beton writer: samples that differ from the first one in shape or kind are refused by field and index") {

@@ -73,7 +73,7 @@ class WriterTeam {
         at_work_(ahead_ + 2),
         pool_(options, &WriterWorker<D, E>::begin, std::move(dataset), encoder, at_work_) {}
 
-  /// Calls add(bytes) for each chunk in order. Throws what a task threw, or WorkerDied.
+  /// Calls add(bytes) for each chunk in order. Throws what a task threw, WorkerDied, or PoolStopped.
   template <class Add>
   void encode(Add&& add) {
     auto chunks = std::views::iota(std::int64_t(0)) |
@@ -86,7 +86,7 @@ class WriterTeam {
       ++next_;
     }
   }
-  /// Of the sample at which the chunk that failed was.
+  /// Of the sample at which the chunk that failed was; of its first, if its worker had not begun it.
   std::int64_t index_at_fault() const {
     std::int64_t& at = at_work_[next_ % at_work_.size()];
     const auto index = std::atomic_ref<std::int64_t>(at).load(std::memory_order_relaxed);  // see WriterWorker::encode
@@ -121,7 +121,8 @@ class WriterTeam {
 
 /// Encodes these samples in this order, by the pool's processes or, if these are 0, here, and calls add(bytes) with one
 /// sample or with a chunk of them. fail(index) is called where an exception is being handled: of a sample that cannot be
-/// read or encoded, or WorkerDied. What add throws passes.
+/// read or encoded, or WorkerDied. What add throws passes, and so does PoolStopped: workers that cannot start are no
+/// sample's fault.
 template <class D, class E, class Add, class Fail>
 void encode_samples(D dataset, const E& encoder, std::span<const std::int64_t> indices, const PoolOptions& pool,
                     std::int64_t chunk, Add&& add, Fail&& fail) {
@@ -146,6 +147,8 @@ void encode_samples(D dataset, const E& encoder, std::span<const std::int64_t> i
         add(bytes);
         is_adding = false;
       });
+    } catch (const PoolStopped&) {
+      throw;
     } catch (...) {
       if (is_adding) throw;
       fail(team.index_at_fault());

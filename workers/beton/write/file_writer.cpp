@@ -120,9 +120,9 @@ const std::uint8_t* BetonFileWriter::append_sample(const std::uint8_t* at, const
     together += std::max<std::uint64_t>(1, bytes);
   }
   if (together > page_bytes_)
-    throw DatasetError(
-        fmt::format("{}: sample {} takes {} bytes, a page has {}; give larger pages, a smaller max_resolution or JPEGs",
-                    path_.native(), row_, together, page_bytes_));
+    throw LargerThanPage(
+        fmt::format("it takes {} bytes, a page has {}; give larger pages, a smaller max_resolution or JPEGs", together,
+                    page_bytes_));
   if (!place_regions(regions_, placed_)) place_regions(regions_, placed_);
   std::size_t number = 0;
   for (const BetonField& field : fields_) {

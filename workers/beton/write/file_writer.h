@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 namespace shoal::detail {
@@ -14,6 +15,12 @@ namespace shoal::detail {
 /// Bytes of samples, as workers send them. For each sample: its record with zeros where pointers go; for each field with
 /// a region its length (8 bytes), then those bytes.
 using EncodedSamples = std::span<const std::uint8_t>;
+
+/// A sample is larger than a page; which one and of which file, the caller knows.
+class LargerThanPage : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
 
 /// Samples come in the order of their rows. The placing is FFCV's with one process, byte for byte (a sample that does
 /// not fit in the page is begun anew in the next one, and what was written of it stays there unused), but for values
@@ -24,14 +31,14 @@ using EncodedSamples = std::span<const std::uint8_t>;
 /// place keeps what it had. Belongs to one thread of one process. Throws DatasetError, which names the file.
 class BetonFileWriter {
  public:
-  /// `fields` with their cells laid out (lay_out_record).
+  /// `fields` with their cells laid out (lay_out_record). Notices now that the place is a directory, which no file takes.
   BetonFileWriter(const std::filesystem::path& path, std::vector<BetonField> fields, std::uint64_t page_bytes,
                   std::int64_t samples);
   BetonFileWriter(const BetonFileWriter&) = delete;
   BetonFileWriter& operator=(const BetonFileWriter&) = delete;
   ~BetonFileWriter();
 
-  /// Places the samples. Throws DatasetError for a sample that is larger than a page, which names its row.
+  /// Places the samples. Throws LargerThanPage for the sample of row rows().
   void append(EncodedSamples samples);
   /// Writes what is left, and gives the file its name. All samples have come.
   void finish();
