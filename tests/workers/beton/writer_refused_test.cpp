@@ -89,3 +89,30 @@ TEST_CASE("beton writer: workers that cannot start are no sample's fault") {
   CHECK_THROWS_AS(BetonWriter(folder.file("it"), {.num_workers = 1}).write(dataset), PoolStopped);
   CHECK(is_empty(folder));
 }
+
+TEST_CASE("beton writer: tensors elsewhere than on the CPU are refused by field and device") {
+  const TemporaryFolder folder;
+  CHECK_THROWS_WITH(BetonWriter(folder.file("it")).write(Elsewhere{}),
+                    ContainsSubstring("field \"field0\": this sample's tensor is on meta; give tensors on the CPU"));
+  CHECK(is_empty(folder));
+}
+
+TEST_CASE("beton writer: more fields than the format can count, and none, are refused") {
+  const TemporaryFolder folder;
+  for (const std::int64_t fields : {0, 65536, 65537}) {
+    std::vector<std::string> names;
+    for (std::int64_t i = 0; i < fields; ++i) names.push_back(fmt::format("f{}", i));
+    CHECK_THROWS_WITH(BetonWriter(folder.file("it"), {.names = names}).write(NumberedRows{fields}),
+                      ContainsSubstring(fmt::format("samples of {} fields; a .beton file has 1 to 65535", fields)));
+  }
+  CHECK(is_empty(folder));
+}
+
+TEST_CASE("beton writer: a directory in the file's place is noticed before the samples are read") {
+  const TemporaryFolder folder;
+  samples_read = 0;
+  CHECK_THROWS_WITH(BetonWriter(folder.path()).write(Counting{}),
+                    ContainsSubstring("it is a directory; name a file in it"));
+  CHECK(samples_read <= 1);  // the first one tells the fields
+  CHECK(is_empty(folder));
+}

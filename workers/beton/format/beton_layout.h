@@ -15,6 +15,7 @@ constexpr std::uint16_t kBetonVersion = 2;
 constexpr std::size_t kBetonHeaderBytes = 24;
 constexpr std::size_t kBetonDescriptorBytes = 1041, kBetonNameBytes = 16, kBetonArgumentBytes = 1024;
 constexpr std::size_t kBetonRegionBytes = 24;     // a record of the allocation table
+constexpr std::size_t kBetonMostFields = 65535;   // their number has 16 bits
 constexpr std::size_t kBetonMostDimensions = 32;  // in the arguments of an array
 constexpr std::size_t kBetonShapeBytes = 8 * kBetonMostDimensions;
 constexpr std::size_t kBetonMostDtypeText = kBetonArgumentBytes - kBetonShapeBytes - 8;

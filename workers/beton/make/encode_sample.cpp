@@ -99,6 +99,9 @@ void describe_array(BetonField& field, const at::Tensor& tensor) {
 
 /// FFCV's file has 16 bytes for a name, and its reader loses one of two fields with equal ones.
 void check_names(const std::vector<BetonField>& fields) {
+  if (fields.empty() || fields.size() > kBetonMostFields)
+    throw std::invalid_argument(
+        fmt::format("BetonWriter: samples of {} fields; a .beton file has 1 to {}", fields.size(), kBetonMostFields));
   std::set<std::string> seen;
   for (const BetonField& field : fields) {
     const bool is_ascii = std::ranges::all_of(field.name, [](char c) { return c > 31 && c < 127; });
@@ -124,6 +127,15 @@ void check_images(const BetonImageOptions& images, const std::string& field) {
 void check_count(std::size_t values, std::size_t fields) {
   if (values != fields)
     throw std::invalid_argument(fmt::format("BetonWriter: a sample of {} values for {} fields", values, fields));
+}
+
+/// The bytes of a tensor elsewhere cannot be read here.
+void check_is_here(const BetonField& field, const MemberValue& value) {
+  const auto* tensor = std::get_if<const at::Tensor*>(&value);
+  if (tensor != nullptr && !(*tensor)->is_cpu())
+    throw std::invalid_argument(
+        fmt::format("field {:?}: this sample's tensor is on {}; give tensors on the CPU (.cpu())", field.name,
+                    (*tensor)->device().str()));
 }
 
 class BytesEnd {
@@ -310,6 +322,7 @@ void SampleEncoder::append(const std::vector<MemberValue>& values, std::int64_t 
       case BetonType::integer:
         store64(cell(), std::uint64_t(integer_of(value)));
         continue;
+    check_is_here(field, value);
       case BetonType::real:
         store64(cell(), std::bit_cast<std::uint64_t>(real_of(value)));
         continue;

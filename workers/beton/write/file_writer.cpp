@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace shoal::detail {
@@ -31,6 +32,9 @@ BetonFileWriter::BetonFileWriter(const std::filesystem::path& path, std::vector<
       page_bytes_(page_bytes),
       samples_(samples),
       record_bytes_(lay_out_record(fields_)) {
+  std::error_code unknown;  // then opening and renaming say what is wrong
+  if (std::filesystem::is_directory(path, unknown))
+    throw DatasetError(fmt::format("{}: can't be written: it is a directory; name a file in it", path.native()));
   // As pictures do it (workers/images/formats/encode.cpp): no data set lists such a name, and no other process has it.
   static std::atomic<unsigned> number{0};
   do {
