@@ -116,3 +116,17 @@ TEST_CASE("beton writer: a directory in the file's place is noticed before the s
   CHECK(samples_read <= 1);  // the first one tells the fields
   CHECK(is_empty(folder));
 }
+
+TEST_CASE("beton writer: a JPEG of more pixels than readers take is refused") {
+  const TemporaryFolder folder;
+  std::vector<std::uint8_t> jpeg =
+      shoal::detail::encode_jpeg_rows(std::vector<std::uint8_t>(std::size_t(8 * 8 * 3), 99), 8, 8, 50);
+  const std::uint8_t baseline[] = {0xff, 0xc0};
+  const auto frame = std::ranges::search(jpeg, baseline).begin();
+  REQUIRE(frame != jpeg.end());
+  constexpr std::uint8_t kSides[] = {0x40, 0x00, 0x40, 0x00};  // 16384, as the JPEG has them
+  std::ranges::copy(kSides, frame + 5);
+  CHECK_THROWS_WITH(
+      BetonWriter(folder.file("it"), {.images = {.write_mode = BetonWriteMode::jpg}}).write(OneJpeg{jpeg}),
+      ContainsSubstring("a JPEG has 16384 x 16384 pixels, and readers refuse more than 178956970"));
+}

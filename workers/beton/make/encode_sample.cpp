@@ -174,6 +174,10 @@ class PictureEncoder {
       take(**encoded);
     else
       take(*std::get<const at::Tensor*>(value));
+    if (is_jpg_ && width_ * height_ > kMostJpegPixels)
+      throw std::invalid_argument(fmt::format(
+          "a JPEG has {} x {} pixels, and readers refuse more than {}: give a max_resolution, or store it raw", width_,
+          height_, kMostJpegPixels));
     pixels.swap(region_);
     cell[0] = is_jpg_ ? 0 : 1;
     store16(cell + 1, std::uint16_t(width_));
@@ -318,11 +322,11 @@ void SampleEncoder::append(const std::vector<MemberValue>& values, std::int64_t 
     if (!fits(field.type, value))
       throw std::invalid_argument(fmt::format("field {:?}: this sample's value is of type {}, the first one's of {}",
                                               field.name, name_of(type_of(value)), name_of(field.type)));
+    check_is_here(field, value);
     switch (field.type) {
       case BetonType::integer:
         store64(cell(), std::uint64_t(integer_of(value)));
         continue;
-    check_is_here(field, value);
       case BetonType::real:
         store64(cell(), std::bit_cast<std::uint64_t>(real_of(value)));
         continue;
