@@ -229,8 +229,23 @@ TEST_CASE("shoal beton: wrong words are one line and a code of their own") {
   is_refused(beton({"cat", write_beton(folder, "all", beton_vector("all")), "--first", "6"}), 4,
              "--first is 6: the file has 5 samples");
   is_refused(beton({"cat", folder.file("all.beton"), "--custom", "x"}), 4, "--custom is 'x'");
+  for (const char* most : {"0", "-1"})
+    is_refused(beton({"verify", folder.file("all.beton"), "--most", most}), 4, fmt::format("--most is {}", most));
+  is_refused(beton({"cat", folder.file("all.beton"), "--count", "-3"}), 4, "--count is -3: give at least 0");
+  CHECK(beton({"cat", folder.file("all.beton"), "--count", "0"}).output.empty());
   CHECK(beton({"cat", "--help"}).code == 0);
   CHECK(beton({"--help"}).code == 0);
+}
+
+TEST_CASE("shoal beton: output that is lost is a failure") {
+  const TemporaryFolder folder;
+  const std::string path = write_beton(folder, "all", beton_vector("all"));
+  for (const char* command : {"info", "verify", "cat"}) {
+    const ProgramResult lost =
+        run_program({"/bin/sh", "-c", R"("$0" beton "$1" "$2" > /dev/full)", kShoal, command, path});
+    CHECK(lost.code == 1);
+    CHECK_THAT(lost.error, ContainsSubstring("writing to standard output"));
+  }
 }
 
 TEST_CASE("shoal beton: an array of bytes that could be a picture stays an array, from one format to the other") {

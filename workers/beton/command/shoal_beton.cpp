@@ -15,6 +15,7 @@
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -33,8 +34,8 @@ struct Options {
   std::string path;
   std::vector<std::string> custom;
   bool json = false, quick = false;
-  std::int64_t first = 0, count = -1;
-  std::size_t most = 20;
+  std::int64_t first = 0, most = 20;
+  std::optional<std::int64_t> count;
 };
 
 BetonFile open_file(const Options& options) {
@@ -47,6 +48,11 @@ BetonFile open_file(const Options& options) {
 void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
     throw SystemError("writing to standard output", errno);
+}
+
+/// Otherwise a full disk would be noticed behind main(), by nobody.
+void flush() {
+  if (std::fflush(stdout) != 0) throw SystemError("writing to standard output", errno);
 }
 
 int show_info(const Options& options) {
@@ -65,13 +71,15 @@ int say(const std::vector<std::string>& faults, const std::string& praise) {
 }
 
 int verify(const Options& options) {
+  if (options.most < 1) throw std::invalid_argument(fmt::format("--most is {}: give at least 1", options.most));
+  const auto most = std::size_t(options.most);
   if (is_tar(options.path)) {
     const TarFile file(options.path);
-    return say(find_tar_faults(file, options.quick, options.most),
+    return say(find_tar_faults(file, options.quick, most),
                fmt::format("{}: {} samples: no fault\n", file.path(), file.size()));
   }
   const BetonFile file = open_file(options);
-  return say(find_faults(file, options.quick, options.most),
+  return say(find_faults(file, options.quick, most),
              fmt::format("{}: {} samples, {} regions: no fault\n", file.path(), file.size(), file.regions()));
 }
 
@@ -79,8 +87,9 @@ int verify(const Options& options) {
 std::int64_t end_of(const Options& options, std::int64_t samples) {
   if (options.first < 0 || options.first > samples)
     throw std::invalid_argument(fmt::format("--first is {}: the file has {} samples", options.first, samples));
-  const std::int64_t left = samples - options.first;
-  return options.first + (options.count < 0 ? left : std::min(left, options.count));
+  const std::int64_t left = samples - options.first, count = options.count.value_or(left);
+  if (count < 0) throw std::invalid_argument(fmt::format("--count is {}: give at least 0", count));
+  return options.first + std::min(left, count);
 }
 
 int cat(const Options& options) {
@@ -139,7 +148,9 @@ int run(int argc, char** argv) {
   printing->callback([&] { action = [&] { return cat(options); }; });
   try {
     app.parse(argc, argv);
-    return action();
+    const int code = action();
+    flush();
+    return code;
   } catch (...) {
     return end_by_exception(app, "shoal: beton");
   }
