@@ -42,7 +42,8 @@ struct BetonRegion {
 };
 
 /// A .beton file (format version 2), mapped read-only. A handle: copies are the same mapping. It crosses to other
-/// processes, which open the file anew by its path and refuse one that has another size or time of writing by then.
+/// processes, which open the file anew in its place (a relative path counts from the folder of the process that opened it
+/// first) and refuse one that has another size or time of writing by then.
 ///
 /// Every number in a file is taken for hostile: each access checks what it follows, and throws DatasetError, which
 /// names file, offset and field. Nothing is read outside the file, and opening takes memory for the fields' descriptions
@@ -96,15 +97,17 @@ class BetonFile {
  private:
   friend struct Codec<BetonFile>;
   struct Opened;
+  explicit BetonFile(std::shared_ptr<const Opened> opened);
   std::shared_ptr<const Opened> opened_;
   const detail::BetonView& view() const;
   const detail::FileStamp& stamp() const;
 };
 
-/// As a message: the path, by which the other process opens it, and the size and time that it has to have there.
+/// As a message: the path as given and from the root, by which the other process opens it, and the size and time that it
+/// has to have there.
 template <>
 struct Codec<BetonFile> {
-  static constexpr std::uint64_t schema() { return schema_hash("shoal::BetonFile"); }
+  static constexpr std::uint64_t schema() { return schema_hash("shoal::BetonFile in its place"); }
   static void encode(Encoder& encoder, const BetonFile& file);
   static BetonFile decode(Decoder& decoder);
 };

@@ -102,3 +102,21 @@ TEST_CASE("beton dataset: a length that another thread changes in the file never
   read_both([&] { return plain.get(0).at("text"); });
   read_both([&] { return padded.get(0).at("text"); });
 }
+
+TEST_CASE("beton file: opened by a relative path, it is the same file wherever its process goes") {
+  const TemporaryFolder folder, elsewhere;
+  text_file(folder);
+  std::optional<BetonLoader<>> loader;
+  {
+    const InFolder here(folder.path());
+    loader.emplace(std::filesystem::path("it"), BetonLoaderOptions{.num_workers = 1});
+  }
+  CHECK(loader->dataset().files[0].path() == "it");
+  const InFolder there(elsewhere.path());
+  std::int64_t batches = 0;
+  for (auto& batch : *loader) {
+    CHECK(batch["text"].size(1) == std::int64_t(kLong));
+    ++batches;
+  }
+  CHECK(batches == 1);
+}

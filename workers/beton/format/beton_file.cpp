@@ -10,24 +10,39 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace shoal {
 
+namespace {
+
+/// Where the file is, whatever the process's folder becomes. As given, if that folder is gone.
+std::string from_root(const std::filesystem::path& path) {
+  std::error_code failed;
+  const std::filesystem::path place = std::filesystem::absolute(path, failed);
+  return failed ? path.native() : place.native();
+}
+
+}  // namespace
+
 struct BetonFile::Opened {
-  Opened(std::string file, std::vector<BetonCustomCell> cells)
+  Opened(std::string file, std::string at, std::vector<BetonCustomCell> cells)
       : path(std::move(file)),
+        place(std::move(at)),
         custom(std::move(cells)),
-        mapping(path, ".beton file"),
+        mapping(place, ".beton file"),
         view(mapping.bytes(), path, custom) {}
-  std::string path;
+  Fd open() const { return lift(Fd(::open(place.c_str(), O_RDONLY | O_CLOEXEC))); }
+  std::string path, place;  // as given, for errors; the same from the root
   std::vector<BetonCustomCell> custom;
   detail::MappedFile mapping;
   detail::BetonView view;
 };
 
 BetonFile::BetonFile(const std::filesystem::path& path, std::vector<BetonCustomCell> custom)
-    : opened_(std::make_shared<const Opened>(path.native(), std::move(custom))) {}
+    : opened_(std::make_shared<const Opened>(path.native(), from_root(path), std::move(custom))) {}
+BetonFile::BetonFile(std::shared_ptr<const Opened> opened) : opened_(std::move(opened)) {}
 
 const detail::BetonView& BetonFile::view() const { return opened_->view; }
 const detail::FileStamp& BetonFile::stamp() const { return opened_->mapping.stamp(); }
@@ -60,7 +75,7 @@ std::uint64_t BetonFile::place_of(std::span<const std::uint8_t> bytes) const {
 
 void BetonFile::prefetch_page(std::uint64_t page) const {
   if (page >= file_bytes() / page_bytes()) return;
-  const Fd file = lift(Fd(::open(path().c_str(), O_RDONLY | O_CLOEXEC)));
+  const Fd file = opened_->open();
   // Of one call Linux reads no more than the device's read-ahead, or its largest transfer: hence pieces. pread() would copy
   // the bytes for nobody, and read beyond the page, as a file's reader goes on.
   constexpr std::uint64_t kPiece = 128U << 10U;
@@ -74,7 +89,7 @@ void BetonFile::drop_page(std::uint64_t page) const {
 void BetonFile::forget_page(std::uint64_t page) const {
   if (page >= file_bytes() / page_bytes()) return;
   drop_page(page);  // the kernel keeps what any process has mapped in
-  const Fd file = lift(Fd(::open(path().c_str(), O_RDONLY | O_CLOEXEC)));
+  const Fd file = opened_->open();
   if (file) ::posix_fadvise(file.get(), off_t(page * page_bytes()), off_t(page_bytes()), POSIX_FADV_DONTNEED);
 }
 
@@ -82,17 +97,19 @@ const std::vector<BetonCustomCell>& BetonFile::custom_cells() const { return ope
 
 void Codec<BetonFile>::encode(Encoder& encoder, const BetonFile& file) {
   shoal::encode(encoder, file.path());
+  shoal::encode(encoder, file.opened_->place);
   shoal::encode(encoder, file.stamp().bytes);
   shoal::encode(encoder, file.stamp().modified);
   shoal::encode(encoder, file.custom_cells());
 }
 
 BetonFile Codec<BetonFile>::decode(Decoder& decoder) {
-  const auto path = shoal::decode<std::string>(decoder);
+  const auto path = shoal::decode<std::string>(decoder), place = shoal::decode<std::string>(decoder);
   detail::FileStamp stamp;
   stamp.bytes = shoal::decode<std::uint64_t>(decoder);
   stamp.modified = shoal::decode<std::int64_t>(decoder);
-  BetonFile file(path, shoal::decode<std::vector<BetonCustomCell>>(decoder));
+  const BetonFile file(
+      std::make_shared<const BetonFile::Opened>(path, place, shoal::decode<std::vector<BetonCustomCell>>(decoder)));
   if (file.stamp().bytes != stamp.bytes)
     throw DatasetError(fmt::format(
         "{}: has {} bytes, {} where this message comes from; was it replaced, or is another file in this place here?",
