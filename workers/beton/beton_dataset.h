@@ -74,6 +74,8 @@ Sample decode_sample(const BetonPlace& place) {
 std::optional<at::Tensor> chosen_samples(std::span<const BetonFile> files, const BetonDatasetOptions& options);
 /// Opens the files. Throws std::invalid_argument for none, or if one lacks a field of the first one.
 std::vector<BetonFile> open_betons(std::span<const std::filesystem::path> paths, const BetonDatasetOptions& options);
+/// Throws std::invalid_argument if two fields have one name: samples by name would lose one of them.
+void check_names(const BetonFile& file);
 /// The page of each sample, numbered over all files; samples without one share a number.
 std::vector<std::int64_t> pages_of(std::span<const BetonPlace> places);
 /// The pipelines, whose ReplaceLabel and Poison name samples by their numbers over all files, with these samples' places
@@ -154,11 +156,12 @@ struct BetonDataset {
 };
 
 /// Opens .beton files as one data set. Throws DatasetError for a file that cannot be read, std::out_of_range for an index
-/// that is not there.
+/// that is not there, std::invalid_argument for samples by name of a file in which two fields have one name.
 template <class Sample = BetonSample>
 BetonDataset<Sample> beton_dataset(std::span<const std::filesystem::path> paths,
                                    const BetonDatasetOptions& options = {}) {
   BetonDataset<Sample> dataset{detail::open_betons(paths, options), {}};
+  if constexpr (std::same_as<Sample, BetonSample>) detail::check_names(dataset.files[0]);
   dataset.chosen = detail::chosen_samples(dataset.files, options);
   dataset.keeps_pages = options.os_cache;
   if (options.pipelines.empty()) return dataset;

@@ -164,6 +164,23 @@ TEST_CASE("beton dataset: several files as one, some samples of them, and those 
       ContainsSubstring("has other fields than"));
 }
 
+TEST_CASE("beton dataset: of a file with two fields of one name there are no samples by name, but all others") {
+  const TemporaryFolder folder;
+  auto bytes = beton_vector("all");
+  std::copy_n("score", 6, bytes.begin() + 24 + 1041 + 1);  // was "label"
+  const std::string path = write_beton(folder, "twice", bytes);
+  CHECK_THROWS_WITH(beton_dataset(path), ContainsSubstring("twice.beton: two fields are named \"score\""));
+  struct Blob {
+    std::string blob;
+  };
+  CHECK(beton_dataset<Blob>(path).get(1).blob == "BBB");
+  struct Score {
+    double score;
+  };
+  CHECK_THROWS_WITH(beton_dataset<Score>(path).get(1), ContainsSubstring("two fields are named \"score\""));
+  CHECK(BetonFile(path).real(2, 2) == 1);
+}
+
 TEST_CASE("beton order: quasi-random visits each sample once, few pages at a time, by seed and epoch alone") {
   std::vector<std::int64_t> pages;
   for (std::int64_t i = 0; i < 1000; ++i) pages.push_back(i % 40);  // 25 samples in each, not side by side

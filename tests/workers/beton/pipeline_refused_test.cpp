@@ -79,6 +79,8 @@ TEST_CASE("beton pipeline: what cannot be is refused when the file is opened, wi
   const ModuleWrapper flat{[](const at::Tensor& batch) { return batch.flatten(1); }};
   CHECK_NOTHROW(BetonLoader(path, {.pipelines = {{"image", {SimpleRGBImageDecoder{}, flat, Squeeze{{3}}}}}}));
   CHECK_NOTHROW(BetonLoader(path, {.pipelines = {{"text", {BytesDecoder{}, View{BetonNumber::int64}}}}}));
+  refused({{"text", {BytesDecoder{}}}, {"text.lengths", {PipelineSpec{"label"}, IntDecoder{}}}},
+          "two values of a batch would be named \"text.lengths\"");
   struct Labelled {
     std::int64_t label;
   };

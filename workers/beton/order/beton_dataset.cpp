@@ -28,6 +28,16 @@ std::vector<BetonFile> open_betons(std::span<const std::filesystem::path> paths,
   return files;
 }
 
+void check_names(const BetonFile& file) {
+  const auto fields = file.fields();
+  for (auto at = fields.begin(); at != fields.end(); ++at)
+    if (std::ranges::find(fields.begin(), at, at->name, &BetonField::name) != at)
+      throw std::invalid_argument(
+          fmt::format("beton_dataset: {}: two fields are named {:?}, and samples by name would lose one: take a Sample "
+                      "of your own without it, or BetonFile, which reads fields by number",
+                      file.path(), at->name));
+}
+
 std::optional<at::Tensor> chosen_samples(std::span<const BetonFile> files, const BetonDatasetOptions& options) {
   if (options.indices.empty() && !options.filter) return std::nullopt;
   std::int64_t all = 0;

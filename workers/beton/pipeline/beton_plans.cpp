@@ -5,6 +5,7 @@
 #include <shoal/internal/workers/beton/pipeline/field_plan.h>
 
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -35,6 +36,18 @@ std::size_t field_of(const BetonFile& file, const std::string& output, const std
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(fmt::format("pipeline of {:?}: {}", output, error.what()));
   }
+}
+
+/// Each value of a batch has a name of its own.
+void check_outputs(const std::vector<PlannedField>& fields, const BetonFile& file) {
+  std::set<std::string> seen;
+  for (const PlannedField& field : fields)
+    for (const std::string& name : field.plan ? field.plan->outputs(field.name) : std::vector{field.name})
+      if (!seen.insert(name).second)
+        throw std::invalid_argument(
+            fmt::format("{}: two values of a batch would be named {:?}: give one another name by a PipelineSpec, or "
+                        "leave it out by an empty pipeline",
+                        file.path(), name));
 }
 
 }  // namespace
@@ -81,6 +94,7 @@ void BetonPlans::plan(const BetonFile& file) const {
       const BetonPipeline rest(pipeline.begin() + 1, pipeline.end());
       fields.push_back({f, output, rest.empty() ? nullptr : plan_field(file, f, rest, output)});
     }
+    check_outputs(fields, file);
     state_->fields = std::move(fields);
   });
 }

@@ -60,8 +60,10 @@ class BytesPlan final : public FieldPlan {
     }
     for (const BetonOperation& operation : on_batch_) apply_to_batch(operation, value);
     batch.insert_or_assign(name, std::move(value.tensor));
-    batch.insert_or_assign(name + ".lengths", std::move(lengths));
+    batch.insert_or_assign(lengths_of(name), std::move(lengths));
   }
+
+  std::vector<std::string> outputs(const std::string& name) const override { return {name, lengths_of(name)}; }
 
   BatchOutline outline() const override {
     constexpr std::int64_t kAny = 64;
@@ -72,6 +74,7 @@ class BytesPlan final : public FieldPlan {
   }
 
  private:
+  static std::string lengths_of(const std::string& name) { return name + ".lengths"; }
   std::span<const std::uint8_t> value_of(const BetonPlace& place) const {
     if (place.file->fields()[field_].type == BetonType::bytes) return place.file->bytes(place.row, field_);
     const std::string_view text = place.file->json(place.row, field_);

@@ -39,6 +39,9 @@ class FieldPlan {
   /// that the pipeline cannot take.
   virtual void make(const PlannedSamples& samples, const std::string& name, BetonBatch& batch) const = 0;
 
+  /// The names of the tensors that make() adds under this one.
+  virtual std::vector<std::string> outputs(const std::string& name) const { return {name}; }
+
   /// A batch as make() would add it. Throws std::invalid_argument if an operation cannot be applied to such batches.
   virtual BatchOutline outline() const = 0;
 };
