@@ -53,7 +53,7 @@ struct BetonField {
 
 /// What the caller knows of a custom field: the file does not say how many bytes a record has of it.
 struct BetonCustomCell {
-  std::string field;          ///< its name in the file
+  std::string field;          ///< its name; the first 16 characters count, as in the file
   std::size_t bytes = 0;      ///< of its cell, at least 1
   std::size_t alignment = 1;  ///< 1, 2, 4, 8 or 16: that of its C structure (NumPy's `align`)
 };

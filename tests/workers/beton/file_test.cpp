@@ -232,6 +232,16 @@ TEST_CASE("beton file: a custom field needs its cell described") {
   CHECK_THROWS_AS(BetonFile(path, {{.field = "mine", .bytes = 0}}), std::invalid_argument);
 }
 
+TEST_CASE("beton file: a custom field's cell is described by its whole name, of which the file has the beginning") {
+  const TemporaryFolder folder;
+  const BetonField custom{
+      .name = "sixteen_letters_and_more", .type = BetonType::custom, .cell_bytes = 3, .cell_alignment = 1};
+  const std::string path = write_beton(folder, "custom", made_of({custom}, 1, {}, {}).bytes);
+  for (const char* name : {"sixteen_letters_and_more", "sixteen_letters_"})
+    CHECK(BetonFile(path, {{.field = name, .bytes = 3}}).custom(0, 0).size() == 3);
+  CHECK_THROWS_AS(BetonFile(path, {{.field = "sixteen_letters", .bytes = 3}}), DatasetError);
+}
+
 TEST_CASE("beton file: what is asked for that is not there is the caller's mistake, and says what there is") {
   const TemporaryFolder folder;
   const BetonFile file(write_beton(folder, "all", beton_vector("all")));

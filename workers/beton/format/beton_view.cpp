@@ -61,7 +61,9 @@ void BetonView::read_fields(const std::vector<BetonCustomCell>& custom) {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     BetonField& field = fields_[i];
     if (field.type != BetonType::custom) continue;
-    const auto told = std::ranges::find(custom, field.name, &BetonCustomCell::field);
+    const auto told = std::ranges::find(custom, field.name, [](const BetonCustomCell& cell) {
+      return std::string_view(cell.field).substr(0, kBetonNameBytes);
+    });
     if (told == custom.end())
       throw DatasetError(fmt::format(
           "{}: offset {}, field {:?}: a custom field (type 255), whose size in a record the file does not say: "
