@@ -69,8 +69,10 @@ struct BetonLoaderOptions {
 };
 
 namespace detail {
-/// What the ranks that were started together are told by. Throws std::invalid_argument for options that cannot be.
-BetonSamplerOptions sampler_options(const BetonLoaderOptions& options);
+/// What the ranks that were started together are told by, for an order of `samples`, those that the options choose of the
+/// files'. Throws std::invalid_argument for options that cannot be, and for no samples.
+BetonSamplerOptions sampler_options(const BetonLoaderOptions& options, std::span<const BetonFile> files,
+                                    std::int64_t samples);
 BetonDatasetOptions dataset_options(const BetonLoaderOptions& options);
 /// Nothing if pages are neither read ahead nor given back. Throws std::invalid_argument for options that cannot be.
 std::optional<ReadAhead> read_ahead(const BetonLoaderOptions& options, const BetonSampler& sampler,
@@ -160,7 +162,8 @@ class BetonLoader : public DataLoader<BetonDataset<Sample>> {
 
  private:
   BetonLoader(BetonDataset<Sample> dataset, const BetonLoaderOptions& options)
-      : BetonLoader(BetonSampler(detail::sampler_options(options), dataset.pages()), std::move(dataset), options) {}
+      : BetonLoader(BetonSampler(detail::sampler_options(options, dataset.files, dataset.size()), dataset.pages()),
+                    std::move(dataset), options) {}
   // References: sampler and options are made of the data set before that is moved, in any order of evaluation.
   BetonLoader(const BetonSampler& sampler, BetonDataset<Sample>&& dataset, const BetonLoaderOptions& options)
       : BetonLoader(detail::LoopPart(options.pipelines), sampler, std::move(dataset), options) {}

@@ -167,6 +167,25 @@ TEST_CASE("beton loader: a profile's step has the loop's part of pipelines, and 
   CHECK(profile.step >= 0.005);
 }
 
+TEST_CASE("beton loader: where all pipelines have a ToDevice, loader.to_device is refused") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {}, BetonWriteMode::raw);
+  const BetonPipelines pipelines = {
+      {"label", {IntDecoder{}, ToDevice{at::kCPU}}}, {"image", {}}, {"mask", {}}, {"score", {}}, {"text", {}}};
+  CHECK_THROWS_WITH(BetonLoader(path, {.pipelines = pipelines, .loader = {.to_device = at::kCPU}}),
+                    ContainsSubstring("leave loader.to_device out"));
+  CHECK_THROWS_AS(
+      BetonLoader(path, {.pipelines = pipelines, .loader = {.to_device = [] { return at::Device("cpu"); }}}),
+      std::invalid_argument);
+}
+
+TEST_CASE("beton loader: a filter that takes nothing is refused by file and filter") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {}, BetonWriteMode::raw);
+  CHECK_THROWS_WITH(BetonLoader(path, {.filter = [](const BetonFile&, std::int64_t) { return false; }}),
+                    "BetonLoader: " + path + ": the filter takes none of the samples");
+}
+
 TEST_CASE("beton pipeline: outputs of one field go to a device together, with any number of workers") {
   const TemporaryFolder folder;
   const std::string path = written(folder, {}, BetonWriteMode::raw);

@@ -16,7 +16,12 @@
 
 namespace shoal::detail {
 
-BetonSamplerOptions sampler_options(const BetonLoaderOptions& options) {
+BetonSamplerOptions sampler_options(const BetonLoaderOptions& options, std::span<const BetonFile> files,
+                                    std::int64_t samples) {
+  if (samples == 0)
+    throw std::invalid_argument(
+        fmt::format("BetonLoader: {}{}: {}", files.front().path(), files.size() > 1 ? " and others" : "",
+                    options.filter ? "the filter takes none of the samples" : "there are no samples"));
   BetonSamplerOptions sampler{.order = options.order, .seed = options.seed, .window_pages = options.window_pages};
   if (!options.distributed) return sampler;
   const CurrentProcess& self = current_process();
@@ -119,7 +124,12 @@ DataLoaderOptions loader_options(const BetonLoaderOptions& options, const LoopPa
   loader.num_workers = options.num_workers;
   loader.seed = options.seed;
   loader.drop_last = options.drop_last;
-  if (const auto device = loop_part.device_of_all(fields, options.pipelines)) loader.to_device = *device;
+  if (const auto device = loop_part.device_of_all(fields, options.pipelines)) {
+    if (OptionFormat<DeviceChoice>::to_text(loader.to_device) != "none")
+      throw std::invalid_argument(
+          "BetonLoader: all pipelines have a ToDevice, and loader.to_device is set, too: leave loader.to_device out");
+    loader.to_device = *device;
+  }
   const int workers = std::max(1, options.num_workers);
   loader.prefetch_factor = (options.batches_ahead + workers - 1) / workers;  // of each worker
   return loader;
