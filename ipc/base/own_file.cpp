@@ -22,7 +22,7 @@ std::string name_of(int descriptor) {
 
 OwnFile::OwnFile(Fd file, const char* what) noexcept : file_(std::move(file)), what_(what) {
   struct stat status{};
-  if (::fstat(file_.get(), &status) == 0) device_ = status.st_dev, inode_ = status.st_ino;
+  if (file_ && ::fstat(file_.get(), &status) == 0) device_ = status.st_dev, inode_ = status.st_ino;
 }
 
 OwnFile::~OwnFile() {

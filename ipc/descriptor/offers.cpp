@@ -164,24 +164,31 @@ DescriptorOffers& DescriptorOffers::current() {
 }
 
 DescriptorOffers::DescriptorOffers() {
-  first_offer_ = lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
-  if (!first_offer_) throw SystemError("making an eventfd", errno, "raise the limit of descriptors (ulimit -n)");
-  spare_ = Fd(::fcntl(first_offer_.get(), F_DUPFD_CLOEXEC, 3));
-  listener_ = make_socket("descriptors in messages");
+  Fd event = lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+  if (!event) throw SystemError("making an eventfd", errno, "raise the limit of descriptors (ulimit -n)");
+  first_offer_ = OwnFile(std::move(event), "an eventfd of descriptors in messages");
+  spare_ = make_spare();
+  listener_ = OwnFile(make_socket("descriptors in messages"), "the socket for descriptors in messages");
   auto [address, length] = address_of(Session::current().self());
-  if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(listener_.get(), 64) != 0)
+  const int listener = listener_.descriptor();
+  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(listener, 64) != 0)
     throw SystemError("listening for processes that fetch descriptors", errno);
   start_service_thread("shoal-offers", [this] { serve(); });
+}
+
+OwnFile DescriptorOffers::make_spare() const {
+  return OwnFile(Fd(::fcntl(first_offer_.descriptor_if_open(), F_DUPFD_CLOEXEC, 3)), "a spare descriptor");
 }
 
 void DescriptorOffers::serve() {
   constexpr int kForgetEvery = 1000, kForever = -1;  // ms
   bool some_left = false;
-  for (;;) {
-    pollfd entries[] = {{listener_.get(), POLLIN, 0}, {first_offer_.get(), POLLIN, 0}};
+  // If the program has closed them, nobody can fetch anything, and offer() says so.
+  while (listener_.is_open() && first_offer_.is_open()) {
+    pollfd entries[] = {{listener_.descriptor_if_open(), POLLIN, 0}, {first_offer_.descriptor_if_open(), POLLIN, 0}};
     ::poll(entries, 2, some_left ? kForgetEvery : kForever);
     std::uint64_t count;
-    if (entries[1].revents != 0 && ::read(first_offer_.get(), &count, sizeof count) < 0) continue;
+    if (entries[1].revents != 0 && ::read(first_offer_.descriptor_if_open(), &count, sizeof count) < 0) continue;
     if (entries[0].revents != 0) take_connection();
     some_left = forget_fetched();
   }
@@ -190,9 +197,9 @@ void DescriptorOffers::serve() {
 /// A process without room for another descriptor hands out those it has all the same: it keeps one to be able to.
 void DescriptorOffers::take_connection() {
   constexpr int kBetweenTries = 100;  // ms: whoever connected keeps waiting, and this thread must not spin
-  auto accept = [&] { return lift(Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC))); };
+  auto accept = [&] { return lift(Fd(::accept4(listener_.descriptor_if_open(), nullptr, nullptr, SOCK_CLOEXEC))); };
   Fd connection = accept();
-  if (!connection && (errno == EMFILE || errno == ENFILE) && spare_) {
+  if (!connection && (errno == EMFILE || errno == ENFILE) && spare_.is_open()) {
     spare_.reset();
     connection = accept();
   }
@@ -201,7 +208,7 @@ void DescriptorOffers::take_connection() {
   else if (errno != EINTR && errno != ECONNABORTED)
     ::poll(nullptr, 0, kBetweenTries);
   connection.reset();
-  if (!spare_) spare_ = Fd(::fcntl(first_offer_.get(), F_DUPFD_CLOEXEC, 3));
+  if (!spare_.is_open()) spare_ = make_spare();
 }
 
 void DescriptorOffers::answer(int connection) {
@@ -219,7 +226,7 @@ void DescriptorOffers::answer(int connection) {
 int DescriptorOffers::find(const Secret& secret) const {
   for (const Offer& offer : offers_) {
     auto& layout = *reinterpret_cast<const DescriptorOfferLayout*>(offer.block.data());
-    if (std::memcmp(layout.secret, secret, sizeof secret) == 0) return offer.duplicate.get();
+    if (std::memcmp(layout.secret, secret, sizeof secret) == 0) return offer.duplicate.descriptor_if_open();
   }
   return -1;
 }
@@ -241,10 +248,14 @@ bool DescriptorOffers::forget_fetched() {
 }
 
 std::uint32_t DescriptorOffers::offer(int descriptor, Encoder& message) {
-  Offer offer{Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3)), allocate_shared(sizeof(DescriptorOfferLayout))};
-  if (!offer.duplicate)
+  listener_.descriptor();  // throws if the program has closed it: the receiver would wait for nothing
+  const int first_offer = first_offer_.descriptor();
+  Fd duplicate(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
+  if (!duplicate)
     throw SystemError(fmt::format("duplicating descriptor {} to send it", descriptor), errno,
                       "raise the limit of descriptors (ulimit -n)");
+  Offer offer{OwnFile(std::move(duplicate), "a descriptor that was sent"),
+              allocate_shared(sizeof(DescriptorOfferLayout))};
   auto* layout = new (offer.block.data()) DescriptorOfferLayout{};
   layout->magic = DescriptorOfferLayout::kMagic;
   layout->version = DescriptorOfferLayout::kVersion;
@@ -256,7 +267,7 @@ std::uint32_t DescriptorOffers::offer(int descriptor, Encoder& message) {
   offers_.push_back(std::move(offer));
   SHOAL_KILL_POINT("descriptor.offer.entered");
   std::uint64_t one = 1;
-  if (::write(first_offer_.get(), &one, sizeof one) != sizeof one)
+  if (::write(first_offer, &one, sizeof one) != sizeof one)
     throw SystemError("waking the thread that hands out descriptors", errno);
   return handle;
 }

@@ -1,6 +1,7 @@
 // Descriptors that this process has sent and nobody has fetched yet. Not for users.
 #pragma once
 
+#include <shoal/internal/ipc/base/own_file.h>
 #include <shoal/internal/ipc/codec/encoder.h>
 #include <shoal/internal/ipc/fork/one_per_process.h>
 #include <shoal/ipc/fd.h>
@@ -47,11 +48,12 @@ class DescriptorOffers {
  private:
   friend class OnePerProcess<DescriptorOffers>;
   struct Offer {
-    Fd duplicate;
+    OwnFile duplicate;
     Hold block;
   };
   using Secret = std::uint64_t[2];
   DescriptorOffers();
+  OwnFile make_spare() const;
   void serve();
   void take_connection();
   void answer(int connection);
@@ -61,9 +63,9 @@ class DescriptorOffers {
   void close_inherited() noexcept;
   struct AroundFork;
 
-  Fd listener_;
-  Fd first_offer_;  // an eventfd: signals the first offer, which has to be forgotten one day
-  Fd spare_;        // given up for a connection if this process has no descriptor left
+  OwnFile listener_;
+  OwnFile first_offer_;  // an eventfd: signals the first offer, which has to be forgotten one day
+  OwnFile spare_;        // given up for a connection if this process has no descriptor left
   // Protected by the mutex of offers.cpp.
   std::vector<Offer> offers_;
 };

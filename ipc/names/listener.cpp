@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <shoal/internal/ipc/base/own_file.h>
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/fork/service_thread.h>
 #include <shoal/internal/ipc/names/attach_protocol.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -26,7 +28,8 @@ namespace shoal {
 struct Listener::State {
   std::string name;
   RendezvousFolder folder;
-  Fd claim = {}, socket = {}, stop = {};
+  OwnFile claim = {}, socket = {}, stop = {};
+  std::atomic<bool> stops = false;
   std::thread thread = {};
   bool inherited = false;  // in a forked child
   State* next = nullptr;   // in the list of all
@@ -59,12 +62,15 @@ void Listener::State::close_inherited() {
 }
 
 void Listener::State::serve() const {
-  for (;;) {
-    std::array<pollfd, 2> waiting{pollfd{stop.get(), POLLIN, 0}, pollfd{socket.get(), POLLIN, 0}};
-    if (::poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) return;
+  constexpr int kLookAround = 1000;  // ms: by then it is noticed that the program has closed the descriptors
+  // relaxed: the flag is all there is.
+  while (!stops.load(std::memory_order_relaxed) && socket.is_open() && stop.is_open()) {
+    std::array<pollfd, 2> waiting{pollfd{stop.descriptor_if_open(), POLLIN, 0},
+                                  pollfd{socket.descriptor_if_open(), POLLIN, 0}};
+    if (::poll(waiting.data(), waiting.size(), kLookAround) < 0 && errno != EINTR) return;
     if (waiting[0].revents != 0) return;
     if (waiting[1].revents == 0) continue;
-    const Fd connection = lift(Fd(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    const Fd connection = lift(Fd(::accept4(socket.descriptor_if_open(), nullptr, nullptr, SOCK_CLOEXEC)));
     if (!connection) {
       // Out of descriptors: whoever connected keeps waiting, and this loop must not spin.
       if (errno != EINTR && errno != ECONNABORTED) ::poll(waiting.data(), 1, 100);
@@ -85,12 +91,13 @@ Listener::Listener(const std::string& name) {
       throw std::invalid_argument(fmt::format("this process listens under the name '{}' already", name));
   Session& session = Session::current();
   session.self();
-  state_ = std::make_unique<State>(State{.name = name, .folder = RendezvousFolder::open_or_make()});
+  state_ = std::make_unique<State>(name, RendezvousFolder::open_or_make());
   State& state = *state_;
-  state.claim = state.folder.claim(name);
-  state.socket = state.folder.listen(name);
-  state.stop = lift(Fd(::eventfd(0, EFD_CLOEXEC)));
-  if (!state.stop) throw SystemError("making an event descriptor", errno);
+  state.claim = OwnFile(state.folder.claim(name), "a listener's claim");
+  state.socket = OwnFile(state.folder.listen(name), "a listener's socket");
+  Fd stop = lift(Fd(::eventfd(0, EFD_CLOEXEC)));
+  if (!stop) throw SystemError("making an event descriptor", errno);
+  state.stop = OwnFile(std::move(stop), "a listener's eventfd");
   try {
     state.thread = make_service_thread("shoal-listen", [&state] { state.serve(); });
   } catch (const std::system_error& error) {
@@ -110,13 +117,14 @@ Listener& Listener::operator=(Listener&& other) noexcept {
 Listener::~Listener() {
   if (!state_ || state_->inherited) return;
   const std::uint64_t one = 1;
-  (void)!::write(state_->stop.get(), &one, sizeof one);
+  state_->stops.store(true, std::memory_order_relaxed);  // relaxed: the flag is all there is
+  if (const int stop = state_->stop.descriptor_if_open(); stop >= 0) (void)!::write(stop, &one, sizeof one);
   state_->thread.join();
   std::lock_guard lock(State::mutex);
   State** place = &State::first;
   while (*place != state_.get()) place = &(*place)->next;
   *place = state_->next;
-  state_->folder.remove(state_->name);  // while the name is still claimed
+  if (state_->claim.is_open()) state_->folder.remove(state_->name);  // while the name is still claimed
 }
 
 const std::string& Listener::name() const { return state_->name; }

@@ -85,7 +85,7 @@ RendezvousFolder RendezvousFolder::open_or_make() {
 sockaddr_un RendezvousFolder::address(const std::string& name) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string path = fmt::format("/proc/self/fd/{}/{}.sock", folder_.get(), name);
+  const std::string path = fmt::format("/proc/self/fd/{}/{}.sock", folder_.descriptor_if_open(), name);
   path.copy(address.sun_path, sizeof address.sun_path - 1);  // under 100 characters, as names are checked
   return address;
 }
@@ -93,20 +93,22 @@ sockaddr_un RendezvousFolder::address(const std::string& name) const {
 Fd RendezvousFolder::claim(const std::string& name) const {
   const std::string file = name + ".lock";
   for (;;) {
-    Fd lock = lift(Fd(::openat(folder_.get(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)));
+    Fd lock =
+        lift(Fd(::openat(folder_.descriptor_if_open(), file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)));
     if (!lock) throw SystemError(fmt::format("opening {}/{}", path_, file), errno);
     if (!try_lock(lock.get()))
       throw Error(fmt::format("process {} listens under the name '{}' already", lock_holder(lock.get()), name));
     // The last holder removes the file while it has the lock: one that is not there any more claims nothing.
     struct stat mine{}, there{};
-    if (::fstat(lock.get(), &mine) == 0 && ::fstatat(folder_.get(), file.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+    if (::fstat(lock.get(), &mine) == 0 &&
+        ::fstatat(folder_.descriptor_if_open(), file.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
         mine.st_ino == there.st_ino)
       return lock;
   }
 }
 
 Fd RendezvousFolder::listen(const std::string& name) const {
-  ::unlinkat(folder_.get(), (name + ".sock").c_str(), 0);
+  ::unlinkat(folder_.descriptor_if_open(), (name + ".sock").c_str(), 0);
   Fd socket = lift(Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)));
   if (!socket) throw SystemError("making a socket", errno);
   const sockaddr_un at = address(name);
@@ -117,8 +119,8 @@ Fd RendezvousFolder::listen(const std::string& name) const {
 }
 
 void RendezvousFolder::remove(const std::string& name) const noexcept {
-  ::unlinkat(folder_.get(), (name + ".sock").c_str(), 0);
-  ::unlinkat(folder_.get(), (name + ".lock").c_str(), 0);
+  ::unlinkat(folder_.descriptor_if_open(), (name + ".sock").c_str(), 0);
+  ::unlinkat(folder_.descriptor_if_open(), (name + ".lock").c_str(), 0);
 }
 
 }  // namespace shoal

@@ -1,6 +1,7 @@
 // The folder where sessions that listen are found, and how a name in it is claimed.
 #pragma once
 
+#include <shoal/internal/ipc/base/own_file.h>
 #include <shoal/ipc/fd.h>
 #include <sys/un.h>
 
@@ -21,7 +22,7 @@ class RendezvousFolder {
   /// Opens one that is there; nothing if it is not. Throws Error as above.
   static RendezvousFolder open(const std::string& path);
 
-  explicit operator bool() const { return bool(folder_); }
+  explicit operator bool() const { return folder_.is_open(); }
   const std::string& path() const { return path_; }
 
   /// The address of the name's socket. Through the open folder: its path may be longer than an address can be, and may
@@ -41,10 +42,11 @@ class RendezvousFolder {
   static void check_name(const std::string& name);
 
  private:
-  RendezvousFolder(std::string path, Fd folder) : path_(std::move(path)), folder_(static_cast<Fd&&>(folder)) {}
+  RendezvousFolder(std::string path, Fd folder)
+      : path_(std::move(path)), folder_(static_cast<Fd&&>(folder), "the folder of sessions that listen") {}
 
   std::string path_;
-  Fd folder_;
+  OwnFile folder_;
 };
 
 }  // namespace shoal

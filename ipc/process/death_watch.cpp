@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <shoal/internal/ipc/base/bit_field.h>
 #include <shoal/internal/ipc/base/event_word.h>
+#include <shoal/internal/ipc/base/own_file.h>
 #include <shoal/internal/ipc/base/process_tag.h>
 #include <shoal/internal/ipc/fork/at_fork.h>
 #include <shoal/internal/ipc/fork/one_per_process.h>
@@ -77,11 +78,13 @@ class Sentry {
   void start(SessionCore& session, std::size_t place, std::uint64_t seen) {
     if (is_settled()) return;
     if (thread_.joinable()) thread_.join();  // it has ended
-    events_ = lift(Fd(::epoll_create1(EPOLL_CLOEXEC)));
-    end_ = lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+    ends_.store(false, kSentryOrder);
+    events_ = OwnFile(lift(Fd(::epoll_create1(EPOLL_CLOEXEC))), "a sentry's epoll");
+    end_ = OwnFile(lift(Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))), "a sentry's eventfd");
     epoll_event entry{};
     entry.events = EPOLLIN;
-    const bool ready = events_ && end_ && ::epoll_ctl(events_.get(), EPOLL_CTL_ADD, end_.get(), &entry) == 0;
+    const int events = events_.descriptor_if_open(), end = end_.descriptor_if_open();
+    const bool ready = events >= 0 && end >= 0 && ::epoll_ctl(events, EPOLL_CTL_ADD, end, &entry) == 0;
     const std::uint64_t mine = claim_of(session.self());
     if (!ready || !session.layout().sentries[place].compare_exchange_strong(seen, mine, kSentryOrder)) {
       close();
@@ -100,8 +103,8 @@ class Sentry {
 
   /// With the mutex: tells the thread to end, and hands it to the caller, who waits for it without the mutex.
   std::thread stop() {
-    std::uint64_t one = 1;
-    if (end_) (void)!::write(end_.get(), &one, sizeof one);
+    ends_.store(true, kSentryOrder);  // seen at the next renewal, if the program has closed the eventfd
+    wake();
     return std::exchange(thread_, {});
   }
 
@@ -117,8 +120,13 @@ class Sentry {
  private:
   struct Watched {
     std::uint32_t tag;
-    Fd process;  // none: it cannot be watched
+    OwnFile process;  // none: it cannot be watched
   };
+
+  void wake() const noexcept {
+    const std::uint64_t one = 1;
+    if (const int end = end_.descriptor_if_open(); end >= 0) (void)!::write(end, &one, sizeof one);
+  }
 
   void close() noexcept {
     watched_.clear();
@@ -130,7 +138,7 @@ class Sentry {
   void run(SessionCore& session) {
     number_.store(::gettid(), kSentryOrder);  // relaxed: read when the thread has been waited for
     bool goes_on = true;
-    while (goes_on && renew(session)) {
+    while (goes_on && !ends_.load(kSentryOrder) && renew(session)) {
       refresh(session);
       goes_on = wait();
       reclaim_gone(session);
@@ -192,7 +200,7 @@ class Sentry {
   bool watch(SessionCore& session, ProcessTag tag) {
     const ProcessRecord& record = session.record(tag.slot());
     if (!is_own_pid_space(record.pid_space.load())) {
-      watched_[tag.slot()] = {tag.word(), Fd()};  // left to looks
+      watched_[tag.slot()] = {tag.word(), OwnFile()};  // left to looks
       return true;
     }
     const std::int32_t pid = record.pid.load();
@@ -200,8 +208,7 @@ class Sentry {
     if (!process && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) return false;
     if (!process && (errno == ENOSYS || errno == EPERM)) {
       unable_.store(true, kSentryOrder);
-      const std::uint64_t one = 1;
-      (void)!::write(end_.get(), &one, sizeof one);
+      wake();
       return false;
     }
     // A process of that pid was there when the tag's took its slot, and is after it was opened: it is that one.
@@ -212,17 +219,20 @@ class Sentry {
       process.reset();
       gone_.push_back(tag);  // it died before it was watched
       retry_ = 0;
-    } else if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, process.get(), &entry) != 0) {
+    } else if (::epoll_ctl(events_.descriptor_if_open(), EPOLL_CTL_ADD, process.get(), &entry) != 0) {
       process.reset();
     }
-    watched_[tag.slot()] = {tag.word(), std::move(process)};
+    watched_[tag.slot()] = {tag.word(), OwnFile(std::move(process), "a process that a sentry watches")};
     return true;
   }
 
-  /// Sleeps until it is time to renew, or one has ended. False if this process takes part no longer.
+  /// Sleeps until it is time to renew, or one has ended. False if this process takes part no longer, or the program has
+  /// closed the descriptors: then the next one that waits starts another sentry.
   bool wait() {
     epoll_event events[16];
-    const int count = ::epoll_wait(events_.get(), events, std::size(events), gone_.empty() ? kRenew : retry_);
+    const int timeout = gone_.empty() ? kRenew : retry_;
+    const int count = ::epoll_wait(events_.descriptor_if_open(), events, std::size(events), timeout);
+    if (count < 0 && errno != EINTR) return false;
     for (int i = 0; i < count; ++i) {
       const auto tag = ProcessTag::from_word(std::uint32_t(events[i].data.u64));
       if (!tag) return false;
@@ -254,11 +264,11 @@ class Sentry {
     }
   }
 
-  std::atomic<bool> runs_{false}, unable_{false};
+  std::atomic<bool> runs_{false}, unable_{false}, ends_{false};
   std::atomic<pid_t> number_{0};
   std::thread thread_;
   // With the mutex, but for those that the thread alone changes and reads.
-  Fd events_, end_;
+  OwnFile events_, end_;
   std::map<std::uint32_t, Watched> watched_;  // by slot
   std::vector<ProcessTag> gone_;              // told of, and not given back yet
   int retry_ = 0;                             // ms until they are looked at again

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <shoal/internal/ipc/base/own_file.h>
 #include <shoal/internal/ipc/layout/session_layout.h>
+#include <shoal/internal/ipc/process/death_watch.h>
 #include <shoal/internal/ipc/process/liveness.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only.h>
@@ -23,16 +24,24 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/ipc/process/session_fresh.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace shoal;
 using shoal::test::Forked;
 using shoal::test::FreshProcess;
 namespace fresh = shoal::test::fresh;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -161,6 +170,52 @@ TEST_CASE("session: a process that has lost the liveness file lives, and sees wh
   }
   for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) ::close(end);
   session.reclaim_all();
+}
+
+namespace {
+
+bool has_thread(const std::string& name) {
+  for (const auto& task : fs::directory_iterator("/proc/self/task")) {
+    std::string found;
+    std::getline(std::ifstream(task.path() / "comm"), found);
+    if (found == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("body: close what shoal's threads sleep on", "[.]") {
+  fresh::run([] {
+    Queue<Descriptor> sent(2);
+    sent.put(Descriptor::duplicate_of(0));  // it stays there, so the thread that hands it out looks at it now and then
+    std::optional<DeathWatch> watch(std::in_place);
+    std::optional<Listener> listener(Session::listen("closed"));
+    for (const char* name : {"shoal-offers", "shoal-deaths", "shoal-listen"}) require(has_thread(name), name);
+    // All but those by which it speaks to the test.
+    ::close_range(3, 99, 0);
+    ::close_range(102, ~0u, 0);
+    std::vector<Fd> files;
+    for (int i = 0; i < 20; ++i) files.push_back(users_file());
+    watch.reset();
+    listener.reset();
+    while (has_thread("shoal-offers")) std::this_thread::yield();
+    fresh::say(message_of([&] { sent.put(Descriptor::duplicate_of(0)); }));
+    for (const Fd& file : files) {
+      struct stat status{};
+      require(::fstat(file.get(), &status) == 0 && status.st_size == 8 && is_precious(file.get()),
+              "a file of the user's was closed or written to");
+    }
+    fresh::say("went on");
+  });
+}
+
+TEST_CASE("session: where a program closes what shoal's threads sleep on, they end, and its own files are left alone") {
+  const test::TemporaryFolder folder;
+  FreshProcess process("body: close what shoal's threads sleep on", {{"XDG_RUNTIME_DIR", folder.path()}});
+  CHECK_THAT(process.read_line(), ContainsSubstring("was the socket for descriptors in messages"));
+  CHECK(process.read_line() == "went on");
+  CHECK(process.join() == 0);
 }
 
 TEST_CASE("fd: a number below 3 is lifted, others stay") {
