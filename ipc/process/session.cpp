@@ -134,16 +134,15 @@ std::atomic<Session*> Session::instance_{nullptr};
     .in_child = &SessionCore::after_fork,
 });
 
-SessionCore::SessionCore(Descriptors descriptors, std::byte* base)
-    : Session(make_heap(base)),
-      base_(base),
+SessionCore::SessionCore(Descriptors descriptors, OwnedMapping& mapping)
+    : Session(make_heap(mapping.get())),  // may throw: a bad setting
+      base_(mapping.release()),
       memory_(std::make_unique<OwnFile>(Fd(descriptors.memory), "the session's memory")),
       liveness_(std::make_unique<LivenessFile>(Fd(descriptors.liveness))) {}
 
 SessionCore& SessionCore::install(Descriptors descriptors, OwnedMapping mapping) {
-  auto* installed = new SessionCore(descriptors, mapping.get());  // never destroyed; see the class
-  mapping.release();
-  instance_.store(installed, std::memory_order_release);  // R2
+  auto* installed = new SessionCore(descriptors, mapping);  // never destroyed; see the class
+  instance_.store(installed, std::memory_order_release);    // R2
   SHOAL_KILL_POINT("session.install.stored");
   stack_answer::install();
   tell_others(*installed);

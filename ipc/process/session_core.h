@@ -76,7 +76,7 @@ class SessionCore final : public Session {
  private:
   // Its functions need more than it has.
   friend class Session;
-  SessionCore(Descriptors descriptors, std::byte* base);
+  SessionCore(Descriptors descriptors, std::unique_ptr<std::byte, Unmap>& mapping);
   static SessionCore& create();
   /// Takes the descriptors over, unless it throws.
   static SessionCore& install(Descriptors descriptors, std::unique_ptr<std::byte, Unmap> mapping);
