@@ -359,6 +359,10 @@ TEST_CASE("npy: tensors of every type, NumPy's own forms, and damaged files") {
       CHECK(at::equal(again, tensor));
     }
   CHECK_THROWS_AS(shoal::detail::store_npy(at::ones({2}, at::kBFloat16)), std::invalid_argument);
+  CHECK_THROWS_WITH(shoal::detail::store_npy(at::ones({2}, at::device(at::kMeta))), ContainsSubstring("on meta"));
+  const at::Tensor complex = at::complex(at::ones({2}), at::arange(2, at::kFloat));
+  for (const at::Tensor& view : {complex.conj(), at::imag(complex.conj()), at::_neg_view(complex)})
+    CHECK(at::equal(shoal::detail::parse_npy(shoal::detail::store_npy(view), "it"), view.resolve_conj().resolve_neg()));
   auto bytes = shoal::detail::store_npy(at::ones({2, 3}));
   const auto refused = [&](std::size_t at, char to, const std::string& what) {
     auto damaged = bytes;

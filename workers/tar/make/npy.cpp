@@ -105,7 +105,10 @@ at::Tensor parse_npy(std::span<const std::uint8_t> bytes, const std::string& whe
 std::vector<std::uint8_t> store_npy(const at::Tensor& tensor) {
   if (std::ranges::find(kTypes, tensor.scalar_type()) == kTypes.end())
     throw std::invalid_argument(fmt::format("NumPy has no type for {}", c10::toString(tensor.scalar_type())));
-  const at::Tensor rows = tensor.contiguous();
+  if (!tensor.is_cpu())
+    throw std::invalid_argument(fmt::format("a tensor on {} cannot be stored as .npy; give tensors on the CPU (.cpu())",
+                                            tensor.device().str()));
+  const at::Tensor rows = tensor.resolve_conj().resolve_neg().contiguous();  // what it reads as, not what lies there
   std::string shape;
   for (const std::int64_t size : rows.sizes()) shape += fmt::format("{}, ", size);
   if (rows.dim() > 1) shape.resize(shape.size() - 2);
