@@ -42,13 +42,18 @@ TEST_CASE("fork server: its children find the preloading done") {
 
 TEST_CASE(
     "fork server: one that hangs does not keep a process from ending that is asked to stop, and serves others then") {
-  const Fd server = open_pidfd(start_fork_server());
+  const pid_t pid = start_fork_server();
+  const Fd server = open_pidfd(pid);
+  send_signal(server, SIGSTOP);
+  for (std::string stat; stat.find(") T ") == std::string::npos;) {  // the root's request comes after that
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::getline(file, stat);
+  }
   Queue<int> ready(1);
   test::Forked root([&] {  // asks the same server
     ready.put(0);
     spawn({.start_method = StartMethod::forkserver}, [](int) { ::pause(); });
   });
-  send_signal(server, SIGSTOP);
   ready.get();
   ::usleep(50'000);  // it waits for the server by then; if not, it ends all the same
   root.signal(SIGTERM);
