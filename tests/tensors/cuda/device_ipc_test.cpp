@@ -1,11 +1,18 @@
 // Tensors on a device between processes. The same cases run on the host double and, where there is one, on a GPU.
 #include <ATen/ATen.h>
+#include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/tensors/driver/device_memory.h>
+#include <shoal/ipc/error.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ipc_collect.h>
 #include <shoal/tensors/share.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
 
 #include "tests/support/catch.h"
 #include "tests/tensors/cuda/devices.h"
@@ -50,6 +57,15 @@ Openings receive(Queue<at::Tensor> in, int count, bool keep_all) {
   }
   const DeviceIpcStatistics now = device_ipc_statistics();
   return {now.openings - before, now.open_bases, now.imports};
+}
+
+/// Until it has stopped itself (stop_at); the test's watchdog ends a wait that has no end.
+void wait_until_stopped(pid_t pid) {
+  for (std::string state; state != "T"; ::usleep(100)) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, name;
+    file >> number >> name >> state;
+  }
 }
 
 }  // namespace
@@ -305,4 +321,35 @@ TEST_CASE("device ipc: a process that has used a device is not to be forked") {
     CHECK_THAT(device_fork_refusal(), ContainsSubstring("fork"));
   }
   CHECK(nothing_left<OnHostDouble>());
+}
+
+TEST_CASE("device ipc: a producer that dies while its memory is being opened is PeerDied") {
+  Queue<at::Tensor> queue(1);
+  Process<void> producer(
+      {.name = "producer"},
+      [](Queue<at::Tensor> out) {
+        out.put(at::ones({4}).to(on<OnHostDouble>().device()));
+        for (;;) ::pause();
+      },
+      queue);
+  Process<std::string> receiver(
+      {.name = "receiver"},
+      [](Queue<at::Tensor> in) -> std::string {
+        (void)OnHostDouble::devices();
+        stop_at("device.import.before_open");
+        try {
+          (void)in.get();
+        } catch (const PeerDied& error) {
+          return error.what();
+        }
+        return "";
+      },
+      queue);
+  producer.start();
+  receiver.start();
+  wait_until_stopped(receiver.pid());
+  producer.kill();
+  producer.join();
+  ::kill(receiver.pid(), SIGCONT);
+  CHECK_THAT(receiver.result(), ContainsSubstring("has ended, and the device's memory with it"));
 }

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -71,15 +70,6 @@ void produce(std::string where, Queue<at::Tensor> out, Event done) {
   }
   done.wait();
   wait_until_released(std::chrono::seconds(10));
-}
-
-/// Until it has stopped itself (stop_at); the test's watchdog ends a wait that has no end.
-void wait_until_stopped(pid_t pid) {
-  for (std::string state; state != "T"; ::usleep(100)) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string number, name;
-    file >> number >> name >> state;
-  }
 }
 
 /// The collector thread alone gives it back: nothing here calls ipc_collect().
@@ -147,37 +137,6 @@ DEVICE_TEST_CASE("a receiver that dies at any marked point gives the memory back
     CHECK(process.exitcode() == (*where ? -SIGKILL : 0));
     CHECK(nothing_left<On>());
   }
-}
-
-TEST_CASE("device ipc: a producer that dies while its memory is being opened is PeerDied") {
-  Queue<at::Tensor> queue(1);
-  Process<void> producer(
-      {.name = "producer"},
-      [](Queue<at::Tensor> out) {
-        out.put(at::ones({4}).to(on<OnHostDouble>().device()));
-        for (;;) ::pause();
-      },
-      queue);
-  Process<std::string> receiver(
-      {.name = "receiver"},
-      [](Queue<at::Tensor> in) -> std::string {
-        (void)OnHostDouble::devices();
-        stop_at("device.import.before_open");
-        try {
-          (void)in.get();
-        } catch (const PeerDied& error) {
-          return error.what();
-        }
-        return "";
-      },
-      queue);
-  producer.start();
-  receiver.start();
-  wait_until_stopped(receiver.pid());
-  producer.kill();
-  producer.join();
-  ::kill(receiver.pid(), SIGCONT);
-  CHECK_THAT(receiver.result(), ContainsSubstring("has ended, and the device's memory with it"));
 }
 
 DEVICE_TEST_CASE("a forwarder's death before or after sending: the message is whole, or the memory comes back") {
