@@ -57,13 +57,14 @@ bool BlockCache::collect_large() {
   // Bumped after the hint is set: one that is not seen here is seen at the next call.
   std::uint32_t frees = extents_.process(Session::current().self().slot()).remote_frees.load();
   if (frees == seen_remote_frees_) return false;
-  seen_remote_frees_ = frees;
   for (auto& [run, large] : large_) {
     std::erase_if(large.heads, [&, run = run](std::uint64_t head) { return !owns_head(head, run); });
+    large.free.reserve(large.free.size() + large.heads.size());  // before a hint is taken, which would be lost
     for (std::uint64_t head : large.heads)
       if (extents_.record(head).hint_summary[0].exchange(0) != 0 && extents_.hints(head)[0].exchange(0) != 0)
         large.free.push_back(head);
   }
+  seen_remote_frees_ = frees;
   return true;
 }
 

@@ -12,6 +12,13 @@ namespace {
 /// Free blocks of one class that a process keeps without looking whether whole extents are empty.
 constexpr std::uint64_t kKeepOfClass = 16u << 20;
 
+/// Room for so many more. Whoever takes blocks from where all can see them, and into a list, asks for it first: a list
+/// that cannot grow half-way would lose the others, or keep some that count as never handed out.
+void make_room(std::vector<BlockOffset>& list, std::size_t more) {
+  const std::size_t wanted = list.size() + more;
+  if (wanted > list.capacity()) list.reserve(std::max(wanted, 2 * list.capacity()));
+}
+
 }  // namespace
 
 FreeBlock BlockCache::take_small(std::uint32_t size_class) {
@@ -41,6 +48,7 @@ void BlockCache::refill(std::uint32_t size_class) {
   constexpr std::uint32_t kFreshAtOnce = 8;
   if (small.fresh_next < small.fresh_end) {
     std::uint32_t end = std::min(small.fresh_end, small.fresh_next + kFreshAtOnce);
+    make_room(small.free, end - small.fresh_next);
     for (std::uint32_t i = end; i > small.fresh_next; --i)
       small.free.push_back(extents_.header(small.fresh_extent, i - 1));
     // Before any of them is handed out: who walks over the blocks stops there.
@@ -75,6 +83,7 @@ bool BlockCache::collect_hints(std::uint64_t extent, std::uint32_t size_class) {
   for (std::uint32_t group = 0; group * 4096 < used; ++group) {
     auto& summary = record.hint_summary[group];
     if (summary.load() == 0) continue;
+    make_room(small.free, std::min(used - group * 4096, 4096u));
     for (std::uint64_t words = summary.exchange(0); words != 0; words &= words - 1) {
       std::uint32_t word = group * 64 + std::uint32_t(std::countr_zero(words));
       for (std::uint64_t bits = extents_.hints(extent)[word].exchange(0); bits != 0; bits &= bits - 1) {
@@ -94,10 +103,13 @@ bool BlockCache::adopt_orphan(std::uint32_t size_class) {
   Small& small = small_[size_class];
   for (std::uint64_t i = 0, end = extents_.touched(); i < end; ++i) {
     const ExtentState seen = extents_.state(i);
-    if (!seen.is(ExtentRecord::kSmall, ExtentRecord::kOrphan, size_class) || !extents_.protocol().adopt_small(i, seen))
-      continue;
-    small.extents.push_back(i);
+    if (!seen.is(ExtentRecord::kSmall, ExtentRecord::kOrphan, size_class)) continue;
+    // Only an owner raises it, and if there has been one since, the extent is not adopted.
     const std::uint32_t used = extents_.record(i).used.load();
+    make_room(small.free, used);
+    small.extents.reserve(small.extents.size() + 1);
+    if (!extents_.protocol().adopt_small(i, seen)) continue;
+    small.extents.push_back(i);
     for (std::uint32_t block = used; block > 0; --block)
       if (!Extents::is_in_use(extents_.kind(i, block - 1))) small.free.push_back(extents_.header(i, block - 1));
     // Reached with no fresh blocks of one's own left: those of this extent are the next.
