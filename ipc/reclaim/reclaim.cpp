@@ -138,6 +138,13 @@ bool SessionCore::reclaim(ProcessTag dead) {
     SHOAL_KILL_POINT("reclaim.before_claim");
     if (process.state.compare_exchange_strong(state, mine)) break;
   }
+  // As long as nothing else is said: dead, and no living process's to reclaim. So is it if this one runs out of private
+  // memory half-way; else it would keep everybody else off for as long as it lives.
+  struct Claim {
+    std::atomic<std::uint64_t>& state;
+    std::uint64_t mine, becomes;
+    ~Claim() { state.compare_exchange_strong(mine, becomes); }
+  } claim{process.state, mine, ProcessRecord::dead_by(dead)};
   SHOAL_KILL_POINT("reclaim.claimed");
   const bool crashed = process.left.load() == 0;
   int holds = 0, blocks = 0;
@@ -191,11 +198,9 @@ bool SessionCore::reclaim(ProcessTag dead) {
     log_info("gave back what process {} (pid {}, slot {}) had, which {}: {} holds, and {} blocks that nobody else held",
              std::string(process.name, ::strnlen(process.name, sizeof process.name)), process.pid.load(), dead.slot(),
              crashed ? "died" : "left", holds, blocks);
-  std::uint64_t expected = mine;
   // A cell that it was working on, in a ring that it had no hold on, is left to those that have one: see
   // Ring::recover_blocking_cell. Until then nobody else gets the slot that the cell names.
-  process.state.compare_exchange_strong(expected,
-                                        left ? ProcessRecord::dead_by(dead) : std::uint64_t(ProcessRecord::kFree));
+  if (!left) claim.becomes = ProcessRecord::kFree;
   return !left;
 }
 

@@ -1,34 +1,24 @@
 // A reclaimer that lacks private memory somewhere in the middle: who looks next finds all that it needs.
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/process/session_core.h>
+#include <shoal/ipc/heap.h>
 #include <shoal/ipc/lock.h>
 #include <shoal/ipc/queue.h>
 #include <shoal/ipc/session.h>
+#include <signal.h>
 
-#include <cstdlib>
 #include <new>
 
+#include "tests/ipc/heap/refused_memory.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 
-// The sanitizers have allocators of their own, and want all of operator new or none.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifdef SHOAL_TEST_REFUSES_MEMORY
 
 using namespace shoal;
 using shoal::test::Forked;
-
-namespace {
-
-thread_local int until_refused = 0;  // allocations, the refused one counted; 0: none is refused
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  if (until_refused > 0 && --until_refused == 0) throw std::bad_alloc();
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+using shoal::test::refuse;
+using shoal::test::stop_here;
 
 TEST_CASE("reclaim: whichever piece of memory is refused, a dead reader's message and its cell come back after all") {
   int refused = 0;
@@ -42,13 +32,40 @@ TEST_CASE("reclaim: whichever piece of memory is refused, a dead reader's messag
     });
     reader.wait_until_stopped();
     reader.kill();
-    until_refused = refused;
-    Session::current().reclaim_all();
-    more = until_refused == 0;
-    until_refused = 0;
+    more = refuse(refused, [] { Session::current().reclaim_all(); });
     Session::current().reclaim_all();
     CHECK(queue.empty());
     CHECK(queue.try_put(Lock()));  // as long as anyone has the cell, there is no room
+  }
+  CHECK(refused > 1);
+}
+
+TEST_CASE(
+    "reclaim: whichever piece of memory is refused to a process that lives on, another one gives back the dead one's") {
+  auto& session = SessionCore::current();
+  const Hold said = allocate_shared(sizeof(bool));
+  bool& more = *new (said.data()) bool(true);
+  int refused = 0;
+  while (more) {
+    CAPTURE(++refused);
+    const std::size_t before = heap_bytes_in_use();
+    Forked poor([&] {
+      stop_here();
+      more = refuse(refused, [] { Session::current().reclaim_all(); });
+      stop_here();
+    });
+    poor.wait_until_stopped();
+    Forked victim([&] {
+      const Hold block = allocate_shared(3u << 20);
+      stop_here();
+    });
+    victim.wait_until_stopped();
+    const ProcessTag dead = session.find(victim.pid());
+    victim.kill();
+    poor.signal(SIGCONT);
+    poor.wait_until_stopped();
+    CHECK(session.reclaim(dead));
+    CHECK(heap_bytes_in_use() == before);
   }
   CHECK(refused > 1);
 }
