@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -74,6 +75,7 @@ class BlockCache {
   bool free_up(std::uint64_t count);
 
   std::uint64_t claim(std::uint64_t count, std::uint64_t header_bytes);
+  std::optional<std::uint64_t> claim_idle(std::uint64_t count);
   [[noreturn]] static void throw_lost(std::uint64_t extent);
 
   Extents extents_;

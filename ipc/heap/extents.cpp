@@ -109,7 +109,6 @@ void Extents::check_budget(std::uint64_t more_bytes, std::uint64_t asked) const 
     layout().allowed_bytes = budget.allowed;
     layout().allowed_by = std::uint32_t(budget.which);
     if (committed + more_bytes <= budget.allowed) return;
-    // `asked` without `more_bytes` has been claimed already.
     if (counted) {
       std::string limit = budget.limit;
       if (idle_pinned != 0)

@@ -92,6 +92,9 @@ class Extents {
   /// the address space is used up; then nothing is claimed.
   std::uint64_t claim_any(std::uint64_t count, std::uint64_t header_bytes) const;
 
+  /// Throws OutOfSharedMemory if `more_bytes` are not within the budget. The rest of `asked` is claimed already.
+  void check_budget(std::uint64_t more_bytes, std::uint64_t asked) const;
+
   /// Makes the extents of a large block free if the block is; false if it is not. Pages that are given back go to the
   /// system, except for pinned extents, which keep theirs.
   bool release_free_run(std::uint64_t head, ExtentPages pages) const;
@@ -114,7 +117,6 @@ class Extents {
   std::optional<std::uint64_t> try_claim(std::uint64_t count, From from) const;
   bool claim_run(std::uint64_t first, std::uint64_t count, From from) const;
   bool has_block_in_use(std::uint64_t index) const;
-  void check_budget(std::uint64_t more_bytes, std::uint64_t asked) const;
   std::uint64_t pinned_in(std::uint64_t first, std::uint64_t count) const;
 
   std::byte* base_;

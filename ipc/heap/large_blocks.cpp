@@ -93,8 +93,21 @@ void BlockCache::throw_lost(std::uint64_t extent) {
 }
 
 std::uint64_t BlockCache::claim(std::uint64_t count, std::uint64_t header_bytes) {
+  try {
+    // Headers are pages besides, also those of an extent that has its own. Where they are few, that is not worth a look
+    // at the kernel's limits: an extent of such blocks becomes empty, and is taken again, often.
+    if (header_bytes > kExtentBytes / 16) extents_.check_budget(header_bytes, header_bytes);
+    if (auto found = claim_idle(count)) return *found;
+    return extents_.claim_any(count, header_bytes);
+  } catch (const OutOfSharedMemory&) {
+    trim(0);  // which looks for more than claim_idle(): also for what the dead have left empty
+    return extents_.claim_any(count, header_bytes);
+  }
+}
+
+std::optional<std::uint64_t> BlockCache::claim_idle(std::uint64_t count) {
   // Case 1: free extents that have pages.
-  if (auto found = extents_.claim_warm(count)) return *found;
+  if (auto found = extents_.claim_warm(count)) return found;
   // Case 2: extents of small blocks that are all free by now.
   for (std::uint32_t size_class = 0; size_class < SizeClass::kSmallCount; ++size_class) {
     Small& small = small_[size_class];
@@ -102,17 +115,10 @@ std::uint64_t BlockCache::claim(std::uint64_t count, std::uint64_t header_bytes)
     if (small.freed_since_sweep >= SizeClass::blocks(size_class) && small.freed_since_sweep >= small.free.size() / 8)
       sweep(size_class);
   }
-  if (auto found = extents_.claim_warm(count)) return *found;
+  if (auto found = extents_.claim_warm(count)) return found;
   // Case 3: large blocks that are free, whoever keeps them.
-  if (extents_.layout().extents_idle.load() >= std::int64_t(count) && free_up(count))
-    if (auto found = extents_.claim_warm(count)) return *found;
-  // Case 4: fresh ones; over the budget, after all that is idle has gone back.
-  try {
-    return extents_.claim_any(count, header_bytes);
-  } catch (const OutOfSharedMemory&) {
-    extents_.punch_idle(0);
-    return extents_.claim_any(count, header_bytes);
-  }
+  if (extents_.layout().extents_idle.load() >= std::int64_t(count) && free_up(count)) return extents_.claim_warm(count);
+  return std::nullopt;
 }
 
 void BlockCache::trim(std::uint64_t keep) {

@@ -12,14 +12,17 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "tests/ipc/containers/full_memory.h"
 #include "tests/ipc/heap/own_extents.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
 
 using namespace shoal;
+using shoal::test::all_blocks_of;
 using shoal::test::committed;
 using shoal::test::extents;
 using shoal::test::Forked;
+using shoal::test::MemoryLimit;
 using shoal::test::stop_here;
 
 namespace {
@@ -152,6 +155,45 @@ TEST_CASE("idle: extents whose owner died are given back once their last block i
   mail.release();
   Session::current().heap().trim();
   CHECK(committed() <= before);
+  check_counters();
+}
+
+TEST_CASE("idle: extents that a dead process left empty go back before memory is refused") {
+  Session::current().heap().trim();
+  constexpr int kBlocks = 40;
+  Hold mail = allocate_shared(sizeof(HoldRef) * kBlocks);
+  auto* refs = reinterpret_cast<HoldRef*>(mail.data());
+  std::vector<Hold> small;
+  {
+    Forked maker([&] {
+      for (int i = 0; i < kBlocks; ++i) refs[i] = allocate_shared(600u << 10).into_transit();
+      stop_here();
+    });
+    maker.wait_until_stopped();
+    for (int i = 0; i < kBlocks; ++i) small.push_back(Hold::from_transit(refs[i]));
+  }
+  const ExtentCount count = extents().recount();
+  const MemoryLimit limit((count.committed + 5) * kExtentBytes + count.header_bytes);
+  small.clear();
+  CHECK_NOTHROW(allocate_shared(20u << 20));
+  check_counters();
+}
+
+TEST_CASE("idle: the headers of small blocks count also where the extents have their pages") {
+  Session::current().heap().trim();
+  const auto used = [] {
+    const ExtentCount count = extents().recount();
+    return count.committed * kExtentBytes + count.header_bytes;
+  };
+  const std::uint64_t allowed = used() + (40u << 20);
+  const MemoryLimit limit(allowed);
+  {
+    const Hold large = allocate_shared(36u << 20);
+  }
+  const auto small = all_blocks_of(64);
+  CHECK(used() <= allowed);
+  // What is idle went back for them: half of the room, as much as their headers.
+  CHECK(small.size() * 64 > 17u << 20);
   check_counters();
 }
 

@@ -9,7 +9,6 @@
 #include <shoal/ipc/heap_statistics.h>
 #include <shoal/ipc/session.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include <new>
 #include <vector>
 
+#include "tests/ipc/containers/full_memory.h"
 #include "tests/ipc/heap/own_extents.h"
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
@@ -28,6 +28,7 @@ using namespace shoal;
 using shoal::test::committed;
 using shoal::test::extents;
 using shoal::test::Forked;
+using shoal::test::MemoryLimit;
 
 namespace {
 
@@ -73,13 +74,6 @@ class Marker {
 
  private:
   Forked child_;
-};
-
-class MemoryLimit {
- public:
-  explicit MemoryLimit(std::uint64_t bytes) { ::setenv("SHOAL_MEMORY_LIMIT", std::to_string(bytes).c_str(), 1); }
-  MemoryLimit(const MemoryLimit&) = delete;
-  ~MemoryLimit() { ::unsetenv("SHOAL_MEMORY_LIMIT"); }
 };
 
 }  // namespace
