@@ -5,6 +5,7 @@
 #include <shoal/internal/ipc/heap/size_class.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -25,7 +26,7 @@ struct FreeBlock {
 /// this process dies its extents are taken over or given back; see Heap::reclaim_extents.
 class BlockCache {
  public:
-  explicit BlockCache(std::byte* base) : extents_(base) {}
+  explicit BlockCache(std::byte* base);
 
   std::mutex mutex;
   const Extents& extents() const { return extents_; }
@@ -33,15 +34,17 @@ class BlockCache {
   FreeBlock take_small(std::uint32_t size_class);
   FreeBlock take_large(std::uint64_t run);
 
-  /// A block of this process's own is free. `extent` is the state of the extent that it lies in.
-  void put(BlockOffset block, ExtentState extent) noexcept;
+  /// A block of this process's own is free. `extent` is the state of the extent that it lies in. True if extents of
+  /// small blocks have become idle by it.
+  bool put(BlockOffset block, ExtentState extent) noexcept;
 
   /// Gives idle extents back to the system until the session has at most `keep` of them.
   void trim(std::uint64_t keep);
 
-  /// Gives back what is above the high-water mark. If nothing is, it costs one look at two counters. The run that was
-  /// just freed does not count, up to 1 GiB: a program that frees a large block most often wants one like it next.
-  /// Called without the mutex.
+  /// Gives back what is above the high-water mark. If nothing is, it costs one look at two counters. `freed_run`: the
+  /// extents of the large block that was just freed; 0 if extents of small ones became idle. Until this process takes a
+  /// large block again, that run does not count, up to 1 GiB: a program that frees a large block most often wants one
+  /// like it next. Called without the mutex.
   void trim_above_mark(std::uint64_t freed_run);
   /// How many idle extents a session with this many committed ones keeps: SHOAL_KEEP_IDLE bytes (512 MiB), or a 16th of
   /// what is committed if that is more.
@@ -53,7 +56,7 @@ class BlockCache {
     std::vector<std::uint64_t> extents;  // owned by this process
     std::size_t next_to_collect = 0;
     std::size_t freed_since_sweep = 0;
-    std::size_t sweep_at = 1024;  // free blocks
+    std::size_t sweep_at = 0;  // free blocks
     std::uint64_t fresh_extent = 0;
     std::uint32_t fresh_next = 0, fresh_end = 0;  // blocks of it that were never handed out
   };
@@ -62,11 +65,12 @@ class BlockCache {
     std::vector<std::uint64_t> free;
   };
 
-  void put_small(BlockOffset block, std::uint32_t size_class);
+  bool put_small(BlockOffset block, std::uint32_t size_class);
   void refill(std::uint32_t size_class);
   bool collect_hints(std::uint64_t extent, std::uint32_t size_class);
   bool adopt_orphan(std::uint32_t size_class);
-  void sweep(std::uint32_t size_class);
+  /// Gives up the extents of the class that are empty. True if there were any.
+  bool sweep(std::uint32_t size_class);
   bool release_if_empty(std::uint64_t extent, std::uint32_t size_class);
   void release_empty_orphans();
 
@@ -82,6 +86,7 @@ class BlockCache {
   std::array<Small, SizeClass::kSmallCount> small_;
   std::unordered_map<std::uint64_t, Large> large_;  // by run length
   std::uint32_t seen_remote_frees_ = 0;
+  std::atomic<std::uint64_t> spared_run_{0};  // see trim_above_mark
 };
 
 }  // namespace shoal

@@ -180,6 +180,7 @@ void Heap::free_block(BlockOffset block) noexcept {
   const bool large = state.use() == ExtentRecord::kHead && index == 0;
   if (!small && !large) return;
   if (large) extents.note_idle(std::int64_t(state.run()));
+  bool emptied = false;
   if (large && state.owner() == ExtentRecord::kOrphan) {
     // Its owner is dead: whoever frees the block frees the extents.
     extents.release_free_run(extent, ExtentPages::kKeep);
@@ -191,9 +192,9 @@ void Heap::free_block(BlockOffset block) noexcept {
   } else {
     std::lock_guard lock(cache.mutex, std::adopt_lock);
     // Another thread may have given the extent away before this one got the mutex: then there is nobody to tell.
-    if (extents.state(extent).word == state.word) cache.put(block, state);
+    if (extents.state(extent).word == state.word) emptied = cache.put(block, state);
   }
-  if (large) cache.trim_above_mark(state.run());
+  if (large || emptied) cache.trim_above_mark(large ? state.run() : 0);
 }
 
 void Heap::note_inherited(const HoldRef& own, std::size_t words) { state_->inherited.note(own, words); }

@@ -26,6 +26,7 @@ FreeBlock BlockCache::take_large(std::uint64_t run) {
       // Another process may have trimmed the run away, and the extent be somebody else's by now.
       if (!extents_.protocol().reuse_large(head, run)) continue;
       extents_.note_idle(-std::int64_t(run));
+      spared_run_ = 0;
       return {extents_.header(head, 0), extents_.data(head)};
     }
   } while (collect_large());
@@ -37,20 +38,20 @@ FreeBlock BlockCache::take_large(std::uint64_t run) {
   if (!extents_.protocol().make_large(head, run)) throw_lost(head);
   SHOAL_KILL_POINT("heap.large.marked");
   large.heads.push_back(head);
+  spared_run_ = 0;
   return {extents_.header(head, 0), extents_.data(head)};
 }
 
-void BlockCache::put(BlockOffset block, ExtentState extent) noexcept {
+bool BlockCache::put(BlockOffset block, ExtentState extent) noexcept {
   try {
-    if (extent.use() == ExtentRecord::kSmall)
-      put_small(block, extent.size_class());
-    else
-      large_[extent.run()].free.push_back(extents_.extent_of(block));
+    if (extent.use() == ExtentRecord::kSmall) return put_small(block, extent.size_class());
+    large_[extent.run()].free.push_back(extents_.extent_of(block));
   } catch (const std::bad_alloc&) {
     // Out of private memory: a hint does as well.
     extents_.set_hint(block);
     extents_.process(extent.owner()).remote_frees.fetch_add(1);
   }
+  return false;
 }
 
 bool BlockCache::collect_large() {
@@ -140,7 +141,8 @@ std::uint64_t BlockCache::idle_mark(std::uint64_t committed) {
 
 void BlockCache::trim_above_mark(std::uint64_t freed_run) {
   constexpr std::uint64_t kLongestKept = (1ull << 30) / kExtentBytes;
-  const std::uint64_t spared = std::min(freed_run, kLongestKept);
+  if (freed_run != 0) spared_run_ = freed_run;
+  const std::uint64_t spared = std::min(spared_run_.load(), kLongestKept);
   const SessionLayout& layout = extents_.layout();
   const std::int64_t idle = layout.extents_idle.load();
   if (idle <= std::int64_t(idle_mark(layout.extents_committed.load()) + spared)) return;

@@ -10,7 +10,9 @@ namespace shoal {
 namespace {
 
 /// Free blocks of one class that a process keeps without looking whether whole extents are empty.
-constexpr std::uint64_t kKeepOfClass = 16u << 20;
+constexpr std::size_t keep_of_class(std::uint32_t size_class) { return (16u << 20) / SizeClass::stride(size_class); }
+/// The same before the first look, which finds out early what a class that is used once has left.
+constexpr std::size_t kKeepAtFirst = 1024;
 
 /// Room for so many more. Whoever takes blocks from where all can see them, and into a list, asks for it first: a list
 /// that cannot grow half-way would lose the others, or keep some that count as never handed out.
@@ -20,6 +22,11 @@ void make_room(std::vector<BlockOffset>& list, std::size_t more) {
 }
 
 }  // namespace
+
+BlockCache::BlockCache(std::byte* base) : extents_(base) {
+  for (std::uint32_t size_class = 0; size_class < SizeClass::kSmallCount; ++size_class)
+    small_[size_class].sweep_at = std::min(kKeepAtFirst, keep_of_class(size_class));
+}
 
 FreeBlock BlockCache::take_small(std::uint32_t size_class) {
   Small& small = small_[size_class];
@@ -121,20 +128,20 @@ bool BlockCache::adopt_orphan(std::uint32_t size_class) {
   return false;
 }
 
-void BlockCache::put_small(BlockOffset block, std::uint32_t size_class) {
+bool BlockCache::put_small(BlockOffset block, std::uint32_t size_class) {
   Small& small = small_[size_class];
   small.free.push_back(block);
   ++small.freed_since_sweep;
   // Amortized: a sweep looks at each free block once, and the next one waits until there are twice as many.
   // Where an extent has few blocks, soon again: to take the next ones from the fullest extents is what empties others.
   const bool few = SizeClass::blocks(size_class) <= 64 && small.freed_since_sweep >= 64 + small.free.size();
-  if (few || small.free.size() >= small.sweep_at) {
-    sweep(size_class);
-    small.sweep_at = std::max<std::size_t>(kKeepOfClass / SizeClass::stride(size_class), 2 * small.free.size());
-  }
+  if (!few && small.free.size() < small.sweep_at) return false;
+  const bool emptied = sweep(size_class);
+  small.sweep_at = std::max(keep_of_class(size_class), 2 * small.free.size());
+  return emptied;
 }
 
-void BlockCache::sweep(std::uint32_t size_class) {
+bool BlockCache::sweep(std::uint32_t size_class) {
   Small& small = small_[size_class];
   small.freed_since_sweep = 0;
   struct Found {
@@ -155,13 +162,14 @@ void BlockCache::sweep(std::uint32_t size_class) {
     here.count += (here.bits[index / 64] & bit) == 0;
     here.bits[index / 64] |= bit;
   }
-  std::erase_if(found, [&](const Found& here) {
-    if (here.count < extents_.record(here.extent).used.load() || !release_if_empty(here.extent, size_class))
-      return false;
-    if (here.extent == small.fresh_extent) small.fresh_next = small.fresh_end = 0;
-    std::erase(small.extents, here.extent);
-    return true;
-  });
+  const bool emptied =
+      std::erase_if(found, [&](const Found& here) {
+        if (here.count < extents_.record(here.extent).used.load() || !release_if_empty(here.extent, size_class))
+          return false;
+        if (here.extent == small.fresh_extent) small.fresh_next = small.fresh_end = 0;
+        std::erase(small.extents, here.extent);
+        return true;
+      }) != 0;
   small.next_to_collect = 0;
   // Taken first, from the back: those of the fullest extents. The others get the chance to become empty.
   std::ranges::sort(found, [](const Found& a, const Found& b) { return a.count > b.count; });
@@ -173,6 +181,7 @@ void BlockCache::sweep(std::uint32_t size_class) {
         bits &= ~(1ull << top);
         small.free.push_back(extents_.header(here.extent, std::uint32_t(word * 64 + top)));
       }
+  return emptied;
 }
 
 bool BlockCache::release_if_empty(std::uint64_t extent, std::uint32_t size_class) {

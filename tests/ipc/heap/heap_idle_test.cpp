@@ -113,6 +113,51 @@ TEST_CASE("idle: above the high-water mark pages go back to the system when bloc
   CHECK(child.join() == 0);
 }
 
+TEST_CASE("idle: above the high-water mark pages go back to the system when small blocks are freed, too") {
+  const std::size_t size = GENERATE(64u << 10, 1u << 20);
+  Session::current().heap().trim();
+  Forked child([&] {
+    const std::uint64_t mark = BlockCache::idle_mark(0);
+    const auto before = committed();
+    std::vector<Hold> blocks;
+    for (std::uint64_t bytes = 0; bytes < 4 * mark * kExtentBytes; bytes += size)
+      blocks.push_back(allocate_shared(size));
+    const auto most = committed();
+    blocks.clear();
+    const auto count = extents().recount();
+    const std::uint64_t kept_of_class = (32u << 20) / kExtentBytes;
+    if (count.idle > BlockCache::idle_mark(most)) throw Error("more than the mark is kept");
+    if (count.committed > before + mark + kept_of_class) throw Error("too little went back");
+  });
+  CHECK(child.join() == 0);
+}
+
+TEST_CASE("idle: blocks of 1 MiB that are free are soon idle extents") {
+  Forked child([] {
+    Session::current().heap().trim();
+    std::vector<Hold> blocks;
+    for (int i = 0; i < 200; ++i) blocks.push_back(allocate_shared(1u << 20));
+    blocks.clear();
+    if (extents().recount().idle < 80) throw Error("they are kept as blocks of their size");
+  });
+  CHECK(child.join() == 0);
+}
+
+TEST_CASE("idle: a large block that was just freed is spared when small ones are freed after it") {
+  Forked child([] {
+    Session::current().heap().trim();
+    const std::uint64_t mark = BlockCache::idle_mark(0);
+    std::vector<Hold> small;
+    for (int i = 0; i < 200; ++i) small.push_back(allocate_shared(1u << 20));
+    {
+      const Hold large = allocate_shared(mark * kExtentBytes - (2u << 20));
+    }
+    small.clear();
+    if (extents().recount().idle < mark + 60) throw Error("it went back");
+  });
+  CHECK(child.join() == 0);
+}
+
 TEST_CASE("idle: a run that another process trimmed away is not taken for one's own again") {
   Session::current().heap().trim();
   // This process keeps a free run; the child gives it to the system, and makes a smaller block there.
