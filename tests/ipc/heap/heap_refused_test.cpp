@@ -29,12 +29,13 @@ std::uint32_t blocks_of_an_extent() { return SizeClass::blocks(SizeClass::of(kSi
 
 std::vector<Hold> blocks(std::size_t count) {
   std::vector<Hold> made;
+  made.reserve(count);
   for (std::size_t i = 0; i < count; ++i) made.push_back(allocate_shared(kSize));
   return made;
 }
 
-/// Runs `round(n, more)` for n = 1, 2, ... with nothing idle, until a child of it sets `more` to false: it allocates less
-/// than n times.
+/// Runs `round(n, more)` for n = 1, 2, ... with nothing idle, until a child of it sets `more` to false: it allocates
+/// less than n times.
 template <class Round>
 void refuse_each(Round&& round) {
   const Hold said = allocate_shared(sizeof(bool));
