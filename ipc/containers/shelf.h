@@ -135,8 +135,4 @@ class UpdateMark {
 /// caller does it without the lock.
 bool show_before_it_goes(const Container& container, const Entry& entry, const Taken& taken);
 
-/// Calls taken(entry) if the entry, which is about to be taken out, brings handles. False if it does not: then the
-/// caller does it without the lock.
-bool show_before_it_goes(const Container& container, const Entry& entry, const Taken& taken);
-
 }  // namespace shoal
