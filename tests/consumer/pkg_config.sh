@@ -10,7 +10,7 @@ read -ra flags <<<"$(pkg-config --cflags --libs shoal)"
 "$3" -std=c++20 -O0 "$source/processes.cpp" -o "$2/processes" "${flags[@]}"
 "$2/processes"
 if pkg-config --exists shoal-torch; then
-  read -ra flags <<<"$(pkg-config --static --cflags --libs shoal-torch)"
+  read -ra flags <<<"$(pkg-config --cflags --libs shoal-torch)"
   "$3" -std=c++20 -O0 "$source/shared_tensor.cpp" -o "$2/shared_tensor" "${flags[@]}"
   "$2/shared_tensor"
 fi
