@@ -125,16 +125,19 @@ bool has_gone(const LockedShelf& shelf, const Slot& slot) {
 
 }  // namespace
 
+Slot* DictCore::find_living(LockedShelf& shelf, const KeyBytes& key) {
+  Slot* slot = find(shelf, key);
+  if (!slot || !has_gone(shelf, *slot)) return slot;
+  remove(shelf, *slot);
+  return nullptr;
+}
+
 // ---------------------------------------------------------------- operations
 
 bool DictCore::get(const KeyBytes& key, Entry* entry) const {
   LockedShelf shelf(container_, shelf_of(key));
-  Slot* slot = find(shelf, key);
+  Slot* slot = find_living(shelf, key);
   if (!slot) return false;
-  if (has_gone(shelf, *slot)) {
-    remove(shelf, *slot);
-    return false;
-  }
   if (entry) entry->take(shelf.heap(), word_of(*slot));
   SHOAL_KILL_POINT("dict.get.taken");
   return true;
@@ -189,12 +192,8 @@ bool DictCore::take(const KeyBytes& key, const Taken& taken) {
   bool shown = !taken;
   {
     LockedShelf shelf(container_, shelf_of(key));
-    Slot* slot = find(shelf, key);
+    Slot* slot = find_living(shelf, key);
     if (!slot) return false;
-    if (has_gone(shelf, *slot)) {
-      remove(shelf, *slot);
-      return false;
-    }
     if (!shown) {
       entry.take(shelf.heap(), word_of(*slot));
       shown = show_before_it_goes(container_, entry, taken);
@@ -237,11 +236,7 @@ Entry DictCore::update(const KeyBytes& key, std::uint64_t schema, const Change& 
   Entry after;
   {
     LockedShelf shelf(container, index);
-    Slot* slot = find(shelf, key);
-    if (slot && has_gone(shelf, *slot)) {
-      remove(shelf, *slot);
-      slot = nullptr;
-    }
+    Slot* slot = find_living(shelf, key);
     Entry now;
     if (slot) now.take(shelf.heap(), word_of(*slot));
     Encoder next;

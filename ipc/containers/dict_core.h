@@ -67,6 +67,8 @@ class DictCore {
  private:
   std::uint32_t shelf_of(const KeyBytes& key) const { return std::uint32_t(key.hash >> 60) % container_->shelves; }
   static Slot* find(const LockedShelf& shelf, const KeyBytes& key);
+  /// Null also for one whose process is dead, which is removed.
+  static Slot* find_living(LockedShelf& shelf, const KeyBytes& key);
   static void place(LockedShelf& shelf, Slot* found, const KeyBytes& key, Hold parcel);
   static void make_room(LockedShelf& shelf);
   static void remove(LockedShelf& shelf, Slot& slot);
