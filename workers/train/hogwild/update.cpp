@@ -12,6 +12,9 @@ namespace shoal::hogwild {
 namespace {
 
 constexpr std::int64_t kGrain = 32768;  // elements of a thread, as libtorch has it
+// Rows of a sparse gradient are far from each other, so no processor foresees the next one; further on in a row it does.
+constexpr std::int64_t kRowsAhead = 4;
+constexpr std::int64_t kMostPrefetched = 1024;  // bytes of a row
 
 /// A stripe is this process's until the object goes. If its last holder died with it, an update is half done, as it is
 /// without locks.
@@ -47,6 +50,17 @@ class Memory {
     for (std::size_t place = 0; place < kMostKept; ++place)
       result.kept[place] = kept_[place] ? kept_[place] + from * element_ : nullptr;
     return result;
+  }
+
+  /// Brings the first kMostPrefetched bytes of elements [from, from + size) into the caches, to be written.
+  void prefetch(std::int64_t from, std::int64_t size) const {
+    constexpr std::int64_t kLine = 64;
+    const std::int64_t start = from * element_, end = start + std::min(size * element_, kMostPrefetched);
+    for (std::int64_t at = start; at < end; at += kLine) {
+      __builtin_prefetch(parameter_ + at, 1);
+      for (const std::byte* kept : kept_)
+        if (kept) __builtin_prefetch(kept + at, 1);
+    }
   }
 
  private:
@@ -93,6 +107,7 @@ void update_rows(const Step& step) {
       end = std::lower_bound(rows + next, rows + count, (rows[next] / rows_of_stripe + 1) * rows_of_stripe) - rows;
     }
     for (; next < end; ++next) {
+      if (next + kRowsAhead < count) memory.prefetch(rows[next + kRowsAhead] * row, row);
       update(memory.span(rows[next] * row, row, values + next * row_bytes));
       SHOAL_KILL_POINT("hogwild.row.updated");
     }
