@@ -24,7 +24,7 @@ namespace shoal {
 /// block.
 template <>
 struct Codec<at::Tensor> {
-  static constexpr std::uint64_t schema() { return schema_hash("at::Tensor", std::uint64_t(3)); }
+  static constexpr std::uint64_t schema() { return schema_hash("at::Tensor", std::uint64_t(4)); }
   static void encode(Encoder& encoder, const at::Tensor& tensor);
   static at::Tensor decode(Decoder& decoder);
   /// Makes what `Queue<at::Tensor>::loan({3, 4}, at::kFloat)` returns, by empty_shared().

@@ -14,6 +14,8 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <type_traits>
+#include <vector>
 
 namespace shoal::tensor_codec {
 namespace {
@@ -115,24 +117,31 @@ at::QuantizerPtr decode_quantizer(Decoder& decoder, const Header& header, c10::S
   return at::make_per_channel_affine_quantizer(scales, zero_points, axis, dtype);
 }
 
-/// Of a tensor on a device, behind sizes and strides: its stream's word and the handles of its export's pieces.
+template <class T>
+void write_all(Encoder& encoder, const std::vector<T>& all) {
+  encoder.write(std::uint32_t(all.size()));
+  encoder.write(all.data(), all.size() * sizeof(T));
+}
+
+template <class T>
+std::vector<T> read_all(Decoder& decoder) {
+  const std::size_t count = decoder.read<std::uint32_t>();
+  auto bytes = decoder.read(count * sizeof(T));  // never more than there are, so the count is none to fear
+  std::vector<T> all(count);
+  if (count != 0) std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+
+/// Of a tensor on a device, behind sizes and strides: the words to wait for and the handles of its export's pieces.
 void write_device_handles(Encoder& encoder, const DeviceIpc::Handles& handles) {
-  encoder.write(handles.word.page);
-  encoder.write(handles.word.index);
-  encoder.write(handles.word.value);
-  encoder.write(std::uint32_t(handles.offers.size()));
-  encoder.write(handles.offers.data(), handles.offers.size() * sizeof(std::uint32_t));
+  static_assert(std::has_unique_object_representations_v<SentWord>);
+  write_all(encoder, handles.words);
+  write_all(encoder, handles.offers);
 }
 
 c10::Storage read_device_storage(Decoder& decoder, std::uint32_t block) {
-  DeviceIpc::Handles handles{block, {}, {}};
-  handles.word.page = decoder.read<std::uint32_t>();
-  handles.word.index = decoder.read<std::uint32_t>();
-  handles.word.value = decoder.read<std::uint64_t>();
-  const std::size_t offers = decoder.read<std::uint32_t>();
-  auto bytes = decoder.read(offers * sizeof(std::uint32_t));  // never more than there are, so the count is none to fear
-  handles.offers.resize(offers);
-  if (offers != 0) std::memcpy(handles.offers.data(), bytes.data(), bytes.size());
+  DeviceIpc::Handles handles{.block = block, .words = read_all<SentWord>(decoder), .offers = {}};
+  handles.offers = read_all<std::uint32_t>(decoder);
   return DeviceIpc::current().decode(decoder, handles);
 }
 

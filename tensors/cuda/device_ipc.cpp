@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -61,19 +62,22 @@ DeviceIpc& DeviceIpc::current() { return the_device_ipc.get(); }
 DeviceIpc::Handles DeviceIpc::encode(Encoder& message, const c10::Storage& storage) {
   const c10::Device device = storage.device();
   Handles handles;
-  DeviceHolds holds;
   if (storage.nbytes() == 0) {
-    holds.block = allocate_shared(sizeof(DeviceExportLayout));
-    make_layout<DeviceExportLayout>(holds.block.data(), device);
-    handles.block = message.add(std::move(holds.block));
+    Hold block = allocate_shared(sizeof(DeviceExportLayout));
+    make_layout<DeviceExportLayout>(block.data(), device);
+    handles.block = message.add(std::move(block));
     return handles;
   }
   use(device.type());
-  if (!Imports::share(storage, holds)) holds = exports_.share(storage);
+  std::optional<Imports::Shared> imported = Imports::share(storage);
+  DeviceHolds holds = imported ? std::move(imported->holds) : exports_.share(storage);
   wake();
   handles.block = message.add(std::move(holds.block));
   for (Hold& offer : holds.offers) handles.offers.push_back(message.add(std::move(offer)));
-  handles.word = sent_.write(message, device);
+  if (const SentWord own = sent_.write(message, device); own.page != SentWord::kNone) handles.words.push_back(own);
+  if (imported)
+    for (AwaitedWord& each : imported->awaited)
+      handles.words.push_back({message.add(std::move(each.page)), each.index, each.value});
   SHOAL_KILL_POINT("device.export.in_message");
   return handles;
 }
@@ -99,8 +103,11 @@ c10::Storage DeviceIpc::decode(Decoder& message, const Handles& handles) {
     made = std::make_shared<c10::Storage>(std::move(storage));
   }
   c10::Storage storage = *static_cast<c10::Storage*>(made.get());
-  if (handles.word.page != SentWord::kNone)
-    received_.wait(message.handle(handles.word.page), handles.word, storage.device());
+  for (const SentWord& word : handles.words) {
+    const Hold& page = message.handle(word.page);
+    received_.wait(page, word, storage.device());
+    Imports::note_awaited(storage, page, word);
+  }
   return storage;
 }
 

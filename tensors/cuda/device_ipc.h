@@ -31,14 +31,14 @@ class DeviceIpc {
  public:
   static DeviceIpc& current();
 
-  /// What of a storage is in a message: the handle of its export, what its stream writes, the handles of its pieces.
+  /// What of a storage is in a message: the handle of its export, the words to wait for, the handles of its pieces.
   struct Handles {
     std::uint32_t block = SentWord::kNone;
-    SentWord word;
+    std::vector<SentWord> words;  // the sender's, and those that a received storage still waits for
     std::vector<std::uint32_t> offers;
   };
   Handles encode(Encoder& message, const c10::Storage& storage);
-  /// Makes the calling thread's current stream wait for what the sender's had queued.
+  /// Makes the calling thread's current stream wait for what the sender's had queued, and what that one waits for.
   c10::Storage decode(Decoder& message, const Handles& handles);
 
   Exports& exports() { return exports_; }

@@ -100,11 +100,21 @@ void Imports::Base::close() noexcept {
 }
 
 struct Imports::Import {
+  Import(DeviceHolds given, std::size_t size, ProcessTag from, c10::Device on)
+      : holds(std::move(given)), bytes(size), producer(from), device(on) {}
+
   DeviceHolds holds;
   std::size_t bytes;
-  Base* base;
+  Base* base = nullptr;
   ProcessTag producer;
   c10::Device device;
+  AwaitedWords awaited;
+
+  /// Null for a storage that is none of these: the deleter is the mark.
+  static Import* of(const c10::Storage& storage) {
+    const c10::DataPtr& data = storage.data_ptr();
+    return data.get_deleter() == &Imports::release ? static_cast<Import*>(data.get_context()) : nullptr;
+  }
 };
 
 Imports::Imports() = default;
@@ -179,7 +189,7 @@ c10::Storage Imports::open(DeviceHolds holds) {
   if (layout.bytes == 0) return c10::Storage(std::move(storage));
   const ProcessTag producer = ProcessTag::from_word(layout.producer);
   shoal::check_alive(producer, device);
-  auto import = std::make_unique<Import>(Import{std::move(holds), layout.bytes, nullptr, producer, device});
+  auto import = std::make_unique<Import>(std::move(holds), layout.bytes, producer, device);
   const std::uint64_t block = import->holds.block.block().value;
   const BaseKey key{layout.producer, layout.base, layout.pieces, layout.base_bytes};
 
@@ -204,21 +214,21 @@ c10::Storage Imports::open(DeviceHolds holds) {
   return c10::Storage(std::move(storage));
 }
 
-bool Imports::share(const c10::Storage& storage, DeviceHolds& holds) {
-  const c10::DataPtr& data = storage.data_ptr();
-  if (data.get_deleter() != &Imports::release) return false;  // the deleter is the mark
-  const auto& import = *static_cast<const Import*>(data.get_context());
-  shoal::check_alive(import.producer, import.device);
-  holds.block = import.holds.block.share();
-  for (const Hold& offer : import.holds.offers) holds.offers.push_back(offer.share());
-  return true;
+std::optional<Imports::Shared> Imports::share(const c10::Storage& storage) {
+  Import* import = Import::of(storage);
+  if (!import) return std::nullopt;
+  shoal::check_alive(import->producer, import->device);
+  Shared result{{import->holds.block.share(), {}}, import->awaited.unreached()};
+  for (const Hold& offer : import->holds.offers) result.holds.offers.push_back(offer.share());
+  return result;
+}
+
+void Imports::note_awaited(const c10::Storage& storage, const Hold& page, const SentWord& sent) {
+  if (Import* import = Import::of(storage)) import->awaited.add(page, sent);
 }
 
 void Imports::check_alive(const c10::Storage& storage) {
-  const c10::DataPtr& data = storage.data_ptr();
-  if (data.get_deleter() != &Imports::release) return;
-  const auto& import = *static_cast<const Import*>(data.get_context());
-  shoal::check_alive(import.producer, import.device);
+  if (const Import* import = Import::of(storage)) shoal::check_alive(import->producer, import->device);
 }
 
 void Imports::release(void* import) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/core/Storage.h>
+#include <shoal/internal/tensors/cuda/awaited_words.h>
 #include <shoal/internal/tensors/cuda/exports.h>
 #include <shoal/internal/tensors/cuda/layout.h>
 #include <shoal/internal/tensors/cuda/stream_mark.h>
@@ -15,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -34,8 +36,16 @@ class Imports {
   /// The storage of another process's export: the same object as long as one exists. Throws PeerDied if the producer is
   /// dead, DecodeError if the block is no export, DeviceError if the device is not seen here.
   c10::Storage open(DeviceHolds holds);
-  /// The export by which a storage is sent on; nothing if it is not one of these.
-  static bool share(const c10::Storage& storage, DeviceHolds& holds);
+  /// What goes along where one of these storages is sent on: its export, and the words that its values still wait for.
+  struct Shared {
+    DeviceHolds holds;
+    std::vector<AwaitedWord> awaited;
+  };
+  /// Nothing if the storage is not one of these. Throws PeerDied if the producer is dead.
+  static std::optional<Shared> share(const c10::Storage& storage);
+  /// Says that the current stream was told to wait for a word, of a page that was checked, before it uses the storage.
+  /// Does nothing for other storages: their memory ends with this process, and its streams wait.
+  static void note_awaited(const c10::Storage& storage, const Hold& page, const SentWord& sent);
   /// Throws PeerDied if the memory's producer is dead. Does nothing for other storages.
   static void check_alive(const c10::Storage& storage);
 

@@ -5,6 +5,9 @@
 #include <shoal/runtime/process.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/tensors/ipc_collect.h>
+#include <signal.h>
+
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/tensors/cuda/devices.h"
@@ -34,6 +37,14 @@ void add_and_send_on(Queue<at::Tensor> in, Queue<at::Tensor> out, Event done) {
   received.add_(10);
   out.put(received);
   done.wait();
+}
+
+/// Receives, sends on the same tensor and ends, by a signal if there is one: its stream is never to write its word.
+template <class On>
+void send_on_and_end(Queue<at::Tensor> in, Queue<at::Tensor> out, int signal) {
+  On::load_kernels();
+  out.put(in.get());
+  if (signal != 0) ::raise(signal);
 }
 
 template <class On>
@@ -130,6 +141,37 @@ DEVICE_TEST_CASE("a tensor is sent on to a third process, which waits for the se
     CHECK(device_ipc_statistics().exports == 1);       // the second one's is this one's
     done.set();
     forwarder.result();
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE(
+    "whoever gets a tensor that was sent on waits for its producer's work, though those between have ended") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  const int between = GENERATE(1, 3);
+  const int signal = GENERATE(0, SIGKILL);
+  CAPTURE(between, signal);
+  {
+    at::Tensor tensor = at::zeros({1000}, at::kFloat).to(on<On>().device());
+    std::vector<Queue<at::Tensor>> queues;
+    for (int i = 0; i <= between; ++i) queues.emplace_back(4);
+    Event queued;
+    Process<at::Tensor> last({.name = "last"}, copy_at_once<On>, queues.back(), queued);
+    last.start();
+    auto gate = On::close_gate();
+    tensor.fill_(7);  // waits behind the gate
+    queues.front().put(tensor);
+    for (int i = 0; i < between; ++i) {
+      Process<void> each({.name = "between"}, send_on_and_end<On>, queues[std::size_t(i)], queues[std::size_t(i) + 1],
+                         signal);
+      each.start();
+      each.join();
+      CHECK(each.exitcode() == -signal);
+    }
+    queued.wait();
+    gate.reset();
+    CHECK(last.result().equal(at::full({1000}, 7.0f)));
   }
   CHECK(nothing_left<On>());
 }
