@@ -25,6 +25,7 @@ namespace shoal {
 
 class DiLoCo;
 class FloatMasters;
+class StatefulCommHook;
 class ZeroRedundancyOptimizer;
 
 /// How what a part is made of differs from rank to rank.
@@ -83,6 +84,10 @@ class CheckpointParts {
   void add(const std::string& name, DiLoCo& diloco, const torch::nn::Module& module);
   /// The same of a DiLoCo of a module's float copies.
   void add(const std::string& name, DiLoCo& diloco, const FloatMasters& masters, const torch::nn::Module& module);
+
+  /// What a communication hook remembers of the module's parameters: each rank's own, under the parameters' numbers.
+  /// DistributedDataParallel::comm_hook_step() goes beside it.
+  void add(const std::string& name, const StatefulCommHook& hook, const torch::nn::Module& module);
 
   /// One tensor. Loading copies into it.
   void add(const std::string& name, at::Tensor& tensor, OnRanks on_ranks = OnRanks::equal);

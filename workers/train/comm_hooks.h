@@ -18,8 +18,7 @@ using ProcessGroupOfHook = c10::intrusive_ptr<c10d::ProcessGroup>;  ///< the ran
 
 /// Hooks for DistributedDataParallel::register_comm_hook(), with the names of torch's. They keep the group. Sparse
 /// gradients are reduced as they are. What a hook remembers from step to step, it has for itself: make one for each
-/// model, the same on all ranks. A step is GradBucket::step(), which a training that is resumed sets; what hooks have left
-/// out until then, and PowerSGD's factors, begin anew.
+/// model, the same on all ranks. A step is GradBucket::step(), which a training that is resumed sets.
 
 /// The mean, as without a hook.
 CommHook all_reduce_hook(const ProcessGroupOfHook& process_group);
@@ -33,6 +32,35 @@ CommHook fp16_compress_hook(const ProcessGroupOfHook& process_group);
 CommHook bf16_compress_hook(const ProcessGroupOfHook& process_group);
 /// Another hook with the bucket cast to `type`; its result is cast back. For example for power_sgd_hook().
 CommHook compressed(CommHook hook, c10::ScalarType type);
+
+/// What a hook remembers of some parameters, in their order, each in a tensor of its own in the type of the buckets; an
+/// undefined tensor: nothing. Encodable.
+struct CommHookState {
+  std::vector<at::Tensor> left_out;  ///< [numel]: of the gradient, to be added in a later step
+  std::vector<at::Tensor> factors;   ///< [numel / size(0), rank]: PowerSGD's second factor, the same on all ranks
+};
+
+/// A hook that remembers something from step to step. register_comm_hook() and compressed() take it, and so does
+/// CheckpointParts::add(): in a training that goes on nothing of a gradient is lost. Copies are one hook. The functions
+/// here are called between two steps.
+class StatefulCommHook {
+ public:
+  class Memory;
+  explicit StatefulCommHook(std::shared_ptr<Memory> memory);  ///< for what makes hooks
+
+  HookResult operator()(GradBucket& bucket) const;
+  /// What it remembers, copied, of these parameters, those of the module. Each rank has its own.
+  CommHookState state_dict(const std::vector<at::Tensor>& parameters) const;
+  /// Takes what state_dict() has returned, and forgets what there was. Before the first step with it; the other ranks do
+  /// the same. Throws std::invalid_argument, and changes nothing, if it does not fit the parameters.
+  void load_state_dict(const CommHookState& state, const std::vector<at::Tensor>& parameters);
+
+ private:
+  std::shared_ptr<Memory> memory_;
+};
+
+/// Throws std::invalid_argument for what load_state_dict() would refuse.
+void check_state_dict(const CommHookState& state, const std::vector<at::Tensor>& parameters);
 
 /// How power_sgd_hook() compresses.
 struct PowerSgdOptions {
@@ -49,7 +77,7 @@ struct PowerSgdOptions {
 /// overlap with the backward pass. Throws std::invalid_argument for a rank or a start step below 1: libtorch makes the
 /// buckets anew after the first step. With skip_all_reduce_unused_params backward() throws it: a bucket's second half
 /// waits for the next bucket, which may not come.
-CommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const PowerSgdOptions& options = {});
+StatefulCommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const PowerSgdOptions& options = {});
 
 /// How top_k_hook() chooses.
 struct TopKOptions {
@@ -61,7 +89,7 @@ struct TopKOptions {
 /// Each rank sends its gradients' largest elements alone; the mean of what all have sent is the gradient (Stich and
 /// others, 2018). All ranks add in the order of ranks and get the same bits. Throws std::invalid_argument for a fraction
 /// outside of (0, 1] or a start step below 1.
-CommHook top_k_hook(const ProcessGroupOfHook& process_group, const TopKOptions& options = {});
+StatefulCommHook top_k_hook(const ProcessGroupOfHook& process_group, const TopKOptions& options = {});
 
 /// When local_sgd_hook() reduces.
 struct LocalSgdOptions {

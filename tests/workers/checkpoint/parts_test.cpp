@@ -6,6 +6,7 @@
 #include <shoal/workers/checkpoint/checkpoint_parts.h>
 #include <shoal/workers/checkpoint/checkpoints.h>
 #include <shoal/workers/data/data_loader.h>
+#include <shoal/workers/train/comm_hooks.h>
 #include <shoal/workers/train/float_masters.h>
 #include <torch/torch.h>
 
@@ -425,4 +426,26 @@ TEST_CASE("checkpoint: float masters come back with all their digits, and their 
   loaded.masters.take_parameters();
   loaded.masters.give_parameters();
   CHECK(loaded.net->parameters()[0].eq(3).all().item<bool>());
+}
+
+TEST_CASE("checkpoint: what a communication hook has left out comes back, and another module's changes nothing") {
+  const torch::nn::Linear net(4, 3), other(5, 3);
+  const CommHookState state{.left_out = {torch::randn({12}), {}}, .factors = {torch::randn({4, 1}), {}}};
+  StatefulCommHook saved = power_sgd_hook(nullptr);
+  const StatefulCommHook loaded = power_sgd_hook(nullptr), unfit = power_sgd_hook(nullptr);
+  saved.load_state_dict(state, net->parameters());
+  CheckpointParts from, to, to_other;
+  from.add("hook", saved, *net);
+  to.add("hook", loaded, *net);
+  to_other.add("hook", unfit, *other);
+  save_and_load(from, to);
+  const CommHookState got = loaded.state_dict(net->parameters());
+  CHECK(torch::equal(got.left_out[0], state.left_out[0]));
+  CHECK(torch::equal(got.factors[0], state.factors[0]));
+  CHECK_FALSE(got.left_out[1].defined());
+  const TemporaryFolder folder;
+  Checkpoints checkpoints({.folder = folder.path()});
+  checkpoints.save(1, from);
+  CHECK_THROWS_WITH(checkpoints.load(to_other), ContainsSubstring("'hook'") && ContainsSubstring("[3, 5]"));
+  CHECK_FALSE(unfit.state_dict(other->parameters()).left_out[0].defined());
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <shoal/internal/workers/checkpoint/parts/module_part.h>
 #include <shoal/internal/workers/checkpoint/parts/optimizer_part.h>
+#include <shoal/tensors/codec.h>
+#include <shoal/workers/train/comm_hooks.h>
 #include <shoal/workers/train/diloco.h>
 #include <shoal/workers/train/float_masters.h>
 #include <shoal/workers/train/zero_redundancy_optimizer.h>
@@ -100,6 +102,15 @@ void CheckpointParts::add_diloco(const std::string& name, DiLoCo& diloco, const 
   add(
       name + ".inner_steps", [&diloco] { return diloco.inner_steps(); },
       [&diloco](std::int64_t steps) { diloco.set_inner_steps(steps); });
+}
+void CheckpointParts::add(const std::string& name, const StatefulCommHook& hook, const torch::nn::Module& module) {
+  const std::vector<at::Tensor> parameters = module.parameters();
+  add(
+      name, [hook, parameters] { return hook.state_dict(parameters); },
+      [hook = StatefulCommHook(hook), parameters](const CommHookState& state) mutable {
+        hook.load_state_dict(state, parameters);
+      },
+      [parameters](const CommHookState& state) { check_state_dict(state, parameters); });
 }
 void CheckpointParts::add(const std::string& name, at::Tensor& tensor, OnRanks on_ranks) {
   add(detail::make_tensor_part(name, tensor, on_ranks));

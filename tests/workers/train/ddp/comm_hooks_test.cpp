@@ -6,6 +6,7 @@
 #include <shoal/runtime/spawn.h>
 #include <shoal/tensors/codec.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
+#include <shoal/workers/train/tensor_collectives.h>
 #include <torch/torch.h>
 
 #include <memory>
@@ -355,7 +356,92 @@ double given_by_top_k(int rank, ShmGroup group) {
   return ((given - wanted * 60).norm() / wanted.norm()).item<double>();
 }
 
+StatefulCommHook make_stateful(Which which, const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) {
+  if (which == Which::top_k) return top_k_hook(process_group, {.fraction = 0.1, .start_step = 2});
+  return power_sgd_hook(process_group, {.rank = 2, .start_step = 2});
+}
+
+/// A training, which ends after half of its steps and goes on in a process group, module and hook of its own. Its
+/// gradients are the same in each step, so all that it was given and what is left out at the end is what it should have
+/// been given: how far it is from that, as a part of it, and the lengths of what was left out at the half and at the end.
+std::tuple<double, double, double> given_in_two_halves(int rank, std::vector<ShmGroup> groups, Which which, bool cast) {
+  at::set_num_threads(1);
+  constexpr int kSteps = 10;
+  CommHookState state;
+  at::Tensor given, wanted;
+  double at_half = 0;
+  const auto flat = [](const std::vector<at::Tensor>& parts) {
+    std::vector<at::Tensor> each;
+    for (const at::Tensor& part : parts) each.push_back(part.flatten());
+    return torch::cat(each).to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+  };
+  const auto gradients_of = [](const torch::nn::Sequential& net) {
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& parameter : net->parameters()) gradients.push_back(parameter.grad());
+    return gradients;
+  };
+  for (int half = 0; half < 2; ++half) {
+    auto process_group = init_process_group(groups[std::size_t(half)], rank);
+    torch::nn::Sequential net = make_net(0);
+    Net ddp(small_buckets(), net, process_group);
+    StatefulCommHook hook = make_stateful(which, process_group);
+    ddp.register_comm_hook(cast ? compressed(hook, at::kFloat) : CommHook(hook));
+    if (half == 1) {
+      ddp.set_comm_hook_step(kSteps);
+      hook.load_state_dict(state, net->parameters());
+      const CommHookState same = hook.state_dict(net->parameters());
+      for (std::size_t i = 0; i < same.left_out.size(); ++i) {
+        require(torch::equal(same.left_out[i], state.left_out[i]), "what was loaded is not what is saved");
+        require(same.factors[i].defined() == state.factors[i].defined(), "a factor is lost");
+      }
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      net->zero_grad();
+      loss_of(ddp(batch_of(rank, 0))).backward();
+      const at::Tensor got = flat(gradients_of(net));
+      if (!given.defined()) wanted = got;  // of the first step the mean
+      given = given.defined() ? given + got : got;
+    }
+    state = hook.state_dict(net->parameters());
+    if (half == 0) at_half = flat(state.left_out).norm().item<double>();
+  }
+  at::Tensor left_out = flat(state.left_out);
+  Communicator ranks = groups[2].join(rank);
+  all_reduce(ranks, left_out);
+  const at::Tensor all = given + left_out / ranks.world_size();
+  return {((all - wanted * 2 * kSteps).norm() / (wanted * 2 * kSteps).norm()).item<double>(), at_half,
+          left_out.norm().item<double>()};
+}
+
 }  // namespace
+
+TEST_CASE("comm hooks: nothing of a gradient is lost where a training goes on with the hook's state") {
+  const auto which = GENERATE(Which::top_k, Which::power_sgd);
+  const bool cast = GENERATE(false, true);
+  CAPTURE(int(which), cast);
+  const std::vector<ShmGroup> groups{ShmGroup(2), ShmGroup(2), ShmGroup(2)};
+  for (const auto& [lost, at_half, at_end] : spawn({.nprocs = 2}, given_in_two_halves, groups, which, cast)) {
+    CHECK(lost < (cast ? 1e-5 : 1e-12));
+    CHECK(at_half > 1e-3);
+    CHECK(at_end > 1e-3);
+  }
+}
+
+TEST_CASE("comm hooks: a state that does not fit the parameters is refused, and changes nothing") {
+  StatefulCommHook hook = top_k_hook(nullptr);
+  const std::vector<at::Tensor> parameters{torch::zeros({4, 3}), torch::zeros({4})};
+  const CommHookState state{.left_out = {torch::ones({12}), {}}, .factors = {torch::ones({3, 1}), {}}};
+  hook.load_state_dict(state, parameters);
+  const auto refuses = [&](const CommHookState& other, const std::string& why) {
+    CHECK_THROWS_WITH(hook.load_state_dict(other, parameters), ContainsSubstring(why));
+  };
+  refuses({.left_out = {{}}, .factors = {{}}}, "state of 1 parameters, for a module of 2");
+  refuses({.left_out = {{}, torch::ones({5})}, .factors = {{}, {}}}, "left out of parameter 1, [4], is Float [5]");
+  refuses({.left_out = {torch::ones({12}, at::kLong), {}}, .factors = {{}, {}}}, "parameter 0, [4, 3], is Long [12]");
+  refuses({.left_out = {{}, {}}, .factors = {torch::ones({4, 1}), {}}}, "the factor of parameter 0");
+  refuses({.left_out = {{}, {}}, .factors = {{}, torch::ones({1, 1})}}, "the factor of parameter 1");
+  CHECK(torch::equal(hook.state_dict(parameters).left_out[0], torch::ones({12})));
+}
 
 TEST_CASE("comm hooks: what was left out goes to its own parameter when buckets are made anew") {
   CHECK(spawn({.nprocs = 1}, given_by_top_k, ShmGroup(1))[0] < 1e-9);

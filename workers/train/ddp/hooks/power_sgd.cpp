@@ -9,6 +9,7 @@
 #include <ATen/ops/randn.h>
 #include <fmt/format.h>
 #include <shoal/internal/workers/train/ddp/hooks/rests.h>
+#include <shoal/internal/workers/train/ddp/hooks/stateful.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/tensors/shared_memory_scope.h>
@@ -58,14 +59,14 @@ struct Underway {
   HookResult result = {};
 };
 
-class PowerSgd {
+class PowerSgd final : public StatefulCommHook::Memory {
  public:
   PowerSgd(ProcessGroupOfHook process_group, const PowerSgdOptions& options)
       : process_group_(std::move(process_group)), options_(options) {}
 
   /// Collectives have to come in the same order on all ranks, so they are begun here and nowhere else: a bucket's second
   /// one when the next bucket has come, the last bucket's at once.
-  HookResult reduce(GradBucket& bucket) {
+  HookResult reduce(GradBucket& bucket) override {
     const at::NoGradGuard no_grad;
     if (!bucket.all_come())
       throw std::invalid_argument(
@@ -93,27 +94,54 @@ class PowerSgd {
     return result;
   }
 
+  CommHookState save(const std::vector<at::Tensor>& parameters) const override {
+    CommHookState state{.left_out = rests_.save(parameters), .factors = std::vector<at::Tensor>(parameters.size())};
+    if (!options_.warm_start) return state;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      state.factors[i] = loaded_of(parameters[i]);
+      for (const Buffers& buffers : buffers_)
+        for (std::size_t at = 0; at < buffers.parameters.size(); ++at)
+          if (buffers.parameters[at].is_same(parameters[i])) state.factors[i] = buffers.q[at];
+      if (state.factors[i].defined()) state.factors[i] = state.factors[i].clone();
+    }
+    return state;
+  }
+  void load(const CommHookState& state, const std::vector<at::Tensor>& parameters) override {
+    rests_.load(state.left_out, parameters);
+    buffers_.clear();
+    loaded_.clear();
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (state.factors[i].defined()) loaded_.emplace_back(parameters[i], state.factors[i].clone());
+  }
+
  private:
-  struct Memory {
+  /// Of a bucket, kept from step to step.
+  struct Buffers {
     std::vector<at::Tensor> parameters;
+    std::vector<at::Tensor> q;  // of each parameter, a view of `second`; undefined: it goes as it is
     at::Tensor first, second;
   };
 
   Underway begin(GradBucket& bucket) {
     Underway part{.buffer = bucket.buffer(), .divisor = bucket.divisor(), .index = bucket.index()};
     part.result = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    if (part.index >= memory_.size()) memory_.resize(part.index + 1);
-    Memory& memory = memory_[part.index];
+    if (part.index >= buffers_.size()) buffers_.resize(part.index + 1);
+    Buffers& buffers = buffers_[part.index];
     if (options_.error_feedback) {
       part.rest = rests_.of(bucket);
       part.buffer.add_(part.rest);
       part.given = part.buffer.clone();
     }
     std::int64_t p_elements = 0, q_elements = 0;
-    for (const at::Tensor& gradient : bucket.gradients()) {
+    std::vector<at::Tensor> parameters = bucket.parameters();
+    std::vector<std::size_t> numbers;  // of the parameters whose factors these are
+    const std::vector<at::Tensor> gradients = bucket.gradients();
+    for (std::size_t number = 0; number < gradients.size(); ++number) {
+      const at::Tensor& gradient = gradients[number];
       if (gradient.dim() >= 2 && compresses(gradient)) {
         const at::Tensor matrix = gradient.view({gradient.size(0), -1});
         part.factors.push_back({matrix, {}, {}});
+        numbers.push_back(number);
         p_elements += matrix.size(0) * rank_of(matrix);
         q_elements += matrix.size(1) * rank_of(matrix);
       } else {
@@ -121,26 +149,33 @@ class PowerSgd {
         part.plain_elements += gradient.numel();
       }
     }
-    std::vector<at::Tensor> parameters = bucket.parameters();
-    const bool fresh = !are_same(memory.parameters, parameters);
+    const bool fresh = !are_same(buffers.parameters, parameters);
     at::Generator generator;
     if (fresh || !options_.warm_start) generator = generator_of(part.index);
     if (fresh) {
-      memory.parameters = std::move(parameters);
+      buffers.parameters = std::move(parameters);
+      buffers.q.assign(buffers.parameters.size(), at::Tensor());
       const SharedMemoryScope born_shared;
-      memory.first = at::empty({part.plain_elements + p_elements}, part.buffer.options());
-      memory.second = at::empty({q_elements}, part.buffer.options());
+      buffers.first = at::empty({part.plain_elements + p_elements}, part.buffer.options());
+      buffers.second = at::empty({q_elements}, part.buffer.options());
     }
-    part.first = memory.first;
-    part.second = memory.second;
+    part.first = buffers.first;
+    part.second = buffers.second;
     std::int64_t p_at = part.plain_elements, q_at = 0;
-    for (Factors& one : part.factors) {
+    for (std::size_t i = 0; i < part.factors.size(); ++i) {
+      Factors& one = part.factors[i];
       const std::int64_t n = one.matrix.size(0), m = one.matrix.size(1), rank = rank_of(one.matrix);
       one.p = part.first.narrow(0, p_at, n * rank).view({n, rank});
       one.q = part.second.narrow(0, q_at, m * rank).view({m, rank});
       p_at += n * rank;
       q_at += m * rank;
-      if (fresh || !options_.warm_start) one.q.copy_(at::randn(one.q.sizes(), generator, at::kFloat));
+      buffers.q[numbers[i]] = one.q;
+      if (fresh || !options_.warm_start) {
+        const at::Tensor loaded = loaded_of(buffers.parameters[numbers[i]]);
+        one.q.copy_(loaded.defined() && loaded.sizes() == one.q.sizes()
+                        ? loaded
+                        : at::randn(one.q.sizes(), generator, at::kFloat));
+      }
       orthogonalize(one.q);
       at::mm_out(one.p, one.matrix, one.q);
     }
@@ -199,6 +234,12 @@ class PowerSgd {
   std::int64_t rank_of(const at::Tensor& matrix) const {
     return std::min({matrix.size(0), matrix.size(1), options_.rank});
   }
+  /// What a bucket that is made anew begins from, in any step: the same on all ranks, as what is drawn is.
+  at::Tensor loaded_of(const at::Tensor& parameter) const {
+    for (const auto& [of, factor] : loaded_)
+      if (options_.warm_start && of.is_same(parameter)) return factor;
+    return {};
+  }
   /// The same numbers on all ranks, others in each step and for each bucket. Of no step before: ranks of which some had an
   /// exception agree again.
   at::Generator generator_of(std::size_t bucket) const {
@@ -209,21 +250,21 @@ class PowerSgd {
   ProcessGroupOfHook process_group_;
   PowerSgdOptions options_;
   std::int64_t step_ = 0;
-  Rests rests_;                           // what the approximations have left out
-  std::vector<Memory> memory_;            // by bucket
-  std::optional<Underway> second_phase_;  // the bucket whose second collective has not begun
-  std::vector<Underway> last_phase_;      // those whose second one has
+  Rests rests_;                                            // what the approximations have left out
+  std::vector<Buffers> buffers_;                           // by bucket
+  std::vector<std::pair<at::Tensor, at::Tensor>> loaded_;  // parameters and their factors
+  std::optional<Underway> second_phase_;                   // the bucket whose second collective has not begun
+  std::vector<Underway> last_phase_;                       // those whose second one has
 };
 
 }  // namespace
 
-CommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const PowerSgdOptions& options) {
+StatefulCommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const PowerSgdOptions& options) {
   if (options.rank < 1) throw std::invalid_argument(fmt::format("power_sgd_hook: a rank of {}", options.rank));
   if (options.start_step < 1)
     throw std::invalid_argument(
         fmt::format("power_sgd_hook: start_step {}: buckets change after step 1", options.start_step));
-  return
-      [hook = std::make_shared<PowerSgd>(process_group, options)](GradBucket& bucket) { return hook->reduce(bucket); };
+  return StatefulCommHook(std::make_shared<PowerSgd>(process_group, options));
 }
 
 }  // namespace shoal

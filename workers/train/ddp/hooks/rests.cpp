@@ -25,24 +25,50 @@ at::Tensor& Rests::of(const GradBucket& bucket) {
   return there.values;
 }
 
-Rests::Rest Rests::made_for(const GradBucket& bucket, std::vector<at::Tensor> parameters) const {
+/// The last of these that has the parameter; undefined if none has.
+at::Tensor Rests::part_of(const std::vector<Rest>& all, const at::Tensor& parameter) {
+  at::Tensor part;
+  for (const Rest& each : all)
+    for (std::size_t i = 0; each.values.defined() && i < each.parameters.size(); ++i)
+      if (each.parameters[i].is_same(parameter)) part = each.values.narrow(0, each.offsets[i], parameter.numel());
+  return part;
+}
+
+Rests::Rest Rests::made_for(const GradBucket& bucket, std::vector<at::Tensor> parameters) {
   Rest made{std::move(parameters), {}, at::zeros_like(bucket.buffer())};
   for (const at::Tensor& gradient : bucket.gradients())
     made.offsets.push_back(gradient.storage_offset() - bucket.buffer().storage_offset());
-  const auto take_from = [&](const std::vector<Rest>& all) {
-    for (const Rest& other : all)
-      for (std::size_t from = 0; other.values.defined() && from < other.parameters.size(); ++from)
-        for (std::size_t to = 0; to < made.parameters.size(); ++to)
-          if (made.parameters[to].is_same(other.parameters[from])) {
-            const std::int64_t elements = made.parameters[to].numel();
-            made.values.narrow(0, made.offsets[to], elements)
-                .copy_(other.values.narrow(0, other.offsets[from], elements));
-          }
-  };
-  // The newer ones last: of buckets that come later in this step, as they lay before.
-  take_from(displaced_);
-  take_from(rests_);
+  for (std::size_t i = 0; i < made.parameters.size(); ++i) {
+    const at::Tensor& parameter = made.parameters[i];
+    // The newest first: of buckets that come later in this step, as they lay before.
+    at::Tensor part = part_of(rests_, parameter);
+    if (!part.defined()) part = part_of(displaced_, parameter);
+    if (!part.defined()) part = part_of(loaded_, parameter);
+    if (part.defined()) made.values.narrow(0, made.offsets[i], parameter.numel()).copy_(part);
+  }
+  std::erase_if(loaded_, [&](const Rest& rest) {
+    return std::ranges::any_of(made.parameters, [&](const at::Tensor& one) { return one.is_same(rest.parameters[0]); });
+  });
   return made;
+}
+
+std::vector<at::Tensor> Rests::save(const std::vector<at::Tensor>& parameters) const {
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& parameter : parameters) {
+    at::Tensor part = part_of(rests_, parameter);
+    if (!part.defined()) part = part_of(displaced_, parameter);
+    if (!part.defined()) part = part_of(loaded_, parameter);
+    result.push_back(part.defined() ? part.clone() : part);
+  }
+  return result;
+}
+
+void Rests::load(const std::vector<at::Tensor>& left_out, const std::vector<at::Tensor>& parameters) {
+  rests_.clear();
+  displaced_.clear();
+  loaded_.clear();
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (left_out[i].defined()) loaded_.push_back({{parameters[i]}, {0}, left_out[i].clone()});
 }
 
 }  // namespace shoal

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <shoal/internal/workers/train/ddp/hooks/rests.h>
+#include <shoal/internal/workers/train/ddp/hooks/stateful.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
 #include <shoal/workers/train/comm_hooks.h>
 
@@ -17,12 +18,12 @@
 namespace shoal {
 namespace {
 
-class TopK {
+class TopK final : public StatefulCommHook::Memory {
  public:
   TopK(ProcessGroupOfHook process_group, const TopKOptions& options)
       : process_group_(std::move(process_group)), options_(options) {}
 
-  HookResult reduce(GradBucket& bucket) {
+  HookResult reduce(GradBucket& bucket) override {
     const at::NoGradGuard no_grad;
     if (is_sparse(bucket) || bucket.step() <= options_.start_step) return begin_mean(process_group_, bucket);
     const at::Tensor& buffer = bucket.buffer();
@@ -42,6 +43,13 @@ class TopK {
         buffer.index_add_(0, all_indices.outputs[rank], all_values.outputs[rank]);
       return buffer.div_(divisor);
     });
+  }
+
+  CommHookState save(const std::vector<at::Tensor>& parameters) const override {
+    return {.left_out = rests_.save(parameters), .factors = std::vector<at::Tensor>(parameters.size())};
+  }
+  void load(const CommHookState& state, const std::vector<at::Tensor>& parameters) override {
+    rests_.load(state.left_out, parameters);
   }
 
  private:
@@ -66,13 +74,13 @@ class TopK {
 
 }  // namespace
 
-CommHook top_k_hook(const ProcessGroupOfHook& process_group, const TopKOptions& options) {
+StatefulCommHook top_k_hook(const ProcessGroupOfHook& process_group, const TopKOptions& options) {
   if (!(options.fraction > 0 && options.fraction <= 1))
     throw std::invalid_argument(fmt::format("top_k_hook: a fraction of {}", options.fraction));
   if (options.start_step < 1)
     throw std::invalid_argument(
         fmt::format("top_k_hook: start_step {}: buckets change after step 1", options.start_step));
-  return [hook = std::make_shared<TopK>(process_group, options)](GradBucket& bucket) { return hook->reduce(bucket); };
+  return StatefulCommHook(std::make_shared<TopK>(process_group, options));
 }
 
 }  // namespace shoal

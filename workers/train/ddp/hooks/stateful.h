@@ -1,0 +1,23 @@
+// What a hook that remembers something consists of. Not for users.
+#pragma once
+
+#include <shoal/workers/train/comm_hooks.h>
+
+#include <vector>
+
+namespace shoal {
+
+/// Made by the functions of comm_hooks.h. The state was checked before it is loaded.
+class StatefulCommHook::Memory {
+ public:
+  Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  virtual ~Memory() = default;
+
+  virtual HookResult reduce(GradBucket& bucket) = 0;
+  virtual CommHookState save(const std::vector<at::Tensor>& parameters) const = 0;
+  virtual void load(const CommHookState& state, const std::vector<at::Tensor>& parameters) = 0;
+};
+
+}  // namespace shoal
