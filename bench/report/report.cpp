@@ -22,7 +22,7 @@ std::string cpu_model() {
   return "unknown CPU";
 }
 
-bool more_is_better(const std::string& unit) { return unit.ends_with("/s"); }
+bool more_is_better(const std::string& unit) { return unit.ends_with("/s") || unit == "times"; }
 
 std::string shell_quoted(const std::string& text) {
   std::string result = "'";

@@ -47,7 +47,7 @@ class Report {
                          double times);
   /// The same against shoal's own figure of another case.
   void ask_of_case(const std::string& case_name, const std::string& metric, const std::string& other, double times);
-  /// The same against a value in the figure's unit: at most that, or for rates at least.
+  /// The same against a value in the figure's unit: at most that, or for rates and "times" at least.
   void ask_value(const std::string& case_name, const std::string& metric, double value);
 
   /// Runs the peer of this name that was built from a source below bench/peers/, and takes over the JSON lines it prints.

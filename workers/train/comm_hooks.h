@@ -48,7 +48,7 @@ class StatefulCommHook {
   class Memory;
   explicit StatefulCommHook(std::shared_ptr<Memory> memory);  ///< for what makes hooks
 
-  HookResult operator()(GradBucket& bucket) const;
+  HookResult operator()(GradBucket& bucket) const;  ///< reduces a bucket, as a CommHook
   /// What it remembers, copied, of these parameters, those of the module. Each rank has its own.
   CommHookState state_dict(const std::vector<at::Tensor>& parameters) const;
   /// Takes what state_dict() has returned, and forgets what there was. Before the first step with it; the other ranks do
