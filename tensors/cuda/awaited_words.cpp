@@ -43,6 +43,7 @@ std::vector<AwaitedWord> AwaitedWords::unreached() {
   std::vector<AwaitedWord> result;
   std::lock_guard lock(mutex_);
   prune(given_up);
+  result.reserve(words_.size());
   for (const AwaitedWord& each : words_) result.push_back({each.page.share(), each.index, each.value});
   return result;
 }

@@ -33,11 +33,12 @@ CommHook bf16_compress_hook(const ProcessGroupOfHook& process_group);
 /// Another hook with the bucket cast to `type`; its result is cast back. For example for power_sgd_hook().
 CommHook compressed(CommHook hook, c10::ScalarType type);
 
-/// What a hook remembers of some parameters, in their order, each in a tensor of its own in the type of the buckets; an
-/// undefined tensor: nothing. Encodable.
+/// What a hook remembers of some parameters, in their order, each in a tensor of its own on the CPU, in the type of the
+/// buckets; an undefined tensor: nothing. Encodable.
 struct CommHookState {
   std::vector<at::Tensor> left_out;  ///< [numel]: of the gradient, to be added in a later step
-  std::vector<at::Tensor> factors;   ///< [numel / size(0), rank]: PowerSGD's second factor, the same on all ranks
+  std::vector<at::Tensor>
+      factors;  ///< [numel / size(0), rank]: PowerSGD's second factor, the same on all ranks after a whole step
 };
 
 /// A hook that remembers something from step to step. register_comm_hook() and compressed() take it, and so does

@@ -90,6 +90,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
       if (second_phase_) begin_second(*std::exchange(second_phase_, std::nullopt));
       for (Underway& part : last_phase_) end(part);
       last_phase_.clear();
+      buffers_.resize(bucket.index() + 1);  // of buckets that there are no more
     }
     return result;
   }
@@ -102,15 +103,18 @@ class PowerSgd final : public StatefulCommHook::Memory {
       for (const Buffers& buffers : buffers_)
         for (std::size_t at = 0; at < buffers.parameters.size(); ++at)
           if (buffers.parameters[at].is_same(parameters[i])) state.factors[i] = buffers.q[at];
-      if (state.factors[i].defined()) state.factors[i] = state.factors[i].clone();
+      if (state.factors[i].defined())
+        state.factors[i] = state.factors[i].to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
     }
     return state;
   }
   void load(const CommHookState& state, const std::vector<at::Tensor>& parameters) override {
-    rests_.load(state.left_out, parameters);
+    second_phase_.reset();  // of a step that an exception ended
+    last_phase_.clear();
+    if (options_.error_feedback) rests_.load(state.left_out, parameters);
     buffers_.clear();
     loaded_.clear();
-    for (std::size_t i = 0; i < parameters.size(); ++i)
+    for (std::size_t i = 0; options_.warm_start && i < parameters.size(); ++i)
       if (state.factors[i].defined()) loaded_.emplace_back(parameters[i], state.factors[i].clone());
   }
 

@@ -58,7 +58,7 @@ std::vector<at::Tensor> Rests::save(const std::vector<at::Tensor>& parameters) c
     at::Tensor part = part_of(rests_, parameter);
     if (!part.defined()) part = part_of(displaced_, parameter);
     if (!part.defined()) part = part_of(loaded_, parameter);
-    result.push_back(part.defined() ? part.clone() : part);
+    result.push_back(part.defined() ? part.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true) : part);
   }
   return result;
 }

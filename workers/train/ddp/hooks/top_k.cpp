@@ -49,7 +49,7 @@ class TopK final : public StatefulCommHook::Memory {
     return {.left_out = rests_.save(parameters), .factors = std::vector<at::Tensor>(parameters.size())};
   }
   void load(const CommHookState& state, const std::vector<at::Tensor>& parameters) override {
-    rests_.load(state.left_out, parameters);
+    if (options_.error_feedback) rests_.load(state.left_out, parameters);
   }
 
  private:
