@@ -8,6 +8,7 @@
 #include <shoal/workers/train/diloco.h>
 #include <shoal/workers/train/float_masters.h>
 #include <shoal/workers/train/zero_redundancy_optimizer.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <cstddef>
