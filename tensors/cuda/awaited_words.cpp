@@ -17,6 +17,7 @@ Word word_of(const Hold& page, std::uint32_t index) {
 
 /// Under the lock. What a dead process had queued is over, so its words say nothing any more.
 void AwaitedWords::prune(std::vector<Hold>& given_up) {
+  given_up.reserve(words_.size());  // so that nothing throws among words that are being moved
   std::erase_if(words_, [&](AwaitedWord& each) {
     const Word word = word_of(each.page, each.index);
     if (!word.has(each.value) && Session::current().is_alive(ProcessTag::from_word(word.page->producer))) return false;

@@ -305,10 +305,10 @@ std::vector<Imports::Bases::iterator> Imports::to_close(Clock::time_point now) {
 bool Imports::collect(Clock::time_point now) {
   std::lock_guard one_at_a_time(collecting_);
   std::vector<DeviceHolds> given_up;  // outside the lock
+  std::deque<LetGo> done;             // the same: the words that imports await hold their pages
   Lock lock(mutex_);
   std::deque<LetGo> looked_at = std::exchange(let_go_, {});
   lock.unlock();
-  std::deque<LetGo> done;
   std::erase_if(looked_at, [&](LetGo& each) {
     if (!each.mark.is_passed()) return false;
     done.push_back(std::move(each));

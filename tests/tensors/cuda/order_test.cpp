@@ -47,6 +47,22 @@ void send_on_and_end(Queue<at::Tensor> in, Queue<at::Tensor> out, int signal) {
   if (signal != 0) ::raise(signal);
 }
 
+/// Sends a tensor whose values are there, and one whose values come when it is told for the first time; stays until it
+/// is told again.
+template <class On>
+void send_twice(Queue<at::Tensor> out, Queue<at::Tensor> go_on) {
+  const at::Tensor there = at::ones({10}, at::kFloat).to(on<On>().device());
+  const at::Tensor awaited = at::zeros({10}, at::kFloat).to(on<On>().device());
+  On::load_kernels();
+  out.put(there);
+  auto gate = On::close_gate();
+  awaited.fill_(1);
+  out.put(awaited);
+  (void)go_on.get();
+  gate.reset();
+  (void)go_on.get();
+}
+
 template <class On>
 void send_and_stay(Queue<at::Tensor> out, Event done) {
   const at::Tensor tensor = at::ones({10}, at::kFloat).to(on<On>().device());
@@ -172,6 +188,31 @@ DEVICE_TEST_CASE(
     queued.wait();
     gate.reset();
     CHECK(last.result().equal(at::full({1000}, 7.0f)));
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a tensor that is sent on brings the words that it still waits for, and none that are there") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    Queue<at::Tensor> queue(2), go_on(1);
+    Process<void> process({.name = "sender"}, send_twice<On>, queue, go_on);
+    process.start();
+    const at::Tensor there = queue.get(), awaited = queue.get();
+    const auto handles = [](const at::Tensor& tensor) {
+      Encoder message;
+      encode(message, tensor);
+      return message.handles().size();
+    };
+    constexpr std::size_t kExportAndOwnWord = 2;
+    CHECK(eventually([&] { return handles(there) == kExportAndOwnWord; }));
+    CHECK(handles(awaited) == kExportAndOwnWord + 1);
+    go_on.put(at::zeros({1}));  // the gate opens
+    CHECK(eventually([&] { return handles(awaited) == kExportAndOwnWord; }));
+    go_on.put(at::zeros({1}));
+    CHECK(awaited.cpu().equal(at::ones({10})));
+    process.join();
   }
   CHECK(nothing_left<On>());
 }

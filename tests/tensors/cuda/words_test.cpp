@@ -42,22 +42,6 @@ void send_behind_a_gate(Queue<at::Tensor> out, int count) {
   ::pause();
 }
 
-/// Sends a tensor whose values are there, and one whose values come when it is told for the first time; stays until it
-/// is told again.
-template <class On>
-void send_twice(Queue<at::Tensor> out, Queue<at::Tensor> go_on) {
-  const at::Tensor there = at::ones({10}, at::kFloat).to(on<On>().device());
-  const at::Tensor awaited = at::zeros({10}, at::kFloat).to(on<On>().device());
-  On::load_kernels();
-  out.put(there);
-  auto gate = On::close_gate();
-  awaited.fill_(1);
-  out.put(awaited);
-  (void)go_on.get();
-  gate.reset();
-  (void)go_on.get();
-}
-
 /// Receives on as many streams as there are messages, and tells how many streams wait. Returns what it has got.
 template <class On>
 float receive_on_many(Queue<at::Tensor> in, Queue<int> waiting, int count) {
@@ -537,31 +521,6 @@ DEVICE_TEST_CASE("threads that send on one stream write its word in its order") 
     CHECK(std::ranges::count(seen, true) == kThreads * kEach);
     CHECK(device_ipc_statistics().word_pages == 1);
     CHECK(device_ipc_statistics().words == 0);
-  }
-  CHECK(nothing_left<On>());
-}
-
-DEVICE_TEST_CASE("a tensor that is sent on brings the words that it still waits for, and none that are there") {
-  using On = TestType;
-  if (skipped<On>()) return;
-  {
-    Queue<at::Tensor> queue(2), go_on(1);
-    Process<void> process({.name = "sender"}, send_twice<On>, queue, go_on);
-    process.start();
-    const at::Tensor there = queue.get(), awaited = queue.get();
-    const auto handles = [](const at::Tensor& tensor) {
-      Encoder message;
-      encode(message, tensor);
-      return message.handles().size();
-    };
-    constexpr std::size_t kExportAndOwnWord = 2;
-    CHECK(eventually([&] { return handles(there) == kExportAndOwnWord; }));
-    CHECK(handles(awaited) == kExportAndOwnWord + 1);
-    go_on.put(at::zeros({1}));  // the gate opens
-    CHECK(eventually([&] { return handles(awaited) == kExportAndOwnWord; }));
-    go_on.put(at::zeros({1}));
-    CHECK(awaited.cpu().equal(at::ones({10})));
-    process.join();
   }
   CHECK(nothing_left<On>());
 }
