@@ -90,7 +90,6 @@ class PowerSgd final : public StatefulCommHook::Memory {
       if (second_phase_) begin_second(*std::exchange(second_phase_, std::nullopt));
       for (Underway& part : last_phase_) end(part);
       last_phase_.clear();
-      buffers_.resize(bucket.index() + 1);  // of buckets that there are no more
     }
     return result;
   }
@@ -130,7 +129,6 @@ class PowerSgd final : public StatefulCommHook::Memory {
     Underway part{.buffer = bucket.buffer(), .divisor = bucket.divisor(), .index = bucket.index()};
     part.result = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
     if (part.index >= buffers_.size()) buffers_.resize(part.index + 1);
-    Buffers& buffers = buffers_[part.index];
     if (options_.error_feedback) {
       part.rest = rests_.of(bucket);
       part.buffer.add_(part.rest);
@@ -153,7 +151,9 @@ class PowerSgd final : public StatefulCommHook::Memory {
         part.plain_elements += gradient.numel();
       }
     }
-    const bool fresh = !are_same(buffers.parameters, parameters);
+    const bool fresh = !are_same(buffers_[part.index].parameters, parameters);
+    if (fresh) forget_buckets_of(buffers_, parameters);
+    Buffers& buffers = buffers_[part.index];
     at::Generator generator;
     if (fresh || !options_.warm_start) generator = generator_of(part.index);
     if (fresh) {
