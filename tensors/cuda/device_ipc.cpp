@@ -69,14 +69,14 @@ DeviceIpc::Handles DeviceIpc::encode(Encoder& message, const c10::Storage& stora
     return handles;
   }
   use(device.type());
-  std::optional<Imports::Shared> imported = Imports::share(storage);
+  std::optional<Imports::Shared> imported = imports_.share(storage);
   DeviceHolds holds = imported ? std::move(imported->holds) : exports_.share(storage);
   wake();
   handles.block = message.add(std::move(holds.block));
   for (Hold& offer : holds.offers) handles.offers.push_back(message.add(std::move(offer)));
   if (const SentWord own = sent_.write(message, device); own.page != SentWord::kNone) handles.words.push_back(own);
   if (imported)
-    for (AwaitedWord& each : imported->awaited)
+    for (ReceivedWords::Unreached& each : received_.unreached(device, imported->awaited))
       handles.words.push_back({message.add(std::move(each.page)), each.index, each.value});
   SHOAL_KILL_POINT("device.export.in_message");
   return handles;
@@ -104,9 +104,7 @@ c10::Storage DeviceIpc::decode(Decoder& message, const Handles& handles) {
   }
   c10::Storage storage = *static_cast<c10::Storage*>(made.get());
   for (const SentWord& word : handles.words) {
-    const Hold& page = message.handle(word.page);
-    received_.wait(page, word, storage.device());
-    Imports::note_awaited(storage, page, word);
+    imports_.note_awaited(storage, received_.wait(message.handle(word.page), word, storage.device()));
   }
   return storage;
 }

@@ -100,15 +100,16 @@ void Imports::Base::close() noexcept {
 }
 
 struct Imports::Import {
-  Import(DeviceHolds given, std::size_t size, ProcessTag from, c10::Device on)
-      : holds(std::move(given)), bytes(size), producer(from), device(on) {}
+  Import(const Imports& of, DeviceHolds given, std::size_t size, ProcessTag from, c10::Device on)
+      : imports(&of), holds(std::move(given)), bytes(size), producer(from), device(on) {}
 
+  const Imports* imports;  // a forked child has others, and copies of these
   DeviceHolds holds;
   std::size_t bytes;
   Base* base = nullptr;
   ProcessTag producer;
   c10::Device device;
-  AwaitedWords awaited;
+  std::vector<ReceivedWords::Awaited> awaited{};  // under the lock
 
   /// Null for a storage that is none of these: the deleter is the mark.
   static Import* of(const c10::Storage& storage) {
@@ -189,7 +190,7 @@ c10::Storage Imports::open(DeviceHolds holds) {
   if (layout.bytes == 0) return c10::Storage(std::move(storage));
   const ProcessTag producer = ProcessTag::from_word(layout.producer);
   shoal::check_alive(producer, device);
-  auto import = std::make_unique<Import>(std::move(holds), layout.bytes, producer, device);
+  auto import = std::make_unique<Import>(*this, std::move(holds), layout.bytes, producer, device);
   const std::uint64_t block = import->holds.block.block().value;
   const BaseKey key{layout.producer, layout.base, layout.pieces, layout.base_bytes};
 
@@ -218,13 +219,21 @@ std::optional<Imports::Shared> Imports::share(const c10::Storage& storage) {
   Import* import = Import::of(storage);
   if (!import) return std::nullopt;
   shoal::check_alive(import->producer, import->device);
-  Shared result{{import->holds.block.share(), {}}, import->awaited.unreached()};
+  Shared result{{import->holds.block.share(), {}}, {}};
   for (const Hold& offer : import->holds.offers) result.holds.offers.push_back(offer.share());
+  if (import->imports != this) return result;  // a parent's streams are none of this process's
+  std::lock_guard lock(mutex_);
+  std::erase_if(import->awaited, [](const auto& each) { return each.is_there(); });
+  result.awaited = import->awaited;
   return result;
 }
 
-void Imports::note_awaited(const c10::Storage& storage, const Hold& page, const SentWord& sent) {
-  if (Import* import = Import::of(storage)) import->awaited.add(page, sent);
+void Imports::note_awaited(const c10::Storage& storage, ReceivedWords::Awaited awaited) {
+  Import* import = Import::of(storage);
+  if (!import || import->imports != this || awaited.is_there()) return;
+  std::lock_guard lock(mutex_);
+  std::erase_if(import->awaited, [](const auto& each) { return each.is_there(); });
+  import->awaited.push_back(std::move(awaited));
 }
 
 void Imports::check_alive(const c10::Storage& storage) {
@@ -305,10 +314,10 @@ std::vector<Imports::Bases::iterator> Imports::to_close(Clock::time_point now) {
 bool Imports::collect(Clock::time_point now) {
   std::lock_guard one_at_a_time(collecting_);
   std::vector<DeviceHolds> given_up;  // outside the lock
-  std::deque<LetGo> done;             // the same: the words that imports await hold their pages
   Lock lock(mutex_);
   std::deque<LetGo> looked_at = std::exchange(let_go_, {});
   lock.unlock();
+  std::deque<LetGo> done;
   std::erase_if(looked_at, [&](LetGo& each) {
     if (!each.mark.is_passed()) return false;
     done.push_back(std::move(each));

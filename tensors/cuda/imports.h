@@ -2,9 +2,9 @@
 #pragma once
 
 #include <c10/core/Storage.h>
-#include <shoal/internal/tensors/cuda/awaited_words.h>
 #include <shoal/internal/tensors/cuda/exports.h>
 #include <shoal/internal/tensors/cuda/layout.h>
+#include <shoal/internal/tensors/cuda/received_words.h>
 #include <shoal/internal/tensors/cuda/stream_mark.h>
 #include <shoal/ipc/heap.h>
 
@@ -36,16 +36,17 @@ class Imports {
   /// The storage of another process's export: the same object as long as one exists. Throws PeerDied if the producer is
   /// dead, DecodeError if the block is no export, DeviceError if the device is not seen here.
   c10::Storage open(DeviceHolds holds);
-  /// What goes along where one of these storages is sent on: its export, and the words that its values still wait for.
+  /// What goes along where one of these storages is sent on: its export, and the words that streams were told to wait
+  /// for when it was received.
   struct Shared {
     DeviceHolds holds;
-    std::vector<AwaitedWord> awaited;
+    std::vector<ReceivedWords::Awaited> awaited;
   };
   /// Nothing if the storage is not one of these. Throws PeerDied if the producer is dead.
-  static std::optional<Shared> share(const c10::Storage& storage);
-  /// Says that the current stream was told to wait for a word, of a page that was checked, before it uses the storage.
-  /// Does nothing for other storages: their memory ends with this process, and its streams wait.
-  static void note_awaited(const c10::Storage& storage, const Hold& page, const SentWord& sent);
+  std::optional<Shared> share(const c10::Storage& storage);
+  /// Says that a stream was told to wait for a word before it uses the storage. Does nothing for other storages: their
+  /// memory ends with this process.
+  void note_awaited(const c10::Storage& storage, ReceivedWords::Awaited awaited);
   /// Throws PeerDied if the memory's producer is dead. Does nothing for other storages.
   static void check_alive(const c10::Storage& storage);
 

@@ -63,14 +63,14 @@ ReceivedWords::PagePtr ReceivedWords::page_of(const Hold& block, ProcessTag prod
   return unless_going(*known());
 }
 
-void ReceivedWords::wait(const Hold& block, const SentWord& sent, c10::Device device) {
+ReceivedWords::Awaited ReceivedWords::wait(const Hold& block, const SentWord& sent, c10::Device device) {
   const Word word{&read_page(block, sent, device.type()), sent.index};
   c10::impl::VirtualGuardImpl guard(device.type());
   const c10::Stream stream = guard.getStream(device);
   refuse_capture(stream, "received");
-  if (word.has(sent.value)) return;
+  if (word.has(sent.value)) return {};
   const ProcessTag producer = ProcessTag::from_word(word.page->producer);
-  if (!Session::current().is_alive(producer)) return;
+  if (!Session::current().is_alive(producer)) return {};
   DeviceMemory& memory = device_memory(device.type());
   try {
     const std::size_t most = memory.has_words(device.index()) ? memory.most_waiting_streams(device.index()) : 0;
@@ -83,13 +83,46 @@ void ReceivedWords::wait(const Hold& block, const SentWord& sent, c10::Device de
         std::lock_guard lock(page->marking);
         StreamMark& mark = page->marks.try_emplace(name, stream).first->second;
         memory.wait_word(native, word.address(), sent.value, device.index());
-        return mark.set();
+        mark.set();
+        return {page, sent.index, sent.value};
       }
     }
   } catch (const DeviceError&) {
     // As above.
   }
   WordWatch::wait_here(word, sent.value, producer);
+  return {};
+}
+
+bool ReceivedWords::Awaited::is_there() const {
+  const PagePtr there = page.lock();
+  return !there || Word{there->words(), index}.has(value);
+}
+
+std::vector<ReceivedWords::Unreached> ReceivedWords::unreached(c10::Device device, const std::vector<Awaited>& others) {
+  const ProcessTag self = Session::current().self();
+  std::vector<Unreached> result;
+  const auto add = [&](const PagePtr& page, std::uint32_t index, std::uint64_t value) {
+    auto known = std::ranges::find_if(
+        result, [&](const Unreached& each) { return each.page.block() == page->block.block() && each.index == index; });
+    if (known == result.end())
+      result.push_back({page->block.share(), index, value});
+    else
+      known->value = std::max(known->value, value);
+  };
+  for (const Awaited& each : others)
+    if (const PagePtr page = each.page.lock(); page && page->producer != self &&
+                                               !Word{page->words(), each.index}.has(each.value) &&
+                                               Session::current().is_alive(page->producer))
+      add(page, each.index, each.value);
+  if (watch_.waits() == 0) return result;  // most often: nobody waits, and no driver is asked
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  void* stream = guard.getStreamNativeHandle(guard.getStream(device));
+  const StreamName name{device, device_memory(device.type()).stream_number(stream, device.index())};
+  for (const WordWatch::Awaited& each : watch_.awaited_by(name, self))
+    if (Session::current().is_alive(ProcessTag::from_word(each.word.page->producer)))
+      add(std::static_pointer_cast<Page>(each.page), each.word.index, each.value);
+  return result;
 }
 
 /// Under the lock: those that nobody uses, now and for a while. They are marked, and stay until they are unregistered.

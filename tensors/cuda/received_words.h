@@ -24,6 +24,8 @@ namespace shoal {
 /// one that is there by now: the driver promises to wait for no stream of another device when it unregisters a page.
 /// One a process, owned by DeviceIpc. Threads: any.
 class ReceivedWords {
+  struct Page;
+
  public:
   static constexpr std::size_t kMostPages = 1024;
 
@@ -32,8 +34,27 @@ class ReceivedWords {
   /// Makes the calling thread's current stream of the device wait for the word of this page. The thread itself waits
   /// where the device or its driver does not do that, or too many streams wait (WordWatch). Does nothing if the page's
   /// process is dead: what it had queued is over. Throws DecodeError if the block is no page of words or never had the
-  /// value, std::invalid_argument if the stream is being captured into a graph.
-  void wait(const Hold& block, const SentWord& sent, c10::Device device);
+  /// value, std::invalid_argument if the stream is being captured into a graph. Returns what the stream waits for now:
+  /// no page, if it is nothing.
+  struct Awaited {
+    std::weak_ptr<Page> page;
+    std::uint32_t index = 0;
+    std::uint64_t value = 0;
+    /// Whether it is there by now, as far as this process still knows: it forgets a page that no stream waits for.
+    bool is_there() const;
+  };
+  Awaited wait(const Hold& block, const SentWord& sent, c10::Device device);
+
+  /// A word with a hold on its page.
+  struct Unreached {
+    Hold page;
+    std::uint32_t index = 0;
+    std::uint64_t value = 0;
+  };
+  /// The words that are not there yet, of other processes that live, each once: those which the current stream of the
+  /// device was told to wait for, and those of `others`. They go along where a received storage is sent on: the word of
+  /// the process that sends it on comes behind them in its stream, and is never written if that process ends.
+  std::vector<Unreached> unreached(c10::Device device, const std::vector<Awaited>& others);
 
   enum class Which { kDead, kUnused };
   /// Gives up pages for which nobody waits: those of dead processes, or also those not used since the last but this call
@@ -49,6 +70,8 @@ class ReceivedWords {
 
  private:
   struct Page {
+    DeviceWordsLayout* words() const { return reinterpret_cast<DeviceWordsLayout*>(block.data()); }
+
     Hold block;
     ProcessTag producer;
     bool is_own;      // registered by SentWords, and unregistered by it once it is not here any more

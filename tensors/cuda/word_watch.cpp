@@ -55,6 +55,16 @@ void WordWatch::wait_here(Word word, std::uint64_t value, ProcessTag producer) {
   }
 }
 
+std::vector<WordWatch::Awaited> WordWatch::awaited_by(StreamName stream, ProcessTag self) {
+  std::vector<Awaited> result;
+  std::lock_guard lock(mutex_);
+  for (const Wait& each : waits_)
+    if (each.stream == stream && each.producer != self && !each.word.has(each.value) &&
+        each.looks_left == kLooksAtTheDead)
+      result.push_back({each.word, each.value, each.keep});
+  return result;
+}
+
 std::size_t WordWatch::waits() {
   std::lock_guard lock(mutex_);
   prune();

@@ -33,6 +33,14 @@ class WordWatch {
   /// Waits in the calling thread, until the word has the value or its process is dead.
   static void wait_here(Word word, std::uint64_t value, ProcessTag producer);
 
+  struct Awaited {
+    Word word;
+    std::uint64_t value;
+    std::shared_ptr<void> page;  // what was given to keep
+  };
+  /// What this stream was told to wait for, of processes that live, and is not there yet. Not of `self`.
+  std::vector<Awaited> awaited_by(StreamName stream, ProcessTag self);
+
   /// How many waits are not over, or are still looked after.
   std::size_t waits();
 

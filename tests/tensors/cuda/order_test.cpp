@@ -47,6 +47,15 @@ void send_on_and_end(Queue<at::Tensor> in, Queue<at::Tensor> out, int signal) {
   if (signal != 0) ::raise(signal);
 }
 
+/// Sends on the first of two, once the second one, a sign, has come.
+template <class On>
+void send_on_by_a_sign(Queue<at::Tensor> in, Queue<at::Tensor> out, int signal) {
+  On::load_kernels();
+  const at::Tensor tensor = in.get(), sign = in.get();
+  out.put(tensor);
+  if (signal != 0) ::raise(signal);
+}
+
 /// Sends a tensor whose values are there, and one whose values come when it is told for the first time; stays until it
 /// is told again.
 template <class On>
@@ -192,14 +201,47 @@ DEVICE_TEST_CASE(
   CHECK(nothing_left<On>());
 }
 
-DEVICE_TEST_CASE("a tensor that is sent on brings the words that it still waits for, and none that are there") {
+DEVICE_TEST_CASE(
+    "whoever gets a tensor that was sent on waits for what another message said, though its receiver died") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  const int signal = GENERATE(0, SIGKILL);
+  CAPTURE(signal);
+  {
+    at::Tensor tensor = at::zeros({1000}, at::kFloat).to(on<On>().device());
+    Queue<at::Tensor> first(2), second(1);
+    Event queued;
+    Process<at::Tensor> last({.name = "last"}, copy_at_once<On>, second, queued);
+    last.start();
+    first.put(tensor);  // nothing to wait for
+    auto gate = On::close_gate();
+    tensor.fill_(7);  // waits behind the gate
+    first.put(at::ones({1}, at::kFloat).to(on<On>().device()));
+    Process<void> between({.name = "between"}, send_on_by_a_sign<On>, first, second, signal);
+    between.start();
+    between.join();
+    CHECK(between.exitcode() == -signal);
+    queued.wait();
+    gate.reset();
+    CHECK(last.result().equal(at::full({1000}, 7.0f)));
+  }
+  CHECK(nothing_left<On>());
+}
+
+DEVICE_TEST_CASE("a tensor that is sent on brings the words that it and its stream wait for, and none that are there") {
   using On = TestType;
   if (skipped<On>()) return;
   {
     Queue<at::Tensor> queue(2), go_on(1);
     Process<void> process({.name = "sender"}, send_twice<On>, queue, go_on);
     process.start();
-    const at::Tensor there = queue.get(), awaited = queue.get();
+    const at::Tensor there = queue.get();
+    const c10::Stream stream = new_stream<On>();
+    const auto received_on = [&](const c10::Stream& current) {
+      OnStream on(current);
+      return queue.get();
+    };
+    const at::Tensor awaited = received_on(stream);
     const auto handles = [](const at::Tensor& tensor) {
       Encoder message;
       encode(message, tensor);
@@ -208,6 +250,11 @@ DEVICE_TEST_CASE("a tensor that is sent on brings the words that it still waits 
     constexpr std::size_t kExportAndOwnWord = 2;
     CHECK(eventually([&] { return handles(there) == kExportAndOwnWord; }));
     CHECK(handles(awaited) == kExportAndOwnWord + 1);
+    {
+      OnStream on(stream);
+      CHECK(handles(there) == kExportAndOwnWord + 1);
+      CHECK(handles(awaited) == kExportAndOwnWord + 1);  // the same word once
+    }
     go_on.put(at::zeros({1}));  // the gate opens
     CHECK(eventually([&] { return handles(awaited) == kExportAndOwnWord; }));
     go_on.put(at::zeros({1}));
