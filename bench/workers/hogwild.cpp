@@ -13,6 +13,7 @@
 #include <shoal/workers/train/hogwild_optimizer.h>
 #include <torch/torch.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <map>
 #include <string>
@@ -26,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using shoal::bench::Perceptron;
 
-constexpr int kRounds = 5, kWindows = 4, kWarmUp = 60;
+constexpr int kRounds = 11, kWindows = 4, kWarmUp = 60;
 constexpr std::chrono::milliseconds kWindow(250);
 
 struct SparseImpl : torch::nn::Module {
@@ -96,13 +97,20 @@ void measure(shoal::bench::Report& report, const std::string& name, shoal::hogwi
 
 int main(int argc, char** argv) {
   shoal::init(argc, argv);
+  std::string only;
+  CLI::App app("two processes that train one model, beside one");
+  app.add_option("--only", only, "the cases whose names begin so, without the peer");
+  CLI11_PARSE(app, argc, argv);
   shoal::bench::Report report("hogwild");
   using shoal::hogwild::Locking;
-  measure<Perceptron, shoal::hogwild::SGD>(report, "dense, SGD", Locking::none, 1.7);
-  measure<Perceptron, shoal::hogwild::Adam>(report, "dense, Adam", Locking::none, 1.7);
-  measure<Perceptron, shoal::hogwild::Adam>(report, "dense, Adam, striped locks", Locking::striped, 0);
-  measure<Sparse, shoal::hogwild::SGD>(report, "sparse, SGD", Locking::none, 1.9);
-  measure<Sparse, shoal::hogwild::Adam>(report, "sparse, Adam", Locking::none, 1.9);
-  measure<Sparse, shoal::hogwild::Adam>(report, "sparse, Adam, striped locks", Locking::striped, 0);
-  report.run_peer("workers/hogwild");
+  const auto run = [&]<class Net, class Optimizer>(const std::string& name, Locking locking, double asked) {
+    if (name.starts_with(only)) measure<Net, Optimizer>(report, name, locking, asked);
+  };
+  run.operator()<Perceptron, shoal::hogwild::SGD>("dense, SGD", Locking::none, 1.7);
+  run.operator()<Perceptron, shoal::hogwild::Adam>("dense, Adam", Locking::none, 1.7);
+  run.operator()<Perceptron, shoal::hogwild::Adam>("dense, Adam, striped locks", Locking::striped, 0);
+  run.operator()<Sparse, shoal::hogwild::SGD>("sparse, SGD", Locking::none, 1.9);
+  run.operator()<Sparse, shoal::hogwild::Adam>("sparse, Adam", Locking::none, 1.9);
+  run.operator()<Sparse, shoal::hogwild::Adam>("sparse, Adam, striped locks", Locking::striped, 0);
+  if (only.empty()) report.run_peer("workers/hogwild");
 }

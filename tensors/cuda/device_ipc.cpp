@@ -109,6 +109,11 @@ c10::Storage DeviceIpc::decode(Decoder& message, const Handles& handles) {
   return storage;
 }
 
+bool DeviceIpc::is_export(BlockOffset block) {
+  DeviceIpc* ipc = the_device_ipc.if_there();
+  return ipc && (ipc->imports_.has(block) || ipc->exports_.find(block));
+}
+
 DeviceIpc::DeviceIpc() {
   call_before_memory(&before_memory);
   (void)is_called_before_out_of_memory();  // so that a program that is linked with an archive has it

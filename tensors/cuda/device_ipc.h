@@ -47,6 +47,10 @@ class DeviceIpc {
   ReceivedWords& received_words() { return received_; }
   PinnedRanges& pinned() { return pinned_; }
 
+  /// Whether the block is the export of a storage on a device, which this process sends or has received: a handle of
+  /// memory, and not its values.
+  static bool is_export(BlockOffset block);
+
   /// Gives up all that nobody needs any more.
   void collect();
   /// Frees storages that nobody else has, for an allocator that is about to ask for more memory and holds its lock: so it

@@ -331,6 +331,11 @@ bool Imports::collect(Clock::time_point now) {
   return !let_go_.empty() || std::ranges::any_of(bases_, [](const auto& entry) { return entry.second->users == 0; });
 }
 
+bool Imports::has(BlockOffset block) const {
+  std::lock_guard lock(mutex_);
+  return by_block_.contains(block.value);
+}
+
 Imports::Counts Imports::counts() const {
   std::lock_guard lock(mutex_);
   return {alive_, bases_.size(), openings_};

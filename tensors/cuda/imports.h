@@ -47,6 +47,8 @@ class Imports {
   /// Says that a stream was told to wait for a word before it uses the storage. Does nothing for other storages: their
   /// memory ends with this process.
   void note_awaited(const c10::Storage& storage, ReceivedWords::Awaited awaited);
+  /// Whether the block is the export of one of these storages.
+  bool has(BlockOffset block) const;
   /// Throws PeerDied if the memory's producer is dead. Does nothing for other storages.
   static void check_alive(const c10::Storage& storage);
 

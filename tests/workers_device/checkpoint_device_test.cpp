@@ -91,4 +91,34 @@ TEST_CASE("checkpoints: a training on a GPU goes on there and on the CPU as if n
   }
 }
 
+namespace {
+
+struct Progress {
+  std::int64_t step = 0;
+  at::Tensor mean;
+};
+
+}  // namespace
+
+DEVICE_TEST_CASE("a value of a checkpoint with a tensor on a device is refused by name, and nothing is left of it") {
+  using On = TestType;
+  if (skipped<On>()) return;
+  {
+    const TemporaryFolder folder;
+    Checkpoints checkpoints({.folder = folder.path()});
+    Progress progress{7, at::ones({5}, at::kFloat).to(on<On>().device())};
+    CheckpointParts parts;
+    parts.add("progress", progress);
+    CHECK_THROWS_WITH(checkpoints.save(1, parts), ContainsSubstring("'progress' of a checkpoint") &&
+                                                      ContainsSubstring("Save tensor.cpu()"));
+    CHECK_FALSE(checkpoints.load(parts));
+    progress.mean = progress.mean.cpu();
+    checkpoints.save(1, parts);
+    progress = {};
+    CHECK(checkpoints.load(parts) == 1);
+    CHECK(progress.mean.equal(at::ones({5})));
+  }
+  CHECK(nothing_left<On>());
+}
+
 }  // namespace checkpoint_device_test

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only.h>
+#include <shoal/internal/tensors/cuda/device_ipc.h>
 #include <shoal/ipc/heap.h>
 
 #include <algorithm>
@@ -115,6 +116,11 @@ void ShardContents::add(const std::string& name, const std::string& type, std::u
       const ReadOnlyView::Block elements = ReadOnlyView::look_at(block);
       data = static_cast<const std::byte*>(elements.data);
       bytes = elements.bytes;
+    } else if (DeviceIpc::is_export(block.block())) {
+      throw std::invalid_argument(fmt::format(
+          "'{}' of a checkpoint, a {}, has a tensor on a device: in a message it is a handle, which ends with "
+          "the process that has the memory. Save tensor.cpu()",
+          name, type));
     } else if (kind != BlockType::kBytes) {
       throw std::invalid_argument(
           fmt::format("'{}' of a checkpoint, a {}, has a handle of a queue, a lock or the like: these end with their "

@@ -27,7 +27,8 @@ class ShardContents {
   /// A strided tensor on any device. Throws std::invalid_argument for other layouts and quantized ones.
   void add(const std::string& name, const at::Tensor& tensor);
   /// A message of the codec. The blocks that it refers to go into the shard as well, if they are plain bytes: tensors in
-  /// a value. Throws std::invalid_argument for handles of anything else (queues, locks): they end with their session.
+  /// a value. Throws std::invalid_argument for handles of anything else (queues, locks, tensors on a device): they end
+  /// with their session.
   void add(const std::string& name, const std::string& type, std::uint64_t schema, std::shared_ptr<Encoder> message);
 
   /// Lays the shard out. Returns how many bytes copy_to() needs.
