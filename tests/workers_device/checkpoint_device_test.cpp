@@ -109,8 +109,8 @@ DEVICE_TEST_CASE("a value of a checkpoint with a tensor on a device is refused b
     Progress progress{7, at::ones({5}, at::kFloat).to(on<On>().device())};
     CheckpointParts parts;
     parts.add("progress", progress);
-    CHECK_THROWS_WITH(checkpoints.save(1, parts), ContainsSubstring("'progress' of a checkpoint") &&
-                                                      ContainsSubstring("Save tensor.cpu()"));
+    CHECK_THROWS_WITH(checkpoints.save(1, parts),
+                      ContainsSubstring("'progress' of a checkpoint") && ContainsSubstring("Save tensor.cpu()"));
     CHECK_FALSE(checkpoints.load(parts));
     progress.mean = progress.mean.cpu();
     checkpoints.save(1, parts);

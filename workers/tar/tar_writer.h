@@ -35,7 +35,7 @@ struct TarWriterOptions {
   /// With write(): worker processes that read samples and make files of them. 0: the calling process does. The archives
   /// are the same with any number.
   int num_workers = 0;
-  std::int64_t chunk_size = 100;                  ///< samples that a worker encodes at a time
+  std::int64_t chunk_size = 100;                  ///< samples that a worker encodes at a time; fewer beyond 8 MiB or so
   StartMethod start_method = get_start_method();  ///< of the workers
   bool fork_despite_threads = false;              ///< see SpawnOptions
 };
