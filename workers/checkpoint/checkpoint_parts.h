@@ -86,7 +86,8 @@ class CheckpointParts {
   void add(const std::string& name, DiLoCo& diloco, const FloatMasters& masters, const torch::nn::Module& module);
 
   /// What a communication hook remembers of the module's parameters: each rank's own, under the parameters' numbers.
-  /// DistributedDataParallel::comm_hook_step() goes beside it.
+  /// With another number of ranks what all together have left out stays the same. DistributedDataParallel::
+  /// comm_hook_step() goes beside it.
   void add(const std::string& name, const StatefulCommHook& hook, const torch::nn::Module& module);
 
   /// One tensor. Loading copies into it.

@@ -33,6 +33,13 @@ CheckpointStep::Found CheckpointStep::at(const std::string& name, Shards shards)
                         shards == Shards::own ? "this shard does not have it" : "no shard of this step has it");
 }
 
+CheckpointStep::Found CheckpointStep::in_shard(const std::string& name, int shard) const {
+  const CheckpointFile& file = files_[std::size_t(shard)];
+  if (const CheckpointEntry* entry = file.find(name)) return {&file, entry};
+  throw CheckpointError(file.path(), CheckpointError::kNoOffset, fmt::format("entry '{}'", name),
+                        "this shard does not have it");
+}
+
 std::vector<std::string> CheckpointStep::names_below(std::string_view prefix, Shards shards) const {
   std::set<std::string> names;
   const std::span all(files_);

@@ -33,6 +33,7 @@ class CheckpointStep {
   int ranks() const { return ranks_; }  ///< of this run
   /// Whether as many ranks wrote it: then each finds its own shard.
   bool has_as_many_ranks() const { return int(files_.size()) == ranks_; }
+  int shards() const { return int(files_.size()); }  ///< one of each rank that wrote it
 
   /// Where to look: in this rank's shard (of another number of ranks: in the shard rank modulo that) alone, as for what
   /// each rank has as its own, or then in the others.
@@ -42,6 +43,8 @@ class CheckpointStep {
   Found find(std::string_view name, Shards shards = Shards::all) const;
   /// The same; throws CheckpointError if there is none.
   Found at(const std::string& name, Shards shards = Shards::all) const;
+  /// That of the shard that rank `shard` wrote. Throws CheckpointError if it does not have it.
+  Found in_shard(const std::string& name, int shard) const;
   /// The names that begin so, each once.
   std::vector<std::string> names_below(std::string_view prefix, Shards shards = Shards::all) const;
 

@@ -1,6 +1,7 @@
 #include <shoal/workers/checkpoint/checkpoint_parts.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/workers/checkpoint/parts/hook_part.h>
 #include <shoal/internal/workers/checkpoint/parts/module_part.h>
 #include <shoal/internal/workers/checkpoint/parts/optimizer_part.h>
 #include <shoal/tensors/codec.h>
@@ -105,13 +106,7 @@ void CheckpointParts::add_diloco(const std::string& name, DiLoCo& diloco, const 
       [&diloco](std::int64_t steps) { diloco.set_inner_steps(steps); });
 }
 void CheckpointParts::add(const std::string& name, const StatefulCommHook& hook, const torch::nn::Module& module) {
-  const std::vector<at::Tensor> parameters = module.parameters();
-  add(
-      name, [hook, parameters] { return hook.state_dict(parameters); },
-      [hook = StatefulCommHook(hook), parameters](const CommHookState& state) mutable {
-        hook.load_state_dict(state, parameters);
-      },
-      [parameters](const CommHookState& state) { check_state_dict(state, parameters); });
+  add(detail::make_hook_part(name, hook, module.parameters()));
 }
 void CheckpointParts::add(const std::string& name, at::Tensor& tensor, OnRanks on_ranks) {
   add(detail::make_tensor_part(name, tensor, on_ranks));

@@ -28,7 +28,16 @@ void ValuePart::write(ShardContents& to) const {
 
 std::function<void()> ValuePart::prepare(const CheckpointStep& from) const {
   const auto value = from.at(name());
-  const CheckpointEntry& entry = *value.entry;
+  return prepared(*value.file, *value.entry);
+}
+
+std::function<void()> ValuePart::prepare_from_shard(const CheckpointStep& from, int shard) const {
+  const auto value = from.in_shard(name(), shard);
+  return prepared(*value.file, *value.entry);
+}
+
+std::function<void()> ValuePart::prepared(const CheckpointFile& file, const CheckpointEntry& entry) const {
+  const CheckpointStep::Found value{&file, &entry};
   if (entry.kind != CheckpointEntryKind::kValue) value.fail("it is no value there");
   if (entry.schema != schema_)
     value.fail(fmt::format(

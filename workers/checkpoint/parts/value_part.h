@@ -13,6 +13,9 @@
 
 namespace shoal::detail {
 
+class CheckpointFile;
+struct CheckpointEntry;
+
 /// A value as the codec writes it. What a message refers to in the heap goes into the file beside it.
 class ValuePart final : public CheckpointPart {
  public:
@@ -31,8 +34,12 @@ class ValuePart final : public CheckpointPart {
   ValuePart(const std::string& name, const Type& type, Encode encode, Decode decode);
   void write(ShardContents& to) const override;
   std::function<void()> prepare(const CheckpointStep& from) const override;
+  /// The same of the value in the shard that rank `shard` wrote.
+  std::function<void()> prepare_from_shard(const CheckpointStep& from, int shard) const;
 
  private:
+  std::function<void()> prepared(const CheckpointFile& file, const CheckpointEntry& entry) const;
+
   std::string type_;
   std::uint64_t schema_;
   Encode encode_;
@@ -40,7 +47,7 @@ class ValuePart final : public CheckpointPart {
 };
 
 template <class T, class Get, class Set, class Check>
-std::shared_ptr<CheckpointPart> make_value_part(const std::string& name, Get get, Set set, Check check) {
+std::shared_ptr<ValuePart> make_value_part(const std::string& name, Get get, Set set, Check check) {
   return std::make_shared<ValuePart>(
       name, ValuePart::Type{typeid(T), schema_of<T>()},
       [get = std::move(get)](Encoder& encoder) mutable { shoal::encode<T>(encoder, get()); },

@@ -5,6 +5,7 @@
 #include <shoal/ipc/codec.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/tensors/codec.h>
+#include <shoal/workers/checkpoint/checkpoints.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/tensor_collectives.h>
 #include <torch/torch.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/workers/train/ddp/ddp_fixtures.h"
 
 using namespace shoal;
@@ -425,6 +427,68 @@ TEST_CASE("comm hooks: nothing of a gradient is lost where a training goes on wi
     CHECK(at_half > 1e-3);
     CHECK(at_end > 1e-3);
   }
+}
+
+namespace {
+
+at::Tensor flat_gradients(const torch::nn::Sequential& net) {
+  std::vector<at::Tensor> each;
+  for (const at::Tensor& parameter : net->parameters()) each.push_back(parameter.grad().flatten());
+  return torch::cat(each).clone();
+}
+
+/// Ten steps of a training that goes on where another number of ranks may have saved it: the sum of its gradients, and
+/// that of what the rank has left out at the end.
+std::pair<at::Tensor, at::Tensor> given_from_a_checkpoint(int rank, ShmGroup group, Which which, std::string folder) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net = make_net(0);
+  Net ddp(small_buckets(), net, process_group);
+  StatefulCommHook hook = make_stateful(which, process_group);
+  ddp.register_comm_hook(hook);
+  Checkpoints checkpoints({.folder = folder}, process_group);
+  CheckpointParts parts;
+  parts.add("hook", hook, *net);
+  parts.add(
+      "hook_step", [&] { return ddp.comm_hook_step(); }, [&](std::int64_t step) { ddp.set_comm_hook_step(step); });
+  checkpoints.load(parts);
+  at::Tensor given;
+  for (int step = 0; step < 10; ++step) {
+    net->zero_grad();
+    loss_of(ddp(batch_of(rank, 0))).backward();
+    given = given.defined() ? given + flat_gradients(net) : flat_gradients(net);
+  }
+  checkpoints.save(ddp.comm_hook_step(), parts);
+  std::vector<at::Tensor> left_out;
+  for (const at::Tensor& part : hook.state_dict(net->parameters()).left_out) left_out.push_back(part);
+  return {given, torch::cat(left_out)};
+}
+
+}  // namespace
+
+TEST_CASE("comm hooks: nothing of a gradient is lost or comes twice where other numbers of ranks go on") {
+  const auto which = GENERATE(Which::top_k, Which::power_sgd);
+  const std::vector<int> ranks = GENERATE(std::vector{2, 1}, std::vector{1, 3}, std::vector{3, 2, 3});
+  CAPTURE(int(which), ranks);
+  std::vector<at::Tensor> gradients;  // of each rank's batch
+  for (int rank = 0; rank < 3; ++rank) {
+    torch::nn::Sequential net = make_net(0);
+    loss_of(net->forward(batch_of(rank, 0))).backward();
+    gradients.push_back(flat_gradients(net));
+  }
+  const TemporaryFolder folder;
+  at::Tensor given = at::zeros_like(gradients[0]), wanted = at::zeros_like(gradients[0]), left_out;
+  for (const int count : ranks) {
+    left_out = at::zeros_like(gradients[0]);
+    const auto results = spawn({.nprocs = count}, given_from_a_checkpoint, ShmGroup(count), which, folder.path());
+    given += results[0].first;
+    for (std::size_t rank = 0; rank < std::size_t(count); ++rank) {
+      left_out += results[rank].second / count;
+      wanted += gradients[rank] * 10 / count;
+    }
+  }
+  CHECK(((given + left_out - wanted).norm() / wanted.norm()).item<double>() < 1e-12);
+  CHECK(left_out.norm().item<double>() > 1e-3);
 }
 
 TEST_CASE("comm hooks: a state that does not fit the parameters is refused, and changes nothing") {
