@@ -1,4 +1,5 @@
 // A training on a GPU, saved there, and loaded there and on the CPU.
+#include <shoal/tensors/codec.h>
 #include <shoal/workers/checkpoint/checkpoints.h>
 #include <torch/torch.h>
 
