@@ -73,7 +73,7 @@ class Checkpoints {
   void wait();
 
   /// Loads the highest step that is there, whole, of all ranks, however many they were, and returns its number; nothing
-  /// if there is none. Throws CheckpointError if it does not fit the parts: then nothing is changed.
+  /// if there is none, or none but damaged ones, of which the log warns: steps() has these, too. Throws CheckpointError if it does not fit the parts: then nothing is changed.
   std::optional<std::int64_t> load(const CheckpointParts& parts);
   /// Loads a certain step. Throws CheckpointError if it is not whole.
   void load_step(std::int64_t step, const CheckpointParts& parts);

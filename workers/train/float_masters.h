@@ -36,7 +36,9 @@ class FloatMasters {
 
   const std::vector<at::Tensor>& parameters() const { return masters_; }            ///< for the optimizer
   const std::vector<at::Tensor>& module_parameters() const { return parameters_; }  ///< whose copies they are
-  void take_gradients();  ///< the copies' gradients are the parameters', which are none afterwards; where none is, none
+  /// The copies' gradients are the parameters', which are none afterwards; where none is, none. Of several backward passes
+  /// once, behind the last: it takes the place of what was taken before.
+  void take_gradients();
   void give_parameters();  ///< rounds the copies to the parameters
   void take_parameters();  ///< the copies become what the parameters are
 

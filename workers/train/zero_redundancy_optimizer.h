@@ -22,12 +22,13 @@ namespace shoal {
 ///   shoal::ZeroRedundancyOptimizer optimizer(
 ///       net->parameters(), shoal::optimizer_maker<torch::optim::Adam>(torch::optim::AdamOptions(1e-3)), process_group);
 ///
-/// All ranks make it over the same parameters, with equal values, and call step() equally often; gradients are the same
+/// All ranks make it over the same parameters in the same order, with equal values, and call step() equally often; gradients are the same
 /// on all, as DistributedDataParallel leaves them. One thread. If a rank dies, step() throws PeerDied, and this rank's
 /// parameters are partly new.
 class ZeroRedundancyOptimizer final : public Joinable {
  public:
-  /// Throws std::invalid_argument if there are no parameters, and what `make` throws.
+  /// Collective. Throws std::invalid_argument if there are no parameters or another rank's differ in number, type or shape (two
+  /// of one shape in each other's place are not seen: they would get each other's values), and what `make` throws.
   ZeroRedundancyOptimizer(const std::vector<at::Tensor>& parameters, MakeOptimizer make,
                           c10::intrusive_ptr<c10d::ProcessGroup> process_group);
   /// Of several groups with their own options.

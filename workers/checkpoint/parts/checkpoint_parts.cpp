@@ -43,7 +43,8 @@ void CheckpointParts::add(std::shared_ptr<detail::CheckpointPart> part) {
   if (name.empty() || name.find_first_of("/#") != std::string::npos)
     throw std::invalid_argument(fmt::format("'{}' is no name of a checkpoint's part: no '/', no '#', not empty", name));
   for (const auto& other : parts_)
-    if (other->name() == name) throw std::invalid_argument(fmt::format("a checkpoint with two parts '{}'", name));
+    if (other->name() == name)
+      throw std::invalid_argument(fmt::format("a checkpoint with two parts '{}': give one another name", name));
   parts_.push_back(std::move(part));
 }
 

@@ -516,7 +516,9 @@ void GradientReducer::set_syncs(bool syncs) {
 void GradientReducer::register_comm_hook(CommHook hook) {
   State& s = *state_;
   if (!hook) throw std::invalid_argument("register_comm_hook of a null function");
-  if (s.hook && !s.hook_is_default) throw std::invalid_argument("register_comm_hook: there is a hook already");
+  if (s.hook && !s.hook_is_default)
+    throw std::invalid_argument(
+        "register_comm_hook: there is a hook already: for another one make a new DistributedDataParallel");
   if (s.hook_is_default || s.has_begun) throw std::invalid_argument("register_comm_hook after the first forward()");
   s.hook = std::move(hook);
   s.give_hook_to_reducer();

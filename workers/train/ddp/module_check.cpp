@@ -46,7 +46,8 @@ std::pair<std::string, std::string> first_difference(const std::string& first, c
 
 }  // namespace
 
-void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const NamedTensors& tensors) {
+void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const NamedTensors& tensors,
+                             std::string_view whose) {
   const std::string own = describe(tensors);
   at::Tensor summary = at::empty({2}, at::kLong);
   summary.data_ptr<std::int64_t>()[0] = std::int64_t(own.size());
@@ -72,8 +73,8 @@ void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& proce
   for (std::size_t rank = 1; rank < texts.size(); ++rank) {
     if (texts[rank] == texts[0]) continue;
     auto [of_first, of_other] = first_difference(texts[0], texts[rank]);
-    throw std::invalid_argument(
-        fmt::format("the module of rank {} differs from that of rank 0: {} instead of {}", rank, of_other, of_first));
+    throw std::invalid_argument(fmt::format("the {} of rank {} differs from that of rank 0: {} instead of {}", whose,
+                                            rank, of_other, of_first));
   }
 }
 

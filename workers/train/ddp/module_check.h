@@ -5,6 +5,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,9 @@ namespace shoal {
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Collective: throws std::invalid_argument on every rank, with the same words, if a rank's tensors
-/// differ from rank 0's in number, name, type, shape or strides. Names the rank and the first that differs.
-void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const NamedTensors& tensors);
+/// differ from rank 0's in number, name, type, shape or strides. Names the rank and the first that differs. `whose`: "module",
+/// for example.
+void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const NamedTensors& tensors,
+                             std::string_view whose = "module");
 
 }  // namespace shoal

@@ -159,7 +159,9 @@ void Rounds::check_peers(const char* what) {
   check_nobody_gave_up(what);
   if (left >= 0) {
     const auto pid = layout_.rank(left).pid.load(std::memory_order_relaxed);  // relaxed: for people
-    fail(std::make_exception_ptr(PeerDied(fmt::format("{}: rank {} (process {}) left the group", what, left, pid))),
+    fail(std::make_exception_ptr(PeerDied(fmt::format("{}: rank {} (process {}) left the group, and calls nothing more "
+                                                      "(ranks whose data end earlier need a Join)",
+                                                      what, left, pid))),
          RankLayout::kNoCulprit);
   }
 }

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
+#include <shoal/internal/workers/train/ddp/module_check.h>
 #include <shoal/internal/workers/train/optim/partition.h>
 #include <shoal/tensors/optimizer.h>
 #include <torch/optim/optimizer.h>
@@ -62,6 +63,11 @@ struct ZeroRedundancyOptimizer::State {
     for (const OptimizerParamGroup& group : groups)
       parameters.insert(parameters.end(), group.params().begin(), group.params().end());
     if (parameters.empty()) throw std::invalid_argument("ZeroRedundancyOptimizer of no parameters");
+    NamedTensors named;
+    named.reserve(parameters.size());
+    for (const at::Tensor& parameter : parameters)
+      named.emplace_back(fmt::format("parameter {}", named.size()), parameter);
+    check_same_on_all_ranks(this->process_group, named, "ZeroRedundancyOptimizer");
     std::vector<std::int64_t> sizes;
     sizes.reserve(parameters.size());
     for (const at::Tensor& parameter : parameters) sizes.push_back(parameter.numel());

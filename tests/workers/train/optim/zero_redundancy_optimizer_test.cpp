@@ -174,6 +174,27 @@ TEST_CASE("ZeroRedundancyOptimizer: ranks may have no parameters") {
   for (auto& said : spawn({.nprocs = 3}, few_parameters, ShmGroup(3))) CHECK(said == "went through");
 }
 
+namespace {
+
+std::string over_other_parameters(int rank, const ShmGroup& group) {
+  const auto process_group = init_process_group(group, rank);
+  const std::vector<at::Tensor> parameters{at::zeros({4, 4}), at::zeros({rank == 1 ? 5 : 4})};
+  try {
+    ZeroRedundancyOptimizer optimizer(parameters, maker(Kind::adam), process_group);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("ZeroRedundancyOptimizer: other parameters on a rank are refused by name, on all ranks") {
+  for (auto& said : spawn({.nprocs = 2}, over_other_parameters, ShmGroup(2)))
+    CHECK_THAT(said, ContainsSubstring("the ZeroRedundancyOptimizer of rank 1 differs from that of rank 0: parameter 1 "
+                                       "(Float [5], strides [1]) instead of parameter 1 (Float [4], strides [1])"));
+}
+
 TEST_CASE("ZeroRedundancyOptimizer: when a rank is killed, step() throws PeerDied on the others") {
   ShmGroup group(2);
   std::vector<Process<std::string>> processes;

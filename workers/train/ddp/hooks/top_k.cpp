@@ -76,7 +76,7 @@ class TopK final : public StatefulCommHook::Memory {
 
 StatefulCommHook top_k_hook(const ProcessGroupOfHook& process_group, const TopKOptions& options) {
   if (!(options.fraction > 0 && options.fraction <= 1))
-    throw std::invalid_argument(fmt::format("top_k_hook: a fraction of {}", options.fraction));
+    throw std::invalid_argument(fmt::format("top_k_hook: a fraction of {}; above 0, at most 1", options.fraction));
   if (options.start_step < 1)
     throw std::invalid_argument(
         fmt::format("top_k_hook: start_step {}: buckets change after step 1", options.start_step));
