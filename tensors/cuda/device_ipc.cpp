@@ -74,10 +74,13 @@ DeviceIpc::Handles DeviceIpc::encode(Encoder& message, const c10::Storage& stora
   wake();
   handles.block = message.add(std::move(holds.block));
   for (Hold& offer : holds.offers) handles.offers.push_back(message.add(std::move(offer)));
-  if (const SentWord own = sent_.write(message, device); own.page != SentWord::kNone) handles.words.push_back(own);
+  const SentWord own = sent_.write(message, device);
+  if (own.page != SentWord::kNone) handles.words.push_back(own);
   if (imported)
-    for (ReceivedWords::Unreached& each : received_.unreached(device, imported->awaited))
-      handles.words.push_back({message.add(std::move(each.page)), each.index, each.value});
+    for (ReceivedWords::Unreached& each : received_.unreached(device, imported->awaited)) {
+      const std::uint32_t page = message.add(std::move(each.page));
+      if (page != own.page || each.index != own.index) handles.words.push_back({page, each.index, each.value});
+    }
   SHOAL_KILL_POINT("device.export.in_message");
   return handles;
 }

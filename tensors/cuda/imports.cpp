@@ -233,7 +233,14 @@ void Imports::note_awaited(const c10::Storage& storage, ReceivedWords::Awaited a
   if (!import || import->imports != this || awaited.is_there()) return;
   std::lock_guard lock(mutex_);
   std::erase_if(import->awaited, [](const auto& each) { return each.is_there(); });
-  import->awaited.push_back(std::move(awaited));
+  auto known = std::ranges::find_if(import->awaited, [&](const auto& each) {
+    return each.index == awaited.index && !each.page.owner_before(awaited.page) &&
+           !awaited.page.owner_before(each.page);
+  });
+  if (known != import->awaited.end())
+    known->value = std::max(known->value, awaited.value);
+  else
+    import->awaited.push_back(std::move(awaited));
 }
 
 void Imports::check_alive(const c10::Storage& storage) {

@@ -44,8 +44,8 @@ class Imports {
   };
   /// Nothing if the storage is not one of these. Throws PeerDied if the producer is dead.
   std::optional<Shared> share(const c10::Storage& storage);
-  /// Says that a stream was told to wait for a word before it uses the storage. Does nothing for other storages: their
-  /// memory ends with this process.
+  /// Says that a stream was told to wait for a word before it uses the storage. Keeps each word once. Does nothing for other
+  /// storages: their memory ends with this process.
   void note_awaited(const c10::Storage& storage, ReceivedWords::Awaited awaited);
   /// Whether the block is the export of one of these storages.
   bool has(BlockOffset block) const;

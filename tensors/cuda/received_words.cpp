@@ -71,11 +71,16 @@ ReceivedWords::Awaited ReceivedWords::wait(const Hold& block, const SentWord& se
   if (word.has(sent.value)) return {};
   const ProcessTag producer = ProcessTag::from_word(word.page->producer);
   if (!Session::current().is_alive(producer)) return {};
+  if (producer == Session::current().self() && !pinned_.contains(block)) {
+    if (word.has(sent.value)) return {};  // given up by now: all words of it are there
+    throw DecodeError("a page of words of this process that it never made");
+  }
   DeviceMemory& memory = device_memory(device.type());
   try {
     const std::size_t most = memory.has_words(device.index()) ? memory.most_waiting_streams(device.index()) : 0;
     if (most != 0) {
       const PagePtr page = page_of(block, producer, device);
+      if (word.has(sent.value)) return {};  // from here on SentWords sees an own page here
       void* native = guard.getStreamNativeHandle(stream);
       const StreamName name{device, memory.stream_number(native, device.index())};
       if (page && page->registered &&
@@ -83,7 +88,11 @@ ReceivedWords::Awaited ReceivedWords::wait(const Hold& block, const SentWord& se
         std::lock_guard lock(page->marking);
         StreamMark& mark = page->marks.try_emplace(name, stream).first->second;
         memory.wait_word(native, word.address(), sent.value, device.index());
-        mark.set();
+        try {
+          mark.set();
+        } catch (...) {
+          mark.clear();  // the wait is queued, so the tensor is there: collect() sets the mark, or asks the stream
+        }
         return {page, sent.index, sent.value};
       }
     }
@@ -111,9 +120,8 @@ std::vector<ReceivedWords::Unreached> ReceivedWords::unreached(c10::Device devic
       known->value = std::max(known->value, value);
   };
   for (const Awaited& each : others)
-    if (const PagePtr page = each.page.lock(); page && page->producer != self &&
-                                               !Word{page->words(), each.index}.has(each.value) &&
-                                               Session::current().is_alive(page->producer))
+    if (const PagePtr page = each.page.lock();
+        page && !Word{page->words(), each.index}.has(each.value) && Session::current().is_alive(page->producer))
       add(page, each.index, each.value);
   if (watch_.waits() == 0) return result;  // most often: nobody waits, and no driver is asked
   const c10::impl::VirtualGuardImpl guard(device.type());

@@ -51,8 +51,9 @@ class ReceivedWords {
     std::uint32_t index = 0;
     std::uint64_t value = 0;
   };
-  /// The words that are not there yet, of other processes that live, each once: those which the current stream of the
-  /// device was told to wait for, and those of `others`. They go along where a received storage is sent on: the word of
+  /// The words that are not there yet, of processes that live, each once: those of other processes which the current stream
+  /// of the device was told to wait for, and those of `others`, which may be this process's own, of another stream. They go
+  /// along where a received storage is sent on: the word of
   /// the process that sends it on comes behind them in its stream, and is never written if that process ends.
   std::vector<Unreached> unreached(c10::Device device, const std::vector<Awaited>& others);
 

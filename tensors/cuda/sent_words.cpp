@@ -124,9 +124,11 @@ void SentWords::collect(const std::function<bool(BlockOffset)>& is_awaited) {
     std::lock_guard lock(mutex_);
     refused_ = false;
     std::erase_if(pages_, [&](const std::shared_ptr<Page>& page) {
-      if (std::exchange(page->is_fresh, false) || is_awaited(page->block.block())) return false;
+      if (std::exchange(page->is_fresh, false)) return false;
       for (std::uint32_t index = 0; index < page->used; ++index)
         if (!page->is_done(index)) return false;
+      // After the look at the words: who enters its page there later looks at the word again.
+      if (is_awaited(page->block.block())) return false;
       gone.push_back(page);
       return true;
     });

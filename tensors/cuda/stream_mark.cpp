@@ -19,6 +19,19 @@ void StreamMark::set() {
   guard.record(&event_, stream_, stream_.device_index(), c10::EventFlag::PYTORCH_DEFAULT);
 }
 
+void StreamMark::clear() noexcept {
+  if (!event_) return;
+  try {
+    const c10::impl::VirtualGuardImpl guard(stream_.device_type());
+    const c10::DeviceGuard on_device(stream_.device());
+    const BesideCaptures unseen(device_memory(stream_.device_type()));
+    guard.destroyEvent(event_, stream_.device_index());
+  } catch (...) {
+    // A device that has failed: its events end with the process.
+  }
+  event_ = nullptr;
+}
+
 bool StreamMark::is_passed() noexcept {
   const c10::Device device = stream_.device();
   try {

@@ -21,6 +21,8 @@ class StreamMark {
 
   /// Puts the mark behind all that the stream has queued by now, or moves it there. Throws what libtorch throws.
   void set();
+  /// The mark is not set any more.
+  void clear() noexcept;
   /// Whether the stream has come there. A mark that was not set is set by the first look at a stream that may be asked:
   /// while it is captured into a graph that would break the capture. False where asking fails: what cannot be asked may
   /// be in use, and where the device has failed for good, the process keeps what it has until it ends.

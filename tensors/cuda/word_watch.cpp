@@ -21,7 +21,10 @@ WordWatch::WordWatch() {
 }
 
 /// Under the lock. What a wait keeps is kept by others, too, so nothing is freed here.
-void WordWatch::prune() { std::erase_if(waits_, &WordWatch::is_over); }
+void WordWatch::prune() {
+  // Asked after the word: one of a dead process may be there because somebody else has raised it.
+  std::erase_if(waits_, [](const Wait& each) { return is_over(each) && Session::current().is_alive(each.producer); });
+}
 
 WordWatch::Answer WordWatch::add(StreamName stream, Word word, std::uint64_t value, ProcessTag producer,
                                  std::shared_ptr<void> keep, std::size_t most) {

@@ -53,6 +53,7 @@ class WordWatch {
     std::shared_ptr<void> keep;
     int looks_left;  // once the producer is dead: a write that its device had begun may still come, and lower the word
   };
+  /// If its producer lives: a word of a dead one may be there because another process raised it.
   static bool is_over(const Wait& wait) { return wait.word.has(wait.value) && wait.looks_left == kLooksAtTheDead; }
   static constexpr int kLooksAtTheDead = 3;
   void prune();

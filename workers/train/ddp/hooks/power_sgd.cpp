@@ -264,7 +264,8 @@ class PowerSgd final : public StatefulCommHook::Memory {
 }  // namespace
 
 StatefulCommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const PowerSgdOptions& options) {
-  if (options.rank < 1) throw std::invalid_argument(fmt::format("power_sgd_hook: a rank of {}; at least 1", options.rank));
+  if (options.rank < 1)
+    throw std::invalid_argument(fmt::format("power_sgd_hook: a rank of {}; at least 1", options.rank));
   if (options.start_step < 1)
     throw std::invalid_argument(
         fmt::format("power_sgd_hook: start_step {}: buckets change after step 1", options.start_step));
