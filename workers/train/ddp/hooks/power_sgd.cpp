@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 #include <shoal/internal/workers/train/ddp/hooks/rests.h>
 #include <shoal/internal/workers/train/ddp/hooks/stateful.h>
@@ -32,6 +33,12 @@ void orthogonalize(const at::Tensor& matrix) {
   for (std::int64_t i = 0; i < matrix.size(1); ++i) {
     const at::Tensor column = matrix.narrow(1, i, 1);
     column.div_(column.norm().clamp_min_(shortest));
+    if (i > 0) {
+      // Once more: of a column that lay in the others' plane only rounding is left, which points anywhere.
+      const at::Tensor before = matrix.narrow(1, 0, i);
+      column.sub_(at::mm(before, at::mm(before.t(), column)));
+      column.div_(column.norm().clamp_min_(shortest));
+    }
     if (i + 1 == matrix.size(1)) break;
     const at::Tensor rest = matrix.narrow(1, i + 1, matrix.size(1) - i - 1);
     rest.sub_(column.mul((column * rest).sum(0)));
@@ -123,6 +130,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> q;  // of each parameter, a view of `second`; undefined: it goes as it is
     at::Tensor first, second;
+    std::vector<at::Tensor> drawn;  // of each parameter: what columns of q begin from that have become zero
   };
 
   Underway begin(GradBucket& bucket) {
@@ -159,6 +167,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
     if (fresh) {
       buffers.parameters = std::move(parameters);
       buffers.q.assign(buffers.parameters.size(), at::Tensor());
+      buffers.drawn.assign(buffers.parameters.size(), at::Tensor());
       const SharedMemoryScope born_shared;
       buffers.first = at::empty({part.plain_elements + p_elements}, part.buffer.options());
       buffers.second = at::empty({q_elements}, part.buffer.options());
@@ -179,7 +188,11 @@ class PowerSgd final : public StatefulCommHook::Memory {
         one.q.copy_(loaded.defined() && loaded.sizes() == one.q.sizes()
                         ? loaded
                         : at::randn(one.q.sizes(), generator, at::kFloat));
+        if (options_.warm_start)
+          buffers.drawn[numbers[i]] = at::randn(one.q.sizes(), generator, at::kFloat).to(one.q.options());
       }
+      // Of a gradient that was zero, or of a lower rank: a column of zeros would stay one for good.
+      if (options_.warm_start) one.q.copy_(at::where(one.q.abs().amax(0, true) == 0, buffers.drawn[numbers[i]], one.q));
       orthogonalize(one.q);
       at::mm_out(one.p, one.matrix, one.q);
     }
@@ -225,7 +238,9 @@ class PowerSgd final : public StatefulCommHook::Memory {
     for (const Factors& one : part.factors) {
       const std::int64_t offset = one.matrix.storage_offset() - part.buffer.storage_offset();
       const std::int64_t elements = one.matrix.numel();
-      rest.narrow(0, offset, elements).copy_(part.given.narrow(0, offset, elements)).sub_(one.matrix.reshape({-1}));
+      rest.narrow(0, offset, elements)
+          .copy_(part.given.narrow(0, offset, elements))
+          .sub_(one.matrix.reshape({-1}), double(part.divisor) / process_group_->getSize());
     }
   }
 

@@ -25,14 +25,22 @@ class TopK final : public StatefulCommHook::Memory {
 
   HookResult reduce(GradBucket& bucket) override {
     const at::NoGradGuard no_grad;
-    if (is_sparse(bucket) || bucket.step() <= options_.start_step) return begin_mean(process_group_, bucket);
+    if (std::exchange(step_, bucket.step()) != bucket.step()) next_.clear();  // of a step that an exception ended
+    HookResult result = reduce_one(bucket);
+    if (bucket.is_last() || !bucket.all_come())
+      for (auto& [rest, next] : std::exchange(next_, {})) rest.copy_(next);
+    return result;
+  }
+  HookResult reduce_one(GradBucket& bucket) {
+    if (is_sparse(bucket) || bucket.step() <= options_.start_step || bucket.buffer().numel() == 0)
+      return begin_mean(process_group_, bucket);
     const at::Tensor& buffer = bucket.buffer();
     const at::Tensor rest = options_.error_feedback ? rests_.of(bucket) : at::Tensor();
     if (rest.defined()) buffer.add_(rest);
     const auto count = std::max<std::int64_t>(1, std::llround(options_.fraction * double(buffer.numel())));
     const at::Tensor indices = std::get<1>(buffer.abs().topk(count, 0, /*largest=*/true, /*sorted=*/false));
     const at::Tensor values = buffer.index_select(0, indices);
-    if (rest.defined()) rest.copy_(buffer).index_fill_(0, indices, 0);
+    if (rest.defined()) next_.emplace_back(rest, buffer.clone().index_fill_(0, indices, 0));
     // Both are given away before either is waited for: the next bucket's come after them on every rank.
     auto all_indices = begin_gather(indices);
     auto all_values = begin_gather(values);
@@ -49,6 +57,7 @@ class TopK final : public StatefulCommHook::Memory {
     return {.left_out = rests_.save(parameters), .factors = std::vector<at::Tensor>(parameters.size())};
   }
   void load(const CommHookState& state, const std::vector<at::Tensor>& parameters) override {
+    next_.clear();
     if (options_.error_feedback) rests_.load(state.left_out, parameters);
   }
 
@@ -70,6 +79,9 @@ class TopK final : public StatefulCommHook::Memory {
   ProcessGroupOfHook process_group_;
   TopKOptions options_;
   Rests rests_;  // what was not sent
+  std::int64_t step_ = 0;
+  std::vector<std::pair<at::Tensor, at::Tensor>>
+      next_;  // rests of buckets of this step, and what they become at its end
 };
 
 }  // namespace
