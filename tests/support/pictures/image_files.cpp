@@ -25,6 +25,7 @@ enum class Scans { one, progressive };
 struct Sampling {
   int across = 2, down = 2;  // brightness for one of the colours
   int restart_interval = 0;
+  bool has_tables_of_its_own = false;
 };
 
 Bytes write_jpeg(const at::Tensor& image, int quality, JpegColor color, Scans scans, const Sampling& sampling = {}) {
@@ -46,6 +47,7 @@ Bytes write_jpeg(const at::Tensor& image, int quality, JpegColor color, Scans sc
     info.comp_info[0].v_samp_factor = sampling.down;
   }
   info.restart_interval = unsigned(sampling.restart_interval);
+  info.optimize_coding = sampling.has_tables_of_its_own ? TRUE : FALSE;
   if (scans == Scans::progressive) jpeg_simple_progression(&info);
   jpeg_start_compress(&info, TRUE);
   Bytes pixels = interleaved(image);
@@ -71,6 +73,9 @@ Bytes sampled_jpeg_of(const at::Tensor& image, int across, int down) {
 }
 Bytes restarting_jpeg_of(const at::Tensor& image, int interval) {
   return write_jpeg(image, 95, JpegColor::rgb, Scans::one, {.restart_interval = interval});
+}
+Bytes optimized_jpeg_of(const at::Tensor& image, int quality) {
+  return write_jpeg(image, quality, JpegColor::rgb, Scans::one, {.has_tables_of_its_own = true});
 }
 Bytes progressive_jpeg_of(const at::Tensor& image) { return write_jpeg(image, 95, JpegColor::rgb, Scans::progressive); }
 

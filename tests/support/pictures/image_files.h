@@ -22,6 +22,8 @@ Bytes progressive_jpeg_of(const at::Tensor& image);
 Bytes sampled_jpeg_of(const at::Tensor& image, int across, int down);
 /// With a restart marker behind so many groups of 16 x 16 pixels.
 Bytes restarting_jpeg_of(const at::Tensor& image, int interval);
+/// With Huffman tables made for this picture.
+Bytes optimized_jpeg_of(const at::Tensor& image, int quality);
 
 /// The pixels of a JPEG as libjpeg gives them, row by row: uint8 [3, height, width], of one channel for a grey one.
 at::Tensor pixels_by_libjpeg(const Bytes& jpeg);

@@ -4,6 +4,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 #include <shoal/internal/workers/images/formats/half_color_rows.h>
+#include <shoal/internal/workers/images/formats/jpeg_scan.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
@@ -74,6 +75,7 @@ class JpegDecoder {
     info_.out_color_space = JCS_RGB;
     info_.dct_method = JDCT_IFAST;
     jpeg_start_decompress(&info_);
+    shoal::jpeg::take_over_scan(info_);
     const std::size_t stride = std::size_t(info_.output_width) * 3;
     while (info_.output_scanline < info_.output_height) {
       JSAMPROW row = rows + info_.output_scanline * stride;
@@ -90,6 +92,7 @@ class JpegDecoder {
     info_.scale_num = 1;
     info_.scale_denom = unsigned(denominator);
     jpeg_start_decompress(&info_);
+    shoal::jpeg::take_over_scan(info_);
     left_ = JDIMENSION(std::max<std::int64_t>(part.left - kMargin, 0));
     width_ = JDIMENSION(std::min<std::int64_t>(part.left + part.width + kMargin, info_.output_width)) - left_;
     if (!can_be_cropped()) left_ = 0, width_ = info_.output_width;
@@ -114,6 +117,7 @@ class JpegDecoder {
     info_.raw_data_out = TRUE;
     info_.dct_method = JDCT_IFAST;
     jpeg_start_decompress(&info_);
+    shoal::jpeg::take_over_scan(info_);
     shoal::jpeg::HalfColorRows rows(info_.output_width, info_.output_height, memory);
     while (info_.output_scanline < info_.output_height) {
       jpeg_read_raw_data(&info_, rows.next(), JDIMENSION(shoal::jpeg::HalfColorRows::kLumaRows));

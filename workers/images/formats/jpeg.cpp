@@ -5,6 +5,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 #include <shoal/internal/workers/images/formats/half_color_rows.h>
+#include <shoal/internal/workers/images/formats/jpeg_scan.h>
 #include <shoal/internal/workers/images/formats/planes.h>
 #include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 #include <shoal/workers/data/sample_warnings.h>
@@ -124,6 +125,7 @@ class Decoder {
   bool try_pixels() {
     if (setjmp(failure_.back) != 0) return false;
     jpeg_start_decompress(&info_);
+    take_over_scan(info_);
     while (info_.output_scanline < info_.output_height) {
       const std::size_t first = info_.output_scanline;
       const std::size_t got = jpeg_read_scanlines(&info_, rows_, kRowsAtOnce);
@@ -137,6 +139,7 @@ class Decoder {
     if (setjmp(failure_.back) != 0) return false;
     info_.raw_data_out = TRUE;
     jpeg_start_decompress(&info_);
+    take_over_scan(info_);
     const std::size_t row = HalfColors::rounded_up(info_.output_width);
     colors_.resize(3 * row);
     HalfColorRows rows(info_.output_width, info_.output_height, pixels_);

@@ -1,0 +1,49 @@
+#include <shoal/internal/workers/images/formats/jpeg_codes.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace shoal::jpeg {
+namespace {
+
+/// Fifteen zeros and a value without bits are sixteen zeros; fewer, the block's end.
+int advance_of(int zeros, int bits) { return bits != 0 || zeros == 15 ? zeros + 1 : CodeTable::kEnd; }
+
+}  // namespace
+
+CodeTable::CodeTable(Kind kind, std::span<const std::uint8_t, 17> counts, std::span<const std::uint8_t, 256> symbols) {
+  std::ranges::copy(symbols, symbols_.begin());
+  std::uint32_t word = 0, at = 0;  // the next one, and its symbol's place
+  for (int bits = 1; bits <= kLongestWord; ++bits, word <<= 1U) {
+    firsts_[std::size_t(bits)] = std::int32_t(at) - std::int32_t(word);
+    for (int i = 0; i < counts[std::size_t(bits)]; ++i, ++word, ++at) {
+      if (bits > kBits) continue;
+      const int symbol = symbols_[at & 0xFFU];
+      const int zeros = kind == Kind::kDifferences ? 0 : symbol >> 4;
+      const int of_value = kind == Kind::kDifferences ? symbol : symbol & 0xF;
+      // All that the bits behind the word can be.
+      const int behind = kBits - bits;
+      for (std::uint32_t rest = 0; rest < 1U << unsigned(behind); ++rest) {
+        const std::size_t place = (std::size_t(word) << unsigned(behind) | rest) % looks_.size();
+        words_[place] = std::uint16_t(bits << 8 | symbol);
+        if (of_value > behind) continue;
+        ScanBits value{.window = std::uint64_t(rest) << unsigned(64 - behind) % 64U, .held = behind};
+        looks_[place] = Look(bits + of_value, kind == Kind::kDifferences ? 0 : advance_of(zeros, of_value),
+                             of_value == 0 ? 0 : value.take_value(of_value));
+      }
+    }
+    limits_[std::size_t(bits)] = word << unsigned(kLongestWord - bits);
+  }
+  limits_[kBitsOfNone] = std::numeric_limits<std::uint32_t>::max();
+}
+
+CodeTable::Word CodeTable::long_word(std::uint64_t window) const {
+  const auto next = std::uint32_t(window >> (64 - kLongestWord));
+  int bits = kBits + 1;
+  while (next >= limits_[std::size_t(bits)]) ++bits;
+  if (bits == kBitsOfNone) return {kBitsOfNone, 0};
+  const std::int32_t place = std::int32_t(next >> unsigned(kLongestWord - bits)) + firsts_[std::size_t(bits)];
+  return {bits, symbols_[std::size_t(place) & 0xFFU]};
+}
+
+}  // namespace shoal::jpeg
