@@ -219,10 +219,24 @@ TEST_CASE("jpeg codes: a look says what is read bit by bit") {
       REQUIRE(bool(look) == (expected.bits + of_value <= CodeTable::kBits));
       if (!look) continue;
       ScanBits behind{.window = window << unsigned(expected.bits), .held = 64 - expected.bits};
-      CHECK(look.bits() == expected.bits + of_value);
       CHECK(look.value() == (of_value == 0 ? 0 : behind.take_value(of_value)));
+      const int bits = expected.bits + of_value;
+      if (is_of_differences || look.second_advance() == 0) {
+        CHECK(look.bits() == bits);
+        CHECK(look.second_value() == look.value());
+      }
       if (is_of_differences) continue;
       CHECK(look.advance() == (of_value == 0 && zeros != 15 ? CodeTable::kEnd : zeros + 1));
+      // Two, where both are within the bits that are looked at.
+      const CodeTable::Look next = table.look(window << unsigned(bits));
+      const CodeTable::Word next_word = table.word(window << unsigned(bits));
+      const int both = bits + next_word.bits + (next_word.symbol & 0xF);
+      const bool are_two = look.advance() != CodeTable::kEnd && both <= CodeTable::kBits;
+      REQUIRE((look.second_advance() != 0) == are_two);
+      if (!are_two) continue;
+      CHECK(look.bits() == both);
+      CHECK(look.second_advance() == next.advance());
+      CHECK(look.second_value() == next.value());
     }
   }
 }

@@ -35,6 +35,18 @@ CodeTable::CodeTable(Kind kind, std::span<const std::uint8_t, 17> counts, std::s
     limits_[std::size_t(bits)] = word << unsigned(kLongestWord - bits);
   }
   limits_[kBitsOfNone] = std::numeric_limits<std::uint32_t>::max();
+  if (kind == Kind::kCoefficients) look_at_two();
+}
+
+void CodeTable::look_at_two() {
+  const std::array<Look, 1U << kBits> first = looks_;
+  for (std::size_t place = 0; place < looks_.size(); ++place) {
+    const Look& one = first[place];
+    if (!one || one.advance() == kEnd) continue;
+    // What follows it, with zeros for bits that were not looked at: these must not matter.
+    const Look& next = first[(place << unsigned(one.bits())) % first.size()];
+    if (next && one.bits() + next.bits() <= kBits) looks_[place] = Look(one, next);
+  }
 }
 
 CodeTable::Word CodeTable::long_word(std::uint64_t window) const {

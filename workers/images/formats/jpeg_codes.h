@@ -28,16 +28,19 @@ struct ScanBits {
     window <<= bits;
     held -= bits;
   }
-  /// `bits`, 1 to 16, as the number that they stand for (T.81, table F.1): the lower half of what they can be is negative.
+  /// `bits`, 0 to 16, as the number that they stand for (T.81, table F.1): the lower half of what they can be is negative. No
+  /// branch: how many there are nobody can guess.
   int take_value(int bits) {
-    const int value = int(window >> (64 - bits));
+    const int value = int(window >> 1U >> (63 - bits)), is_negative = int(~window >> 63U);
     drop(bits);
-    return value < 1 << (bits - 1) ? value - (1 << bits) + 1 : value;
+    return value - (is_negative << bits) + is_negative;
   }
 };
 
 /// A coefficient is a code word, which says how many zeros precede it and how many bits its value has, and these bits (ITU T.81,
-/// annex F). Most are small: one look at the next kBits bits says all of it, if these are word and value. Any thread may read.
+/// annex F). Most are small: one look at the next kBits bits says one or two of them, if words and values have as many bits at
+/// most. Where the next word begins is known when the one before is: so two at a time take hardly longer than one. Any thread
+/// may read.
 class CodeTable {
  public:
   static constexpr int kBits = 10;
@@ -46,24 +49,36 @@ class CodeTable {
   static constexpr int kBitsOfNone = kLongestWord + 1;
   static constexpr int kEnd = 64;  // how far it is behind the last coefficient that is not zero: out of the block
 
-  /// Word and value at once; or nothing.
+  /// Words and their values; or nothing.
   class Look {
    public:
     Look() = default;
-    Look(int bits, int advance, int value)
-        : packed_(std::int32_t(std::uint32_t(value) << 16U | std::uint32_t(advance) << 8U | std::uint32_t(bits))) {}
+    Look(int bits, int advance, int value) : Look(bits, bits, advance, value, 0, value) {}
+    /// Both, one behind the other.
+    Look(const Look& first, const Look& second)
+        : Look(first.bits() + second.bits(), first.bits(), first.advance(), first.value(), second.advance(),
+               second.value()) {}
     explicit operator bool() const { return packed_ != 0; }
-    int bits() const { return packed_ & 0xFF; }
-    int advance() const { return packed_ >> 8 & 0xFF; }  // places from the last coefficient to this one
-    int value() const { return packed_ >> 16; }
+    int bits() const { return int(packed_ & 0xFFU); }
+    int first_bits() const { return int(packed_ >> 24U & 0xFFU); }  // without those of a second one
+    int advance() const { return int(packed_ >> 8U & 0xFFU); }      // places from the last coefficient to this one
+    int value() const { return std::int16_t(packed_ >> 32U); }
+    /// From that one to the next. 0 if it is the last that is known: it comes again.
+    int second_advance() const { return int(packed_ >> 16U & 0xFFU); }
+    int second_value() const { return std::int16_t(packed_ >> 48U); }
 
    private:
-    std::int32_t packed_ = 0;
+    Look(int bits, int first_bits, int advance, int value, int second_advance, int second_value)
+        : packed_(std::uint64_t(bits) | std::uint64_t(advance) << 8U | std::uint64_t(second_advance) << 16U |
+                  std::uint64_t(first_bits) << 24U | std::uint64_t(std::uint16_t(value)) << 32U |
+                  std::uint64_t(std::uint16_t(second_value)) << 48U) {}
+    std::uint64_t packed_ = 0;
   };
   struct Word {
     int bits, symbol;
   };
-  /// What a table's symbols mean: bits of a difference, or zeros and bits of a coefficient.
+  /// What a table's symbols mean: bits of a difference, or zeros and bits of a coefficient. Behind a difference comes a word of
+  /// another table.
   enum class Kind { kDifferences, kCoefficients };
 
   /// `counts`: of words of 0 (none), 1 to 16 bits; `symbols`: theirs, in order. libjpeg has checked them.
@@ -78,6 +93,7 @@ class CodeTable {
 
  private:
   Word long_word(std::uint64_t window) const;
+  void look_at_two();
 
   std::array<Look, 1U << kBits> looks_{};
   std::array<std::uint16_t, 1U << kBits> words_{};  // bits and symbol of words of at most kBits bits; 0: it is longer

@@ -155,13 +155,26 @@ class Scan {
     left_ = std::size_t(info.MCUs_per_row) * info.MCU_rows_in_scan;
     has_ended_ = false;
     info.client_data = this;
-    info.entropy->decode_mcu = [](j_decompress_ptr its, JBLOCKROW* blocks) -> boolean {
-      static_cast<Scan*>(its->client_data)->decode(*its, blocks);
-      return TRUE;
-    };
+    info.entropy->decode_mcu = &decode_for_any;
+#if defined(__x86_64__)
+    static const bool shifts_by_any_register = __builtin_cpu_supports("bmi2");
+    if (shifts_by_any_register) info.entropy->decode_mcu = &decode_for_bmi2;
+#endif
   }
 
  private:
+  static boolean decode_for_any(j_decompress_ptr info, JBLOCKROW* blocks) {
+    static_cast<Scan*>(info->client_data)->decode(*info, blocks);
+    return TRUE;
+  }
+#if defined(__x86_64__)
+  /// A twentieth less time for a picture: each word waits for a shift by the bits of the one before.
+  [[gnu::target("bmi2")]] static boolean decode_for_bmi2(j_decompress_ptr info, JBLOCKROW* blocks) {
+    static_cast<Scan*>(info->client_data)->decode(*info, blocks);
+    return TRUE;
+  }
+#endif
+
   /// What the blocks that are decoded together are, in order.
   struct BlockTables {
     const CodeTable* differences;
@@ -170,7 +183,7 @@ class Scan {
   };
 
   /// `blocks`: of zeros; null if nobody wants them.
-  void decode(jpeg_decompress_struct& info, JBLOCKROW* blocks) {
+  [[gnu::always_inline]] inline void decode(jpeg_decompress_struct& info, JBLOCKROW* blocks) {
     --left_;
     if (!has_ended_) {
       bytes_.provide(bits_);
@@ -193,17 +206,11 @@ class Scan {
   [[gnu::always_inline]] inline bool decode_block(ScanBits& bits, const BlockTables& tables, JCOEF* block) {
     static_assert(ScanBits::kRefilled - 2 * CodeTable::kBits >= CodeTable::kBitsOfNone + 15);
     bits.refill();
-    bool is_damaged = false;
     std::uint32_t& prediction = predictions_[std::size_t(tables.component)];
-    if (const CodeTable::Look look = tables.differences->look(bits.window)) {
-      bits.drop(look.bits());
-      prediction += std::uint32_t(look.value());
-    } else {
-      const CodeTable::Word word = tables.differences->word(bits.window);
-      is_damaged |= word.bits == CodeTable::kBitsOfNone;
-      bits.drop(word.bits);
-      if (word.symbol != 0) prediction += std::uint32_t(bits.take_value(word.symbol & 0xF));
-    }
+    const CodeTable::Word difference = tables.differences->word(bits.window);
+    bool is_damaged = difference.bits == CodeTable::kBitsOfNone;
+    bits.drop(difference.bits);
+    prediction += std::uint32_t(bits.take_value(difference.symbol & 0xF));
     block[0] = JCOEF(prediction);
     const CodeTable& coefficients = *tables.coefficients;
     for (int k = 0;;) {
@@ -211,14 +218,15 @@ class Scan {
       int looks = 3;
       CodeTable::Look look;
       for (; looks > 0 && (look = coefficients.look(bits.window)); --looks) {
-        bits.drop(look.bits());
-        k += look.advance();
+        const int first = k + look.advance();
+        k = first + look.second_advance();
         if (k >= kCoefficients - 1) {
-          // Damaged ones may lie behind the last place: libjpeg leaves them there.
-          if (look.advance() != CodeTable::kEnd) block[kCoefficients - 1] = JCOEF(look.value());
+          end_block(bits, look, first, block);
           return !is_damaged;
         }
-        block[kPlaces[std::size_t(k)]] = JCOEF(look.value());
+        bits.drop(look.bits());
+        block[kPlaces[std::size_t(first)]] = JCOEF(look.value());
+        block[kPlaces[std::size_t(k)]] = JCOEF(look.second_value());
       }
       if (looks == 0) continue;
       const CodeTable::Word word = coefficients.word(bits.window);
@@ -229,6 +237,20 @@ class Scan {
       k += zeros + 1;
       if (of_value != 0) block[kPlaces[std::size_t(std::min(k, kCoefficients - 1))]] = JCOEF(bits.take_value(of_value));
       if (k >= kCoefficients - 1) return !is_damaged;
+    }
+  }
+
+  /// The last coefficients of a block, of which the second lies at its last place or behind, if not the first does. Those of
+  /// damaged pictures may lie behind: libjpeg leaves them at the last place.
+  static void end_block(ScanBits& bits, const CodeTable::Look& look, int first, JCOEF* block) {
+    constexpr int kLast = kCoefficients - 1;
+    if (first < kLast) {
+      bits.drop(look.bits());
+      block[kPlaces[std::size_t(first)]] = JCOEF(look.value());
+      if (look.second_advance() != CodeTable::kEnd) block[kLast] = JCOEF(look.second_value());
+    } else {  // what comes behind it is the next block's
+      bits.drop(look.first_bits());
+      if (look.advance() != CodeTable::kEnd) block[kLast] = JCOEF(look.value());
     }
   }
 
