@@ -1,5 +1,7 @@
 // A row of a JPEG with half of the colours, by vectors: what PixelLoops' full_colors does. pixel_loops.cpp includes this once for
-// each size of vectors, behind Wide, HalfWide and SHOAL_WIDE(intrinsic).
+// each size of vectors, behind Wide, HalfWide, SHOAL_WIDE(intrinsic), and two ways to words whose neighbours lie in two vectors:
+// SHOAL_WIDE_FROM_LEFT(a, b), a's last word and b's without its last one, and SHOAL_WIDE_FROM_RIGHT(a, b), a's without its first
+// one and b's first.
 //
 // half_colors_plain.inl has the formulas. Here they are in words of 16 bits, pixels of even and of odd columns in vectors of
 // their own until they are bytes: so nothing crosses the 16 bytes inside of which instructions order words.
@@ -21,20 +23,33 @@ SHOAL_LOOP_BODY Words words_of_bytes(const std::uint8_t* bytes) {
   return Words(SHOAL_WIDE(cvtepu8_epi16)(its));
 }
 
-/// 3 near + far. `count`: a multiple of kWords.
-SHOAL_LOOP_BODY void sum_rows(const std::uint8_t* near, const std::uint8_t* far, std::size_t count, std::int16_t* out) {
-  for (std::size_t i = 0; i < count; i += kWords) {
-    const Words own = words_of_bytes(near + i), sum = own + own + own + words_of_bytes(far + i);
-    std::memcpy(out + i, &sum, sizeof sum);
-  }
+/// 3 near + far.
+SHOAL_LOOP_BODY Words sums_of(const std::uint8_t* near, const std::uint8_t* far) {
+  const Words own = words_of_bytes(near);
+  return own + own + own + words_of_bytes(far);
 }
 
-/// Columns twice as many, from -128 on. sums[0]: of the column in front of the first.
-SHOAL_LOOP_BODY void widen(const std::int16_t* sums, Words& even, Words& odd) {
-  const Words own = words_from(sums + 1), thrice = own + own + own;
-  even = (thrice + (8 - 128 * 16) + words_from(sums)) >> 4;
-  odd = (thrice + (7 - 128 * 16) + words_from(sums + 2)) >> 4;
-}
+/// A colour's columns, kWords at a time, from the first on. Neighbours come out of registers: in memory they would lie across two
+/// stores just made, and whoever loads such a thing waits for both.
+struct ColumnSums {
+  const std::uint8_t *near, *far;  // of the columns behind `own`
+  Words before, own;               // of what is in front of the first, column -1 in each place
+
+  SHOAL_LOOP_BODY static ColumnSums of(const std::uint8_t* near, const std::uint8_t* far) {
+    return {near + kWords, far + kWords, Words(SHOAL_WIDE(set1_epi16)(std::int16_t(3 * near[-1] + far[-1]))),
+            sums_of(near, far)};
+  }
+  /// Columns twice as many, from -128 on.
+  SHOAL_LOOP_BODY void widen(Words& even, Words& odd) {
+    const Words behind = sums_of(near, far), thrice = own + own + own;
+    even = (thrice + (8 - 128 * 16) + Words(SHOAL_WIDE_FROM_LEFT(Wide(before), Wide(own)))) >> 4;
+    odd = (thrice + (7 - 128 * 16) + Words(SHOAL_WIDE_FROM_RIGHT(Wide(own), Wide(behind)))) >> 4;
+    before = own;
+    own = behind;
+    near += kWords;
+    far += kWords;
+  }
+};
 
 /// words * factor / 2^15, rounded.
 SHOAL_LOOP_BODY Words times(Words words, std::int16_t factor) {
@@ -72,26 +87,19 @@ SHOAL_LOOP_BODY void store_in_turns(Words even, Words odd, std::uint8_t* out) {
 
 SHOAL_LOOP_BODY void full_colors_body(const std::uint8_t* luma, const HalfColors& colors, std::uint8_t* const* out,
                                       std::size_t n) {
-  static_assert(HalfColors::kTogether % (2 * kWords) == 0);
-  constexpr std::size_t kBlock = 128, kSummed = 32;  // columns of colours
-  std::int16_t blue_sums[kBlock + kSummed], red_sums[kBlock + kSummed];
-  for (std::size_t first = 0; 2 * first < n; first += kBlock) {
-    const std::size_t count = std::min(kBlock, ((n + 1) / 2 - first + kWords - 1) / kWords * kWords);
-    const std::size_t summed = (count + 2 + kSummed - 1) / kSummed * kSummed;  // and a neighbour on each side
-    sum_rows(colors.near_blue + first - 1, colors.far_blue + first - 1, summed, blue_sums);
-    sum_rows(colors.near_red + first - 1, colors.far_red + first - 1, summed, red_sums);
-    for (std::size_t i = 0; i < count; i += kWords) {
-      Words even_blue, odd_blue, even_red, odd_red;
-      widen(blue_sums + i, even_blue, odd_blue);
-      widen(red_sums + i, even_red, odd_red);
-      const std::size_t at = 2 * (first + i);
-      const Words y = words_from(luma + at);
-      const ColorWords even = colors_of(y & 0xFF, even_blue, even_red);
-      const ColorWords odd = colors_of(Words(SHOAL_WIDE(srli_epi16)(Wide(y), 8)), odd_blue, odd_red);
-      store_in_turns(even.red, odd.red, out[0] + at);
-      store_in_turns(even.green, odd.green, out[1] + at);
-      store_in_turns(even.blue, odd.blue, out[2] + at);
-    }
+  static_assert(HalfColors::kTogether % (2 * kWords) == 0 && HalfColors::kBehind >= 2 * kWords);
+  ColumnSums blue = ColumnSums::of(colors.near_blue, colors.far_blue);
+  ColumnSums red = ColumnSums::of(colors.near_red, colors.far_red);
+  for (std::size_t at = 0; at < n; at += 2 * kWords) {
+    Words even_blue, odd_blue, even_red, odd_red;
+    blue.widen(even_blue, odd_blue);
+    red.widen(even_red, odd_red);
+    const Words y = words_from(luma + at);
+    const ColorWords even = colors_of(y & 0xFF, even_blue, even_red);
+    const ColorWords odd = colors_of(Words(SHOAL_WIDE(srli_epi16)(Wide(y), 8)), odd_blue, odd_red);
+    store_in_turns(even.red, odd.red, out[0] + at);
+    store_in_turns(even.green, odd.green, out[1] + at);
+    store_in_turns(even.blue, odd.blue, out[2] + at);
   }
 }
 

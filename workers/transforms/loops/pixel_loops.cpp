@@ -32,9 +32,13 @@ namespace avx2 {
 using Wide = __m256i;
 using HalfWide = __m128i;
 #define SHOAL_WIDE(intrinsic) _mm256_##intrinsic
+#define SHOAL_WIDE_FROM_LEFT(a, b) _mm256_alignr_epi8(b, _mm256_permute2x128_si256(a, b, 0x21), 14)
+#define SHOAL_WIDE_FROM_RIGHT(a, b) _mm256_alignr_epi8(_mm256_permute2x128_si256(a, b, 0x21), a, 2)
 #include <shoal/internal/workers/transforms/loops/half_colors_wide.inl>
 // Behind what it calls.
 #include <shoal/internal/workers/transforms/loops/pixel_loops.inl>
+#undef SHOAL_WIDE_FROM_RIGHT
+#undef SHOAL_WIDE_FROM_LEFT
 #undef SHOAL_WIDE
 #undef SHOAL_LOOP
 }  // namespace avx2
@@ -45,11 +49,15 @@ namespace avx512 {
 using Wide = __m512i;
 using HalfWide = __m256i;
 #define SHOAL_WIDE(intrinsic) _mm512_##intrinsic
+#define SHOAL_WIDE_FROM_LEFT(a, b) _mm512_alignr_epi8(b, _mm512_maskz_alignr_epi64(0xFF, b, a, 6), 14)
+#define SHOAL_WIDE_FROM_RIGHT(a, b) _mm512_alignr_epi8(_mm512_maskz_alignr_epi64(0xFF, b, a, 2), a, 2)
 #include <shoal/internal/workers/transforms/loops/half_colors_wide.inl>
 SHOAL_LOOP void full_colors(const std::uint8_t* luma, const HalfColors& colors, std::uint8_t* const* out,
                             std::size_t n) {
   full_colors_body(luma, colors, out, n);
 }
+#undef SHOAL_WIDE_FROM_RIGHT
+#undef SHOAL_WIDE_FROM_LEFT
 #undef SHOAL_WIDE
 #undef SHOAL_LOOP
 constexpr PixelLoops kLoops = [] {
