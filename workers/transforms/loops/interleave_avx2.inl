@@ -1,4 +1,4 @@
-// Pixels side by side to colours by themselves and back, by AVX2. pixel_loops.cpp includes this, behind weighted_avx2.inl.
+// Pixels side by side to colours by themselves and back, and bytes as floats, by AVX2. pixel_loops.cpp includes this, behind weighted_avx2.inl.
 //
 // Sixteen pixels are three vectors of 16 bytes. At each place the three have bytes of the three colours, another colour in each:
 // so choosing by place between the vectors gathers one colour, whose bytes a shuffle then brings into order. That is three
@@ -66,6 +66,12 @@ SHOAL_LOOP_BODY void merge_body(const std::uint8_t* __restrict red, const std::u
     _mm256_storeu_si256(to + 2, _mm256_permute2x128_si256(second, third, 0x31));
   }
   for (; i < n; ++i) pixels[3 * i] = red[i], pixels[3 * i + 1] = green[i], pixels[3 * i + 2] = blue[i];
+}
+
+// By an instruction: a vector of eight bytes, turned into one of words by the compiler, goes through registers of one byte each.
+using Floats = __m256;
+SHOAL_LOOP_BODY void floats_of_bytes(const std::uint8_t* eight, Floats& numbers) {
+  numbers = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(eight))));
 }
 
 #undef SHOAL_LOOP_BODY

@@ -141,9 +141,6 @@ SHOAL_LOOP_BODY void pixels_body(const std::uint8_t* __restrict pixels, typename
 // The same for floats, with the factors in registers and not in memory.
 SHOAL_LOOP_BODY void float_pixels_body(const std::uint8_t* __restrict pixels, float* __restrict out, std::size_t n,
                                        const ColorLines& lines) {
-  using Floats [[gnu::vector_size(32)]] = float;
-  using Words [[gnu::vector_size(32)]] = std::int32_t;
-  using Bytes [[gnu::vector_size(8)]] = std::uint8_t;
   const auto r = lines.scale[0], g = lines.scale[1], b = lines.scale[2];
   const auto u = lines.shift[0], v = lines.shift[1], w = lines.shift[2];
   const Floats scale[] = {{r, g, b, r, g, b, r, g}, {b, r, g, b, r, g, b, r}, {g, b, r, g, b, r, g, b}};
@@ -151,10 +148,9 @@ SHOAL_LOOP_BODY void float_pixels_body(const std::uint8_t* __restrict pixels, fl
   std::size_t i = 0;
   for (; i + 24 <= 3 * n; i += 24)
     for (std::size_t k = 0; k < 3; ++k) {
-      Bytes bytes;
-      std::memcpy(&bytes, pixels + i + 8 * k, sizeof bytes);
-      const Floats numbers = __builtin_convertvector(__builtin_convertvector(bytes, Words), Floats);
-      const Floats line = numbers * scale[k] + shift[k];
+      Floats line;
+      floats_of_bytes(pixels + i + 8 * k, line);
+      line = line * scale[k] + shift[k];
       std::memcpy(out + i + 8 * k, &line, sizeof line);
     }
   for (; i < 3 * n; ++i) out[i] = float(pixels[i]) * lines.scale[i % 3] + lines.shift[i % 3];
