@@ -117,9 +117,13 @@ class JpegDecoder {
     info_.raw_data_out = TRUE;
     info_.dct_method = JDCT_IFAST;
     jpeg_start_decompress(&info_);
-    shoal::jpeg::take_over_scan(info_);
+    shoal::jpeg::take_over_scan(info_, &ahead_);
     shoal::jpeg::HalfColorRows rows(info_.output_width, info_.output_height, memory);
+    const std::size_t blocks = std::size_t(info_.MCUs_per_row) * std::size_t(info_.blocks_in_MCU);
     while (info_.output_scanline < info_.output_height) {
+      const std::size_t y = info_.output_scanline;
+      if (sink.ahead != nullptr)
+        ahead_ = sink.ahead(sink.context, y, std::min(kRowsAtOnce, info_.output_height - y), blocks);
       jpeg_read_raw_data(&info_, rows.next(), JDIMENSION(shoal::jpeg::HalfColorRows::kLumaRows));
       rows.put([&](std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
         sink.put(sink.context, y, luma, colors);
@@ -156,6 +160,7 @@ class JpegDecoder {
   std::span<const std::uint8_t> jpeg_;
   Failure failure_{};
   jpeg_decompress_struct info_{};
+  MemoryAhead ahead_;
   JDIMENSION left_ = 0, width_ = 0;  // of what is decoded, in pixels of the scaled picture
   JSAMPROW rows_[kRowsAtOnce]{};
 };

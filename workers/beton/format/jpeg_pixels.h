@@ -1,6 +1,7 @@
 // JPEGs to and from rows of RGB, without libtorch.
 #pragma once
 
+#include <shoal/internal/workers/images/formats/memory_ahead.h>
 #include <shoal/internal/workers/transforms/loops/half_colors.h>
 
 #include <cstddef>
@@ -63,6 +64,8 @@ void decode_jpeg_part(std::span<const std::uint8_t> jpeg, std::int64_t width, st
 struct JpegHalfColorSink {
   void* context;
   void (*put)(void* context, std::size_t y, const std::uint8_t* luma, const HalfColors& colors);
+  /// Where `count` rows from y on will be written, which come next, to be fetched in so many steps. May be null.
+  MemoryAhead (*ahead)(void* context, std::size_t y, std::size_t count, std::size_t steps) = nullptr;
 };
 
 /// Like decode_jpeg_rows, row by row, from the top. Where colours have half of the picture's columns and rows, rows come before

@@ -116,6 +116,9 @@ void PictureSource::decode_into(PictureTarget& target) const {
   const JpegHalfColorSink half_colors{&target,
                                       [](void* its, std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
                                         static_cast<PictureTarget*>(its)->put_half_colors(y, luma, colors);
+                                      },
+                                      [](void* its, std::size_t y, std::size_t count, std::size_t steps) {
+                                        return static_cast<const PictureTarget*>(its)->ahead(y, count, steps);
                                       }};
   const JpegRowSink pixels{&target, [](void* its, std::size_t y, const std::uint8_t* row) {
                              static_cast<PictureTarget*>(its)->put_pixels(y, row);

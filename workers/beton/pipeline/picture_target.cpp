@@ -1,6 +1,7 @@
 #include <shoal/internal/workers/beton/pipeline/picture_target.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace shoal::detail {
@@ -118,6 +119,14 @@ void PictureTarget::put_colors(std::size_t y, const std::uint8_t* const* colors)
 void PictureTarget::put_half_colors(std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
   PixelLoops::best().full_colors(luma, colors, rows_, width_);
   put_colors(y, rows_);
+}
+
+MemoryAhead PictureTarget::ahead(std::size_t y, std::size_t count, std::size_t steps) const {
+  const std::size_t first = std::min(row_of(y), row_of(y + count - 1)), planes = form_.in_planes ? 3 : 1;
+  std::array<const void*, MemoryAhead::kRanges> ranges{};
+  for (std::size_t plane = 0; plane < planes; ++plane)
+    ranges[plane] = static_cast<const std::byte*>(out_) + offset_of(plane, first) * form_.bytes_per_number();
+  return {ranges, planes, count * width_ * 3 / planes * form_.bytes_per_number(), steps};
 }
 
 void PictureTarget::put_planes(const std::uint8_t* planes) {

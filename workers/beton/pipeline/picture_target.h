@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <shoal/internal/workers/images/formats/memory_ahead.h>
 #include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 #include <shoal/workers/transforms/transform.h>
 
@@ -38,15 +39,20 @@ class PictureTarget {
   void put_colors(std::size_t y, const std::uint8_t* const* colors);
   /// Row y as a JPEG has it.
   void put_half_colors(std::size_t y, const std::uint8_t* luma, const HalfColors& colors);
+  /// Where `count` rows from y on go.
+  MemoryAhead ahead(std::size_t y, std::size_t count, std::size_t steps) const;
   /// The whole picture, [3, h, w].
   void put_planes(const std::uint8_t* planes);
 
  private:
+  std::size_t row_of(std::size_t y) const { return upside_down_ ? height_ - 1 - y : y; }
+  /// Of numbers: from the first on.
+  std::size_t offset_of(std::size_t plane, std::size_t row) const {
+    return form_.in_planes ? (plane * height_ + row) * width_ : row * width_ * 3;
+  }
   template <class Number>
   Number* at(std::size_t plane, std::size_t y) const {
-    const std::size_t row = upside_down_ ? height_ - 1 - y : y;
-    auto* numbers = static_cast<Number*>(out_);
-    return form_.in_planes ? numbers + (plane * height_ + row) * width_ : numbers + row * width_ * 3;
+    return static_cast<Number*>(out_) + offset_of(plane, row_of(y));
   }
   void put_planes_of(std::size_t y, const std::uint8_t* pixels, std::size_t count);
   void put_unmirrored(std::size_t y, const std::uint8_t* pixels, std::size_t count);

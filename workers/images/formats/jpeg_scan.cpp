@@ -26,7 +26,7 @@
 namespace shoal::jpeg {
 
 #ifndef SHOAL_DECODES_SCANS
-void take_over_scan(jpeg_decompress_struct&) {}
+void take_over_scan(jpeg_decompress_struct&, MemoryAhead*) {}
 #else
 namespace {
 
@@ -139,7 +139,8 @@ class KeptTable {
 /// A picture's scan. A thread has one, for one picture after the other; libjpeg may jump out of it at a warning.
 class Scan {
  public:
-  void begin(jpeg_decompress_struct& info) {
+  void begin(jpeg_decompress_struct& info, MemoryAhead* ahead) {
+    ahead_ = ahead;
     for (int i = 0; i < info.blocks_in_MCU; ++i) {
       const int component = info.MCU_membership[i];
       const jpeg_component_info& its = *info.cur_comp_info[component];
@@ -189,8 +190,10 @@ class Scan {
       bytes_.provide(bits_);
       ScanBits bits = bits_;
       bool is_damaged = false;
-      for (std::size_t i = 0; i < std::size_t(info.blocks_in_MCU); ++i)
+      for (std::size_t i = 0; i < std::size_t(info.blocks_in_MCU); ++i) {
+        if (ahead_ != nullptr) ahead_->fetch_some();
         is_damaged |= !decode_block(bits, blocks_[i], blocks != nullptr ? *blocks[i] : unwanted_);
+      }
       bits_ = bits;
       has_ended_ = bytes_.is_whole() && bytes_.bits_too_many(bits) > 0;
       if (is_damaged) WARNMS(&info, JWRN_HUFF_BAD_CODE);
@@ -268,6 +271,7 @@ class Scan {
     if (unread > 8 && bytes_.has_marker()) WARNMS2(&info, JWRN_EXTRANEOUS_DATA, int(unread), bytes_.source()[1]);
   }
 
+  MemoryAhead* ahead_ = nullptr;
   ScanBytes bytes_;
   ScanBits bits_;
   std::array<std::uint32_t, MAX_COMPS_IN_SCAN> predictions_{};  // the last block's difference is added to its
@@ -286,11 +290,11 @@ bool is_taken_over(jpeg_decompress_struct& info) {
 
 }  // namespace
 
-void take_over_scan(jpeg_decompress_struct& info) {
+void take_over_scan(jpeg_decompress_struct& info, MemoryAhead* ahead) {
   if (!is_taken_over(info)) return;
   thread_local std::unique_ptr<Scan> scan;
   if (scan == nullptr) scan = std::make_unique<Scan>();
-  scan->begin(info);
+  scan->begin(info, ahead);
 }
 #endif
 

@@ -1,6 +1,8 @@
 // The Huffman-coded part of a JPEG, decoded in libjpeg's place.
 #pragma once
 
+#include <shoal/internal/workers/images/formats/memory_ahead.h>
+
 struct jpeg_decompress_struct;  // NOLINT(readability-identifier-naming): libjpeg's name
 
 namespace shoal::jpeg {
@@ -13,6 +15,8 @@ namespace shoal::jpeg {
 /// Behind jpeg_start_decompress(), of a picture whose bytes jpeg_mem_src() was given. What is under way for it is the thread's, for
 /// one picture at a time; it takes `client_data`. Pictures in several scans, with arithmetic coding or with restart markers are
 /// left to libjpeg, as all are where its header jpegint.h is not installed.
-void take_over_scan(jpeg_decompress_struct& info);
+///
+/// `ahead`: is fetched from with each block; null if nothing is. It lives as long as rows are read.
+void take_over_scan(jpeg_decompress_struct& info, MemoryAhead* ahead = nullptr);
 
 }  // namespace shoal::jpeg
