@@ -35,6 +35,9 @@ class Joinable {
   virtual c10::intrusive_ptr<c10d::ProcessGroup> join_group() const = 0;  ///< the group of its collectives
   /// Says in which Join it is; null: in none any more. In one it calls Join::announce() before a step's first collective.
   virtual void set_join(Join* join) = 0;
+  /// In finish(), before the ranks meet for a step: what a rank with a batch does before it calls announce(). `failed`:
+  /// the last step did not come to its end here, since another rank was in another collective.
+  virtual void before_meeting([[maybe_unused]] bool failed) {}
   /// On a rank that has no batch: takes part in all collectives of one step of those that have one.
   virtual void shadow(const JoinStep& step) = 0;
   /// On all ranks when none has a batch left. `root` has taken part in the last step, so its state is the newest.
@@ -63,8 +66,11 @@ struct JoinOptions {
 /// all have come there, and then gives all of them the parameters of one that did the last step. Each step costs a
 /// gather of a few bytes more. Collectives of the user's own inside the loop, also SyncBatchNorm's, are not matched.
 ///
-/// One thread of each rank. If a rank dies, the others get PeerDied, in finish() too. Without finish() (an exception goes
-/// through the loop) the object just ends: the others are told by their collectives.
+/// One thread of each rank. If a rank dies, the others get PeerDied, in finish() too. If an exception ends one rank's
+/// backward pass and its loop goes on, ranks in finish() start anew with the others, and say so in the log. Without finish()
+/// (an exception goes through the loop) the object just ends: the others are told by their collectives. If no exception
+/// does, it was forgotten, and ranks with more batches wait for this one until it calls another collective or ends: the
+/// log has a warning.
 class Join {
  public:
   /// Throws std::invalid_argument if there are no joinables, or if they have several groups.
@@ -79,11 +85,14 @@ class Join {
   /// For joinables: this rank has a batch. The first joinable's call is a collective, the others' get what that one
   /// got. Throws std::invalid_argument on all ranks if they differ in `syncs`; Error as the options say.
   const JoinStep& announce(const Joinable& joinable, bool syncs);
+  /// For joinables: whether all ranks have met for the step, also where announce() has thrown.
+  bool has_met() const { return has_met_; }
   /// For joinables: by what the gradients of this step are divided.
   int divisor() const;
 
  private:
   void meet(bool has_data, bool syncs);
+  void shadow_step(bool failed);
   void leave();
 
   std::vector<std::reference_wrapper<Joinable>> joinables_;
@@ -91,6 +100,8 @@ class Join {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   JoinStep step_;
   std::int64_t steps_ = 0;
+  bool has_met_ = false, failed_ = false;  // the last meeting; it threw, or all were told something
+  int exceptions_;                         // under way when it was made
 };
 
 }  // namespace shoal

@@ -154,8 +154,9 @@ struct GradientReducer::State {
   void gradient_came();
   void check_layout(std::size_t parameter, const at::Tensor& gradient) const;
   void start_anew();
+  JoinStep announced(const Joinable& self);
   void begin_step(const JoinStep& begun, bool has_data);
-  void equalize_buffers(const JoinStep& now, bool has_data);
+  void equalize_buffers(bool has_data);
   void shadow_backward();
   void adopt_buckets() {
     const auto buckets = reducer->get_grad_buckets(/*return_zero_tensors=*/false);
@@ -345,6 +346,18 @@ void GradientReducer::State::start_anew() {
   in_backward = false;
 }
 
+/// The step, in a Join. A rank that starts anew is in its barrier instead, and so this one has to come there as well;
+/// but not where all ranks have met, and are told the same.
+JoinStep GradientReducer::State::announced(const Joinable& self) {
+  in_backward = true;
+  try {
+    return join->announce(self, syncs);
+  } catch (...) {
+    in_backward = !join->has_met();
+    throw;
+  }
+}
+
 /// What each step begins with, on all ranks.
 void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
   step = begun;
@@ -382,15 +395,17 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
     refuse_without_gradient(names);
   }
   if (syncs_buffers(BufferSync::broadcast_before, BufferSync::average_before) && synced_last_time)
-    equalize_buffers(step, has_data);
+    equalize_buffers(has_data);
   in_backward = false;
 }
 
-void GradientReducer::State::equalize_buffers(const JoinStep& now, bool has_data) {
+void GradientReducer::State::equalize_buffers(bool has_data) {
+  in_backward = true;  // as in begin_step()
   if (options.buffer_sync == BufferSync::average_before || options.buffer_sync == BufferSync::average_after)
-    average_tensors(process_group, parts.buffers, now.first_active, now.active, has_data);
+    average_tensors(process_group, parts.buffers, step.first_active, step.active, has_data);
   else
-    broadcast_tensors(process_group, parts.buffers, now.first_active);
+    broadcast_tensors(process_group, parts.buffers, step.first_active);
+  in_backward = false;
 }
 
 /// The collectives of a backward pass on a rank that has no gradients, in the Reducer's order. The gradients of the
@@ -451,8 +466,7 @@ void GradientReducer::before_forward() {
   State& s = *state_;
   if (!at::GradMode::is_enabled()) return;
   if (s.in_backward) s.start_anew();
-  const JoinStep begun = s.join ? s.join->announce(*this, s.syncs) : s.everyones_step();
-  s.begin_step(begun, true);
+  s.begin_step(s.join ? s.announced(*this) : s.everyones_step(), true);
   if (s.goes_directly()) return;
   // Asked for when the first gradient comes; without a Join the Reducer divides by the number of ranks.
   s.reducer->set_forward_pass_work_handle(
@@ -465,7 +479,7 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   if (!at::GradMode::is_enabled()) return;
   s.synced_last_time = s.syncs;
   if (!s.syncs) return;
-  if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(s.step, true);
+  if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(true);
   if (s.goes_directly()) {
     s.direct->begin_pass();
     return;
@@ -570,8 +584,14 @@ void GradientReducer::shadow(const JoinStep& step) {
   s.begin_step(step, false);
   s.synced_last_time = step.syncs;
   if (!step.syncs) return;
-  if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(step, false);
+  if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(false);
+  s.in_backward = true;  // as where there is a backward pass
   s.shadow_backward();
+  s.in_backward = false;
+}
+
+void GradientReducer::before_meeting(bool failed) {
+  if (failed || state_->in_backward) state_->start_anew();
 }
 
 void GradientReducer::end_join(int root) {

@@ -4,7 +4,9 @@
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
 
+#include <exception>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
@@ -12,7 +14,7 @@
 namespace shoal {
 
 Join::Join(std::vector<std::reference_wrapper<Joinable>> joinables, const JoinOptions& options)
-    : joinables_(std::move(joinables)), options_(options) {
+    : joinables_(std::move(joinables)), options_(options), exceptions_(std::uncaught_exceptions()) {
   if (joinables_.empty()) throw std::invalid_argument("Join of nothing: give at least one joinable");
   process_group_ = joinables_.front().get().join_group();
   for (const Joinable& joinable : joinables_)
@@ -22,7 +24,14 @@ Join::Join(std::vector<std::reference_wrapper<Joinable>> joinables, const JoinOp
   for (Joinable& joinable : joinables_) joinable.set_join(this);
 }
 
-Join::~Join() { leave(); }
+Join::~Join() {
+  if (!joinables_.empty() && !failed_ && std::uncaught_exceptions() <= exceptions_)
+    log_warning(
+        "a Join ended without finish() after {} steps: ranks that have more batches wait for this one; call finish() "
+        "when the loop has ended",
+        steps_);
+  leave();
+}
 
 void Join::leave() {
   for (Joinable& joinable : joinables_) joinable.set_join(nullptr);
@@ -38,7 +47,10 @@ void Join::meet(bool has_data, bool syncs) {
   std::vector<std::vector<at::Tensor>> all(1);
   for (int rank = 0; rank < ranks; ++rank) all[0].push_back(at::empty({2}, at::kLong));
   std::vector<at::Tensor> input{own};
+  has_met_ = false;
+  failed_ = true;
   process_group_->allgather(all, input)->wait();
+  has_met_ = true;
   JoinStep step{.active = 0, .first_active = step_.first_active, .syncs = true};
   int ended = -1;
   bool differ = false;
@@ -62,6 +74,7 @@ void Join::meet(bool has_data, bool syncs) {
   if (options_.throw_when_one_ends && ended >= 0 && step.active > 0)
     throw Error(fmt::format("rank {} has no batch for step {} of a Join, and rank {} has one", ended, steps_,
                             step.first_active));
+  failed_ = false;
   ++steps_;
 }
 
@@ -77,14 +90,31 @@ int Join::divisor() const {
 void Join::finish() {
   if (joinables_.empty()) return;
   try {
-    for (meet(false, true); step_.active > 0; meet(false, true))
-      for (Joinable& joinable : joinables_) joinable.shadow(step_);
+    for (bool failed = false; failed || step_.active > 0;) {
+      has_met_ = false;
+      try {
+        shadow_step(failed);
+        failed = false;
+      } catch (const std::invalid_argument& error) {
+        if (has_met_ && failed_) throw;  // what all ranks are told
+        log_warning("a Join's finish(): {}; if that rank's pass has failed, all start anew", error.what());
+        failed = true;
+      }
+    }
     for (Joinable& joinable : joinables_) joinable.end_join(step_.first_active);
   } catch (...) {
     leave();
     throw;
   }
   leave();
+}
+
+/// One step of the others, if they have one.
+void Join::shadow_step(bool failed) {
+  for (Joinable& joinable : joinables_) joinable.before_meeting(failed);
+  meet(false, true);
+  if (step_.active == 0) return;
+  for (Joinable& joinable : joinables_) joinable.shadow(step_);
 }
 
 }  // namespace shoal
