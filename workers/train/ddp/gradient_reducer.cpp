@@ -212,8 +212,9 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
   s.process_group = std::move(process_group);
   s.parts = parts_of(module, options);
   s.divisor = s.process_group->getSize();
-  // The check comes first: a broadcast between tensors of other sizes would say less.
-  check_same_on_all_ranks(s.process_group, s.parts.all);
+  // The check comes first: a broadcast between tensors of other sizes would say less. And where ranks reduce other
+  // gradients, buckets of equal sizes would mix them.
+  check_same_on_all_ranks(s.process_group, s.parts.all, "module", s.parts.uses);
   if (s.parts.parameters.empty())
     throw std::invalid_argument("DistributedDataParallel of a module without parameters that require gradients");
   if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0)

@@ -27,7 +27,8 @@ namespace shoal {
 /// std::invalid_argument, which names the parameter.
 class GradientReducer final : public Joinable {
  public:
-  /// Collective. Throws std::invalid_argument on all ranks if their modules differ; it names the parameter.
+  /// Collective. Throws std::invalid_argument on all ranks if their modules differ, also in which parameters are trained,
+  /// tied, delayed, or of sparse gradients; it names the rank and the parameter.
   GradientReducer(const DistributedDataParallelOptions& options, torch::nn::Module& module,
                   c10::intrusive_ptr<c10d::ProcessGroup> process_group);
   ~GradientReducer() override;

@@ -15,11 +15,14 @@
 namespace shoal {
 namespace {
 
-std::string describe(const NamedTensors& tensors) {
+std::string describe(const NamedTensors& tensors, const std::vector<std::string>& uses) {
   std::string text;
-  for (const auto& [name, tensor] : tensors)
-    text += fmt::format("{} ({} [{}], strides [{}])\n", name, c10::toString(tensor.scalar_type()),
-                        fmt::join(tensor.sizes().vec(), ", "), fmt::join(tensor.strides().vec(), ", "));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [name, tensor] = tensors[i];
+    text += fmt::format("{} ({} [{}], strides [{}]{}{})\n", name, c10::toString(tensor.scalar_type()),
+                        fmt::join(tensor.sizes().vec(), ", "), fmt::join(tensor.strides().vec(), ", "),
+                        uses.empty() || uses[i].empty() ? "" : ", ", uses.empty() ? "" : uses[i]);
+  }
   return text;
 }
 
@@ -47,8 +50,8 @@ std::pair<std::string, std::string> first_difference(const std::string& first, c
 }  // namespace
 
 void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const NamedTensors& tensors,
-                             std::string_view whose) {
-  const std::string own = describe(tensors);
+                             std::string_view whose, const std::vector<std::string>& uses) {
+  const std::string own = describe(tensors, uses);
   at::Tensor summary = at::empty({2}, at::kLong);
   summary.data_ptr<std::int64_t>()[0] = std::int64_t(own.size());
   summary.data_ptr<std::int64_t>()[1] = std::int64_t(schema_hash(own));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace shoal {
@@ -46,13 +47,23 @@ ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParal
   refuse_unknown("sparse", options.sparse, module, false);
   ModuleParts parts;
   const auto sparse = sparse_weights(module);
-  std::unordered_set<const c10::TensorImpl*> seen;  // tied parameters are one
+  std::unordered_map<const c10::TensorImpl*, std::string> seen;  // tied parameters are one
   for (const auto& item : module.named_parameters()) {
     if (contains(options.ignored, item.key())) continue;
     const c10::TensorImpl* impl = item.value().unsafeGetTensorImpl();
     parts.all.emplace_back(item.key(), item.value());
-    if (!item.value().requires_grad() || !seen.insert(impl).second) continue;
+    if (!item.value().requires_grad()) {
+      parts.uses.emplace_back("frozen");
+      continue;
+    }
+    if (const auto [first, is_new] = seen.emplace(impl, item.key()); !is_new) {
+      parts.uses.push_back("tied to " + first->second);
+      continue;
+    }
     const bool is_sparse = sparse.contains(impl) || contains(options.sparse, item.key());
+    parts.uses.emplace_back(contains(options.delayed, item.key()) ? "trained, delayed"
+                            : is_sparse                           ? "trained, with sparse gradients"
+                                                                  : "trained");
     if (contains(options.delayed, item.key())) {
       if (is_sparse)
         throw std::invalid_argument(
@@ -68,6 +79,7 @@ ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParal
   for (const auto& item : module.named_buffers()) {
     if (!item.value().defined() || contains(options.ignored, item.key())) continue;
     parts.all.emplace_back(item.key(), item.value());
+    parts.uses.emplace_back();
     parts.buffers.push_back(item.value());
   }
   return parts;

@@ -5,6 +5,7 @@
 #include <shoal/internal/workers/train/ddp/ddp_options.h>
 #include <shoal/internal/workers/train/ddp/module_check.h>
 
+#include <string>
 #include <vector>
 
 namespace torch::nn {
@@ -18,6 +19,7 @@ struct ModuleParts {
   std::vector<bool> expect_sparse;  ///< for each of `parameters`
   NamedTensors delayed;             ///< trained ones that are reduced at the end
   NamedTensors all;                 ///< everything that a replica has to start with: also what is not trained
+  std::vector<std::string> uses;    ///< what is done with the gradients of each of `all`, the same on all ranks
   std::vector<at::Tensor> buffers;  ///< defined ones
 };
 
