@@ -14,6 +14,9 @@
 namespace shoal {
 
 CommHook local_sgd_hook(const ProcessGroupOfHook& process_group, const LocalSgdOptions& options) {
+  if (options.start_step < 0)
+    throw std::invalid_argument(
+        fmt::format("local_sgd_hook: start_step {}: give the number of steps before, 0 or more", options.start_step));
   return [process_group, options](GradBucket& bucket) {
     if (bucket.step() <= options.start_step) return begin_mean(process_group, bucket);
     if (!options.part) return hook_result(bucket.buffer());
@@ -26,11 +29,13 @@ CommHook local_sgd_hook(const ProcessGroupOfHook& process_group, const LocalSgdO
 PeriodicAverager::PeriodicAverager(ProcessGroupOfHook process_group, const PeriodicAveragerOptions& options)
     : process_group_(std::move(process_group)), options_(options) {
   if (options_.period < 1)
-    throw std::invalid_argument(fmt::format("PeriodicAverager: a period of {}", options_.period));
+    throw std::invalid_argument(fmt::format("PeriodicAverager: a period of {} steps; at least 1", options_.period));
+  if (options_.warm_up < 0)
+    throw std::invalid_argument(fmt::format("PeriodicAverager: a warm_up of {} steps; 0 or more", options_.warm_up));
 }
 
 void PeriodicAverager::set_steps(std::int64_t steps) {
-  if (steps < 0) throw std::invalid_argument(fmt::format("PeriodicAverager: set_steps({})", steps));
+  if (steps < 0) throw std::invalid_argument(fmt::format("PeriodicAverager: set_steps({}); 0 or more", steps));
   steps_ = steps;
 }
 
