@@ -44,8 +44,10 @@ class GradBucket {
   bool all_come() const { return place_.all_come; }
   /// All gradients, one after the other; or one sparse gradient. Of this rank: a hook takes the mean.
   const at::Tensor& buffer() const;
-  void set_buffer(const at::Tensor& buffer);   ///< in place of buffer(), for a hook that calls another one
-  std::vector<at::Tensor> gradients() const;   ///< views of the buffer, in the parameters' shapes
+  void set_buffer(const at::Tensor& buffer);  ///< in place of buffer(), for a hook that calls another one
+  /// Views of the buffer, in the parameters' shapes. The buffer has the elements as they lie in the parameter's memory:
+  /// of a transposed weight, or a channels-last one, these views show them in another order than the gradient does.
+  std::vector<at::Tensor> gradients() const;
   std::vector<at::Tensor> parameters() const;  ///< whose gradients these are, in the same order
   /// By what the sum over all ranks is divided: the number of ranks, or in a Join of those that have a batch.
   int divisor() const { return place_.divisor; }

@@ -36,14 +36,17 @@ CommHook compressed(CommHook hook, c10::ScalarType type);
 /// What a hook remembers of some parameters, in their order, each in a tensor of its own on the CPU, in the type of the
 /// buckets; an undefined tensor: nothing. Encodable.
 struct CommHookState {
-  std::vector<at::Tensor> left_out;  ///< [numel]: of the gradient, to be added in a later step
+  std::vector<at::Tensor> left_out;  ///< [numel]: of the gradient, to be added in a later step, as the parameter lies
   std::vector<at::Tensor>
       factors;  ///< [numel / size(0), rank]: PowerSGD's second factor, the same on all ranks after a whole step
+  std::vector<std::vector<std::int64_t>> strides = {};  ///< the parameters'; empty: not known, and not compared
 };
 
 /// A hook that remembers something from step to step. register_comm_hook() and compressed() take it, and so does
-/// CheckpointParts::add(): in a training that goes on nothing of a gradient is lost. Copies are one hook. The functions
-/// here are called between two steps.
+/// CheckpointParts::add(): in a training that goes on nothing of a gradient is lost. What it remembers changes when a
+/// step's collectives have all succeeded, which they do on all ranks, and if the mean is finite: otherwise a program
+/// leaves the step out. Copies are one hook. The functions here are called between two steps. Complex parameters are
+/// refused: backward() throws std::invalid_argument, in the first step.
 class StatefulCommHook {
  public:
   class Memory;
@@ -52,8 +55,9 @@ class StatefulCommHook {
   HookResult operator()(GradBucket& bucket) const;  ///< reduces a bucket, as a CommHook
   /// What it remembers, copied, of these parameters, those of the module. Each rank has its own.
   CommHookState state_dict(const std::vector<at::Tensor>& parameters) const;
-  /// Takes what state_dict() has returned, and forgets what there was. Before the first step with it; the other ranks do
-  /// the same. Throws std::invalid_argument, and changes nothing, if it does not fit the parameters.
+  /// Takes what state_dict() has returned, and forgets what there was: with undefined tensors all. The first tensor is
+  /// the first parameter's, and so on, whatever their names are. Before the first step with it; the other ranks do the
+  /// same. Throws std::invalid_argument, and changes nothing, if it does not fit the parameters or their strides.
   void load_state_dict(const CommHookState& state, const std::vector<at::Tensor>& parameters);
 
  private:
@@ -75,8 +79,8 @@ struct PowerSgdOptions {
 
 /// Gradients of two dimensions and more as products of thin matrices (Vogels, Karimireddy and Jaggi, 2019), by one step
 /// of a power iteration, whose factors are averaged. The others, biases for example, are averaged as they are. Buckets
-/// overlap with the backward pass. Throws std::invalid_argument for a rank or a start step below 1: libtorch makes the
-/// buckets anew after the first step. With skip_all_reduce_unused_params backward() throws it: a bucket's second half
+/// overlap with the backward pass. Throws std::invalid_argument for a rank or a start step below 1 (libtorch makes the
+/// buckets anew after the first step), and for a smallest compression that is below 0 or no number. With skip_all_reduce_unused_params backward() throws it: a bucket's second half
 /// waits for the next bucket, which may not come.
 StatefulCommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const PowerSgdOptions& options = {});
 
@@ -98,7 +102,8 @@ struct LocalSgdOptions {
   ProcessGroupOfHook part = nullptr;  ///< this rank's part of the group, which goes on to reduce; null: each rank alone
 };
 
-/// No reduction but inside `part`, from the start step on: for PeriodicAverager, which averages parameters.
+/// No reduction but inside `part`, from the start step on: for PeriodicAverager, which averages parameters. Throws
+/// std::invalid_argument for a start step below 0.
 CommHook local_sgd_hook(const ProcessGroupOfHook& process_group, const LocalSgdOptions& options = {});
 
 /// When PeriodicAverager averages.
@@ -112,7 +117,7 @@ struct PeriodicAveragerOptions {
 /// PeerDied.
 class PeriodicAverager {
  public:
-  /// Throws std::invalid_argument for a period below 1.
+  /// Throws std::invalid_argument for a period below 1 or a warm-up below 0.
   explicit PeriodicAverager(ProcessGroupOfHook process_group, const PeriodicAveragerOptions& options = {});
   /// Counts a step; returns whether it has averaged. All ranks call it equally often, with the same parameters.
   bool average(const std::vector<at::Tensor>& parameters);

@@ -7,11 +7,11 @@
 #include <map>
 #include <numeric>
 #include <random>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/guard.h"
+#include "tests/workers/train/ddp/made_bucket.h"
 
 using namespace shoal;
 using namespace shoal::test;
@@ -19,27 +19,6 @@ using namespace shoal::test;
 namespace rests_test {
 
 namespace {
-
-/// As libtorch's Reducer makes them: each bucket's gradients side by side, in any order of the parameters.
-struct Bucket {
-  Bucket(std::size_t index, std::size_t buckets, const std::vector<at::Tensor>& parameters) {
-    std::vector<std::size_t> offsets, lengths;
-    std::vector<c10::IntArrayRef> sizes;
-    std::size_t elements = 0;
-    for (const at::Tensor& parameter : parameters) {
-      offsets.push_back(elements);
-      lengths.push_back(std::size_t(parameter.numel()));
-      sizes.push_back(parameter.sizes());
-      elements += std::size_t(parameter.numel());
-    }
-    reducers = std::make_unique<c10d::GradBucket>(index, buckets, at::zeros({std::int64_t(elements)}), offsets, lengths,
-                                                  sizes, parameters, std::nullopt);
-    bucket = std::make_unique<GradBucket>(
-        *reducers, GradBucket::Place{.index = index, .is_last = index + 1 == buckets, .step = 1});
-  }
-  std::unique_ptr<c10d::GradBucket> reducers;
-  std::unique_ptr<GradBucket> bucket;
-};
 
 using Layout = std::vector<std::vector<std::size_t>>;  // the parameters' numbers, by bucket
 
@@ -90,9 +69,10 @@ TEST_CASE("comm hooks: what is left out stays with its parameter through any buc
       for (std::size_t i = 0; i < ends_behind; ++i) {
         std::vector<at::Tensor> in_bucket;
         for (const std::size_t number : layout[i]) in_bucket.push_back(parameters[number]);
-        const Bucket bucket(i + (i >= sparse ? 1 : 0), layout.size() + (sparse <= layout.size() ? 1 : 0), in_bucket);
-        at::Tensor& left_out = rests.of(*bucket.bucket);
-        REQUIRE(left_out.sizes() == bucket.bucket->buffer().sizes());
+        const MadeBucket bucket({.index = i + (i >= sparse ? 1 : 0)}, layout.size() + (sparse <= layout.size() ? 1 : 0),
+                                in_bucket);
+        at::Tensor& left_out = rests.of(*bucket);
+        REQUIRE(left_out.sizes() == bucket.buffer().sizes());
         std::int64_t at = 0;
         for (const std::size_t number : layout[i]) {
           const std::int64_t elements = parameters[number].numel();
@@ -117,14 +97,14 @@ TEST_CASE("comm hooks: what is left out stays with its parameter through any buc
 TEST_CASE("comm hooks: what was loaded is a copy, and takes the place of all that there was") {
   const std::vector<at::Tensor> parameters{at::zeros({2}), at::zeros({3})};
   Rests rests;
-  rests.of(*Bucket(0, 1, parameters).bucket).fill_(7);
+  rests.of(*MadeBucket({}, 1, parameters)).fill_(7);
   const at::Tensor loaded = at::ones({3});
   rests.load({at::Tensor(), loaded}, parameters);
   loaded.fill_(5);
   const std::vector<at::Tensor> saved = rests.save(parameters);
   CHECK_FALSE(saved[0].defined());
   CHECK(at::equal(saved[1], at::ones({3})));
-  CHECK(at::equal(rests.of(*Bucket(0, 1, parameters).bucket), at::tensor({0.F, 0.F, 1.F, 1.F, 1.F})));
+  CHECK(at::equal(rests.of(*MadeBucket({}, 1, parameters)), at::tensor({0.F, 0.F, 1.F, 1.F, 1.F})));
 }
 
 }  // namespace rests_test

@@ -17,10 +17,12 @@
 #include <shoal/workers/train/comm_hooks.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <unordered_map>
 #include <utility>
 
 namespace shoal {
@@ -28,16 +30,23 @@ namespace {
 
 /// Columns of length 1 that stand upright on each other, by Gram and Schmidt, in place.
 void orthogonalize(const at::Tensor& matrix) {
+  if (matrix.element_size() == 2) {
+    // In half types a length may be too large for a number, and is known to three digits.
+    const at::Tensor in_float = matrix.to(at::kFloat);
+    orthogonalize(in_float);
+    matrix.copy_(in_float);
+    return;
+  }
   // A column of zeros stays one: a gradient that is zero has no direction.
-  const double shortest = matrix.element_size() == 2 ? 1e-7 : 1e-30;
+  constexpr double kShortest = 1e-30;
   for (std::int64_t i = 0; i < matrix.size(1); ++i) {
     const at::Tensor column = matrix.narrow(1, i, 1);
-    column.div_(column.norm().clamp_min_(shortest));
+    column.div_(column.norm().clamp_min_(kShortest));
     if (i > 0) {
       // Once more: of a column that lay in the others' plane only rounding is left, which points anywhere.
       const at::Tensor before = matrix.narrow(1, 0, i);
       column.sub_(at::mm(before, at::mm(before.t(), column)));
-      column.div_(column.norm().clamp_min_(shortest));
+      column.div_(column.norm().clamp_min_(kShortest));
     }
     if (i + 1 == matrix.size(1)) break;
     const at::Tensor rest = matrix.narrow(1, i + 1, matrix.size(1) - i - 1);
@@ -47,8 +56,9 @@ void orthogonalize(const at::Tensor& matrix) {
 
 /// One gradient M, n x m, as P Q^T.
 struct Factors {
-  at::Tensor matrix;  // a view of the bucket
-  at::Tensor p, q;    // views of the bucket's buffers of factors
+  at::Tensor matrix;   // a view of the bucket
+  at::Tensor p, q;     // views of the bucket's buffers of factors
+  std::size_t of = 0;  // the parameter's number in the bucket
 };
 
 /// A bucket under way. Its collectives are two: what goes as it is together with all P, and all Q.
@@ -79,10 +89,8 @@ class PowerSgd final : public StatefulCommHook::Memory {
       throw std::invalid_argument(
           "power_sgd_hook with skip_all_reduce_unused_params: a bucket's second half waits for the next bucket, "
           "which may not come; leave that option out");
-    if (std::exchange(step_, bucket.step()) != bucket.step()) {
-      second_phase_.reset();  // of a step that an exception ended
-      last_phase_.clear();
-    }
+    refuse_complex(bucket, "power_sgd_hook");
+    if (std::exchange(step_, bucket.step()) != bucket.step()) forget_pass();  // which an exception ended
     if (step_ <= options_.start_step) return begin_mean(process_group_, bucket);
     HookResult result;
     if (is_sparse(bucket)) {
@@ -95,105 +103,86 @@ class PowerSgd final : public StatefulCommHook::Memory {
     }
     if (bucket.is_last()) {
       if (second_phase_) begin_second(*std::exchange(second_phase_, std::nullopt));
-      for (Underway& part : last_phase_) end(part);
-      last_phase_.clear();
+      end(std::exchange(last_phase_, {}));
     }
     return result;
   }
 
   CommHookState save(const std::vector<at::Tensor>& parameters) const override {
-    CommHookState state{.left_out = rests_.save(parameters), .factors = std::vector<at::Tensor>(parameters.size())};
+    CommHookState state{.left_out = rests_.save(parameters),
+                        .factors = std::vector<at::Tensor>(parameters.size()),
+                        .strides = strides_of(parameters)};
     if (!options_.warm_start) return state;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      state.factors[i] = loaded_of(parameters[i]);
-      for (const Buffers& buffers : buffers_)
-        for (std::size_t at = 0; at < buffers.parameters.size(); ++at)
-          if (buffers.parameters[at].is_same(parameters[i])) state.factors[i] = buffers.q[at];
-      if (state.factors[i].defined())
-        state.factors[i] = state.factors[i].to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
-    }
+    std::unordered_map<const c10::TensorImpl*, at::Tensor> factors;
+    for (const auto& [impl, loaded] : loaded_) factors[impl] = loaded.factor;
+    for (const Buffers& buffers : buffers_)
+      for (std::size_t i = 0; buffers.is_kept && i < buffers.parameters.size(); ++i)
+        factors[buffers.parameters[i].unsafeGetTensorImpl()] = buffers.kept[i];
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (const auto found = factors.find(parameters[i].unsafeGetTensorImpl());
+          found != factors.end() && found->second.defined())
+        state.factors[i] = found->second.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
     return state;
   }
   void load(const CommHookState& state, const std::vector<at::Tensor>& parameters) override {
-    second_phase_.reset();  // of a step that an exception ended
-    last_phase_.clear();
+    forget_pass();
     if (options_.error_feedback) rests_.load(state.left_out, parameters);
     buffers_.clear();
     loaded_.clear();
     for (std::size_t i = 0; options_.warm_start && i < parameters.size(); ++i)
-      if (state.factors[i].defined()) loaded_.emplace_back(parameters[i], state.factors[i].clone());
+      if (state.factors[i].defined())
+        loaded_[parameters[i].unsafeGetTensorImpl()] = {parameters[i], state.factors[i].clone()};
   }
 
  private:
   /// Of a bucket, kept from step to step.
   struct Buffers {
     std::vector<at::Tensor> parameters;
-    std::vector<at::Tensor> q;  // of each parameter, a view of `second`; undefined: it goes as it is
     at::Tensor first, second;
-    std::vector<at::Tensor> drawn;  // of each parameter: what columns of q begin from that have become zero
+    std::vector<at::Tensor> kept;  // with warm_start, of each parameter: q of the last whole step
+    bool is_kept = false;          // there was one
   };
+  /// A parameter's factor that was loaded.
+  struct Loaded {
+    at::Tensor parameter;  // keeps the key from becoming another tensor's
+    at::Tensor factor;
+  };
+
+  void forget_pass() {
+    second_phase_.reset();
+    last_phase_.clear();
+  }
 
   Underway begin(GradBucket& bucket) {
     Underway part{.buffer = bucket.buffer(), .divisor = bucket.divisor(), .index = bucket.index()};
     part.result = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-    if (part.index >= buffers_.size()) buffers_.resize(part.index + 1);
     if (options_.error_feedback) {
       part.rest = rests_.of(bucket);
       part.buffer.add_(part.rest);
       part.given = part.buffer.clone();
     }
-    std::int64_t p_elements = 0, q_elements = 0;
-    std::vector<at::Tensor> parameters = bucket.parameters();
-    std::vector<std::size_t> numbers;  // of the parameters whose factors these are
     const std::vector<at::Tensor> gradients = bucket.gradients();
     for (std::size_t number = 0; number < gradients.size(); ++number) {
       const at::Tensor& gradient = gradients[number];
       if (gradient.dim() >= 2 && compresses(gradient)) {
         const at::Tensor matrix = gradient.view({gradient.size(0), -1});
-        part.factors.push_back({matrix, {}, {}});
-        numbers.push_back(number);
-        p_elements += matrix.size(0) * rank_of(matrix);
-        q_elements += matrix.size(1) * rank_of(matrix);
+        part.factors.push_back({matrix, {}, {}, number});
       } else {
         part.plain.push_back(gradient);
         part.plain_elements += gradient.numel();
       }
     }
-    const bool fresh = !are_same(buffers_[part.index].parameters, parameters);
-    if (fresh) forget_buckets_of(buffers_, parameters);
-    Buffers& buffers = buffers_[part.index];
-    at::Generator generator;
-    if (fresh || !options_.warm_start) generator = generator_of(part.index);
-    if (fresh) {
-      buffers.parameters = std::move(parameters);
-      buffers.q.assign(buffers.parameters.size(), at::Tensor());
-      buffers.drawn.assign(buffers.parameters.size(), at::Tensor());
-      const SharedMemoryScope born_shared;
-      buffers.first = at::empty({part.plain_elements + p_elements}, part.buffer.options());
-      buffers.second = at::empty({q_elements}, part.buffer.options());
-    }
+    const Buffers& buffers = buffers_of(bucket, part);
     part.first = buffers.first;
     part.second = buffers.second;
     std::int64_t p_at = part.plain_elements, q_at = 0;
-    for (std::size_t i = 0; i < part.factors.size(); ++i) {
-      Factors& one = part.factors[i];
+    for (Factors& one : part.factors) {
       const std::int64_t n = one.matrix.size(0), m = one.matrix.size(1), rank = rank_of(one.matrix);
       one.p = part.first.narrow(0, p_at, n * rank).view({n, rank});
       one.q = part.second.narrow(0, q_at, m * rank).view({m, rank});
       p_at += n * rank;
       q_at += m * rank;
-      buffers.q[numbers[i]] = one.q;
-      if (fresh || !options_.warm_start) {
-        const at::Tensor loaded = loaded_of(buffers.parameters[numbers[i]]);
-        one.q.copy_(loaded.defined() && loaded.sizes() == one.q.sizes()
-                        ? loaded
-                        : at::randn(one.q.sizes(), generator, at::kFloat));
-        if (options_.warm_start)
-          buffers.drawn[numbers[i]] = at::randn(one.q.sizes(), generator, at::kFloat).to(one.q.options());
-      }
-      // Of a gradient that was zero, or of a lower rank: a column of zeros would stay one for good.
-      if (options_.warm_start) one.q.copy_(at::where(one.q.abs().amax(0, true) == 0, buffers.drawn[numbers[i]], one.q));
-      orthogonalize(one.q);
+      begin_factor(one, part.index, buffers);
       at::mm_out(one.p, one.matrix, one.q);
     }
     std::int64_t at = 0;
@@ -219,19 +208,43 @@ class PowerSgd final : public StatefulCommHook::Memory {
     last_phase_.push_back(std::move(part));
   }
 
-  void end(Underway& part) {
-    part.work->wait();
-    std::int64_t at = 0;
-    for (const at::Tensor& plain : part.plain) {
-      plain.copy_(part.first.narrow(0, at, plain.numel()).view(plain.sizes()));
-      at += plain.numel();
+  /// All of a pass, or nothing: what is remembered changes if no rank had an exception, and the means are finite. These
+  /// are the same on all ranks.
+  void end(std::vector<Underway> parts) {
+    std::exception_ptr failure;
+    for (const Underway& part : parts) {
+      try {
+        part.work->wait();
+      } catch (...) {
+        if (!failure) failure = std::current_exception();
+      }
     }
-    for (Factors& one : part.factors) at::mm_out(one.matrix, one.p, one.q.t());
-    // What is left out of this rank's own gradient: plain ones leave nothing out.
-    if (options_.error_feedback) remember_rest(part);
-    part.result->markCompleted(c10::IValue(part.buffer));
+    if (failure) std::rethrow_exception(failure);
+    bool all_finite = true;
+    for (Underway& part : parts) {
+      std::int64_t at = 0;
+      for (const at::Tensor& plain : part.plain) {
+        plain.copy_(part.first.narrow(0, at, plain.numel()).view(plain.sizes()));
+        at += plain.numel();
+      }
+      for (Factors& one : part.factors) at::mm_out(one.matrix, one.p, one.q.t());
+      all_finite = all_finite && is_finite(part.buffer);
+    }
+    for (const Underway& part : parts) {
+      if (all_finite) remember(part);
+      part.result->markCompleted(c10::IValue(part.buffer));
+    }
   }
 
+  void remember(const Underway& part) {
+    if (options_.error_feedback) remember_rest(part);
+    if (!options_.warm_start) return;
+    Buffers& buffers = buffers_[part.index];
+    for (const Factors& one : part.factors) buffers.kept[one.of].copy_(one.q);
+    buffers.is_kept = true;
+  }
+
+  /// What is left out of this rank's own gradient: plain ones leave nothing out.
   void remember_rest(const Underway& part) {
     const at::Tensor& rest = part.rest;
     rest.zero_();
@@ -242,6 +255,43 @@ class PowerSgd final : public StatefulCommHook::Memory {
           .copy_(part.given.narrow(0, offset, elements))
           .sub_(one.matrix.reshape({-1}), double(part.divisor) / process_group_->getSize());
     }
+  }
+
+  /// The bucket's, made anew where it has other parameters. They are there whole or not at all: memory may be refused.
+  const Buffers& buffers_of(const GradBucket& bucket, const Underway& part) {
+    std::vector<at::Tensor> parameters = bucket.parameters();
+    if (part.index >= buffers_.size()) buffers_.resize(part.index + 1);
+    if (are_same(buffers_[part.index].parameters, parameters)) return buffers_[part.index];
+    forget_buckets_of(buffers_, parameters);
+    Buffers made{.parameters = std::move(parameters), .first = {}, .second = {}, .kept = {}};
+    made.kept.resize(made.parameters.size());
+    std::int64_t first_elements = part.plain_elements, second_elements = 0;
+    for (const Factors& one : part.factors) {
+      const std::int64_t m = one.matrix.size(1), rank = rank_of(one.matrix);
+      first_elements += one.matrix.size(0) * rank;
+      second_elements += m * rank;
+      if (options_.warm_start) made.kept[one.of] = at::empty({m, rank}, part.buffer.options());
+    }
+    const SharedMemoryScope born_shared;
+    made.first = at::empty({first_elements}, part.buffer.options());
+    made.second = at::empty({second_elements}, part.buffer.options());
+    return buffers_[part.index] = std::move(made);
+  }
+
+  /// q begins from the last step's, from what was loaded, or from drawn numbers; and so does a column of zeros, which would
+  /// stay one for good (of a gradient that was zero, or of a lower rank), and one that is not finite.
+  void begin_factor(const Factors& one, std::size_t bucket, const Buffers& buffers) const {
+    at::Tensor from;
+    if (options_.warm_start) from = buffers.is_kept ? buffers.kept[one.of] : loaded_of(buffers.parameters[one.of]);
+    if (from.defined() && from.sizes() == one.q.sizes()) {
+      one.q.copy_(from);
+      const at::Tensor longest = one.q.abs().amax(0, true);
+      const at::Tensor no_column = longest.eq(0).logical_or_(longest.isfinite().logical_not_());
+      if (no_column.any().item<bool>()) one.q.copy_(at::where(no_column, drawn(one, bucket), one.q));
+    } else {
+      one.q.copy_(drawn(one, bucket));
+    }
+    orthogonalize(one.q);
   }
 
   bool compresses(const at::Tensor& gradient) const {
@@ -255,25 +305,25 @@ class PowerSgd final : public StatefulCommHook::Memory {
   }
   /// What a bucket that is made anew begins from, in any step: the same on all ranks, as what is drawn is.
   at::Tensor loaded_of(const at::Tensor& parameter) const {
-    for (const auto& [of, factor] : loaded_)
-      if (options_.warm_start && of.is_same(parameter)) return factor;
-    return {};
+    const auto found = loaded_.find(parameter.unsafeGetTensorImpl());
+    return found == loaded_.end() ? at::Tensor() : found->second.factor;
   }
-  /// The same numbers on all ranks, others in each step and for each bucket. Of no step before: ranks of which some had an
-  /// exception agree again.
-  at::Generator generator_of(std::size_t bucket) const {
-    return at::detail::createCPUGenerator(
-        schema_hash("power_sgd_hook", options_.seed, std::uint64_t(step_), std::uint64_t(bucket)));
+  /// The same numbers on all ranks, others in each step and for each parameter. Of no step before: ranks of which some had
+  /// an exception agree again.
+  at::Tensor drawn(const Factors& one, std::size_t bucket) const {
+    const at::Generator generator = at::detail::createCPUGenerator(schema_hash(
+        "power_sgd_hook", options_.seed, std::uint64_t(step_), std::uint64_t(bucket), std::uint64_t(one.of)));
+    return at::randn(one.q.sizes(), generator, at::kFloat).to(one.q.options());
   }
 
   ProcessGroupOfHook process_group_;
   PowerSgdOptions options_;
   std::int64_t step_ = 0;
-  Rests rests_;                                            // what the approximations have left out
-  std::vector<Buffers> buffers_;                           // by bucket
-  std::vector<std::pair<at::Tensor, at::Tensor>> loaded_;  // parameters and their factors
-  std::optional<Underway> second_phase_;                   // the bucket whose second collective has not begun
-  std::vector<Underway> last_phase_;                       // those whose second one has
+  Rests rests_;                   // what the approximations have left out
+  std::vector<Buffers> buffers_;  // by bucket
+  std::unordered_map<const c10::TensorImpl*, Loaded> loaded_;
+  std::optional<Underway> second_phase_;  // the bucket whose second collective has not begun
+  std::vector<Underway> last_phase_;      // those whose second one has
 };
 
 }  // namespace
@@ -284,6 +334,9 @@ StatefulCommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const P
   if (options.start_step < 1)
     throw std::invalid_argument(
         fmt::format("power_sgd_hook: start_step {}: buckets change after step 1", options.start_step));
+  if (!(options.smallest_compression >= 0))
+    throw std::invalid_argument(
+        fmt::format("power_sgd_hook: a smallest_compression of {}; a factor, 0 or more", options.smallest_compression));
   return StatefulCommHook(std::make_shared<PowerSgd>(process_group, options));
 }
 

@@ -3,6 +3,7 @@
 
 #include <shoal/workers/train/comm_hooks.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace shoal {
@@ -19,5 +20,15 @@ class StatefulCommHook::Memory {
   virtual CommHookState save(const std::vector<at::Tensor>& parameters) const = 0;
   virtual void load(const CommHookState& state, const std::vector<at::Tensor>& parameters) = 0;
 };
+
+/// Whether all elements are, of floating point numbers; their sum, too.
+bool is_finite(const at::Tensor& tensor);
+
+/// Throws std::invalid_argument if the bucket has a complex parameter, of which libtorch has two real numbers for each
+/// element there.
+void refuse_complex(const GradBucket& bucket, const char* hook);
+
+/// For CommHookState::strides.
+std::vector<std::vector<std::int64_t>> strides_of(const std::vector<at::Tensor>& parameters);
 
 }  // namespace shoal
