@@ -109,6 +109,15 @@ TEST_CASE("DDP: gradients are those of the joint batch, in the heap, and the ran
 
 namespace {
 
+/// Layers of one shape: their gradients fit into one another's places.
+struct TwoLikeImpl : torch::nn::Module {
+  explicit TwoLikeImpl(bool tied) : second(register_module("second", tied ? first : torch::nn::Linear(4, 4))) {}
+  at::Tensor forward(const at::Tensor& x) { return second(first(x)); }
+  torch::nn::Linear first{register_module("first", torch::nn::Linear(4, 4))};
+  torch::nn::Linear second;
+};
+TORCH_MODULE(TwoLike);
+
 std::string differ(int rank, ShmGroup group, int about) {
   auto process_group = init_process_group(group, rank);
   try {
@@ -118,6 +127,14 @@ std::string differ(int rank, ShmGroup group, int about) {
     } else if (about == 1) {
       Net net = make_net(0, 300, rank == 1);
       DistributedDataParallel<Net> ddp(net, process_group);
+    } else if (about > 2) {
+      TwoLike net(about == 6 && rank == 1);
+      if (about == 3) (rank == 1 ? net->first : net->second)->weight.set_requires_grad(false);
+      DistributedDataParallelOptions options;
+      if (about == 4 && rank == 1) options.sparse = {"second.weight"};
+      if (about == 5 && rank == 1) options.delayed = {"first.weight"};
+      DistributedDataParallel<TwoLike> ddp(options, net, process_group);
+      ddp(torch::ones({2, 4})).sum().backward();
     } else {
       torch::nn::ReLU nothing;
       DistributedDataParallel<torch::nn::ReLU> ddp(nothing, process_group);
@@ -140,6 +157,20 @@ TEST_CASE("DDP: modules that differ are refused on all ranks, by the parameter's
                          ContainsSubstring("instead of nothing more"));
   CHECK_THAT(spawn({.nprocs = 1}, differ, ShmGroup(1), 2)[0],
              ContainsSubstring("without parameters that require gradients"));
+}
+
+TEST_CASE("DDP: ranks that would reduce the gradients of other parameters are refused, by the parameter's name") {
+  const auto refused = [](int about, const std::string& rank_1, const std::string& rank_0) {
+    CAPTURE(about);
+    for (auto& said : spawn({.nprocs = 2}, differ, ShmGroup(2), about))
+      CHECK_THAT(said, ContainsSubstring("the module of rank 1 differs from that of rank 0: " + rank_1) &&
+                           ContainsSubstring("instead of " + rank_0));
+  };
+  const std::string shape = ".weight (Float [4, 4], strides [4, 1], ";
+  refused(3, "first" + shape + "frozen)", "first" + shape + "trained)");
+  refused(4, "second" + shape + "trained, with sparse gradients)", "second" + shape + "trained)");
+  refused(5, "first" + shape + "trained, delayed)", "first" + shape + "trained)");
+  refused(6, "second" + shape + "tied to first.weight)", "second" + shape + "trained)");
 }
 
 namespace {

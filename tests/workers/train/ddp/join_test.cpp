@@ -5,16 +5,20 @@
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/workers/train/comm_hooks.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/zero_redundancy_optimizer.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -294,6 +298,95 @@ TEST_CASE("Join: when a rank that has batches is killed, those that have none ge
   CHECK_THAT(processes[0].result(), ContainsSubstring("rank 1") && ContainsSubstring("died"));
   processes[1].join();
   CHECK(processes[1].exitcode() == -SIGKILL);
+}
+
+namespace {
+
+/// Rank 0 has no batch from the third step on. Rank 1's backward pass fails in the fourth, before the last bucket or behind
+/// it, and goes on. What rank 1 was told.
+std::vector<std::string> fail_beside_finish(int rank, ShmGroup group, bool behind_all, Progress progress) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank, {.progress = progress});
+  torch::manual_seed(0);
+  Net net;
+  DistributedDataParallel<Net> ddp({.bucket_bytes = 300, .first_bucket_bytes = 100}, net, process_group);
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1));
+  std::vector<std::string> said;
+  int stepped = 0;
+  Join join({ddp.joinable()});
+  for (int step = 0; step < (rank == 0 ? 2 : 20); ++step) {
+    bool fails = rank == 1 && step == 3;
+    const at::Tensor x = batch_of(rank, step).requires_grad_().sin();  // its gradient comes behind all parameters'
+    const auto fail = [&](const at::Tensor& gradient) {
+      if (std::exchange(fails, false)) throw std::runtime_error("this rank's own fault");
+      return gradient;
+    };
+    const unsigned hook = (behind_all ? x : net->first->weight).register_hook(fail);
+    try {
+      optimizer.zero_grad();
+      loss_of(ddp(x)).backward();
+      optimizer.step();
+      ++stepped;
+    } catch (const std::exception& error) {
+      said.emplace_back(error.what());
+    }
+    (behind_all ? x : net->first->weight).remove_hook(hook);
+  }
+  join.finish();
+  require(stepped >= (rank == 0 ? 2 : 10), "the ranks never met again");
+  std::vector<std::vector<at::Tensor>> all(1);
+  std::vector<at::Tensor> own{torch::nn::utils::parameters_to_vector(net->parameters()).detach()};
+  for (int other = 0; other < group.world_size(); ++other) all[0].push_back(torch::empty_like(own[0]));
+  process_group->allgather(all, own)->wait();
+  for (const at::Tensor& theirs : all[0]) require(torch::equal(theirs, own[0]), "ranks have other parameters");
+  return said;
+}
+
+/// What a rank says in the log of a Join that it leaves in some way.
+std::string leave_join(int rank, ShmGroup group, int way) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  Net net;
+  DistributedDataParallel<Net> ddp(net, process_group);
+  std::FILE* const file = std::tmpfile();
+  const int before = ::dup(STDERR_FILENO);
+  ::dup2(::fileno(file), STDERR_FILENO);
+  shoal::detail::threshold = int(LogLevel::kWarning);
+  try {
+    Join join({ddp.joinable()});
+    loss_of(ddp(batch_of(rank, 0))).backward();
+    if (way == 0) join.finish();
+    if (way == 1) throw std::runtime_error("through the loop");
+  } catch (const std::runtime_error&) {
+  }
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  std::rewind(file);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("Join: a rank in finish() starts anew with one whose pass has failed") {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
+  for (bool behind_all : {true, false}) {
+    CAPTURE(int(progress), behind_all);
+    const auto said = spawn({.nprocs = 2}, fail_beside_finish, ShmGroup(2), behind_all, progress);
+    CHECK(said[0].empty());
+    REQUIRE(said[1].size() >= 2);
+    CHECK_THAT(said[1][0], ContainsSubstring("this rank's own fault"));
+    CHECK_THAT(said[1][1], ContainsSubstring("where rank 0 called"));
+  }
+}
+
+TEST_CASE("Join: a finish() that was forgotten is told in the log") {
+  for (auto& said : spawn({.nprocs = 2}, leave_join, ShmGroup(2), 2))
+    CHECK_THAT(said, ContainsSubstring("a Join ended without finish() after 1 steps"));
+  for (int way : {0, 1})
+    for (auto& said : spawn({.nprocs = 2}, leave_join, ShmGroup(2), way)) CHECK(said.empty());
 }
 
 }  // namespace join_test
