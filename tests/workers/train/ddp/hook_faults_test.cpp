@@ -303,6 +303,7 @@ at::Tensor flat(const std::vector<at::Tensor>& parts) {
 }
 at::Tensor gradients_of(const torch::nn::Sequential& net) {
   std::vector<at::Tensor> gradients;
+  gradients.reserve(net->parameters().size());
   for (const at::Tensor& parameter : net->parameters()) gradients.push_back(parameter.grad());
   return flat(gradients);
 }
