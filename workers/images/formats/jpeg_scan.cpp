@@ -5,7 +5,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-#if __has_include(<jpegint.h>)
+#if __has_include(<jpegint.h>) && !defined(SHOAL_LIBJPEG_ALONE)
 // What libjpeg's parts know of each other. Of it a pointer is used that has had its place from libjpeg 6 to libjpeg-turbo 3.
 #include <jpegint.h>
 #undef MAX
@@ -26,7 +26,8 @@
 namespace shoal::jpeg {
 
 #ifndef SHOAL_DECODES_SCANS
-void take_over_scan(jpeg_decompress_struct&, MemoryAhead*) {}
+bool take_over_scan(jpeg_decompress_struct&, MemoryAhead*) { return false; }
+bool decodes_scans() { return false; }
 #else
 namespace {
 
@@ -283,6 +284,8 @@ class Scan {
 };
 
 bool is_taken_over(jpeg_decompress_struct& info) {
+  // A library with libjpeg's functions need not have its parts.
+  if (info.entropy == nullptr || info.entropy->decode_mcu == nullptr) return false;
   return info.data_precision == 8 && !info.arith_code && !info.progressive_mode && info.restart_interval == 0 &&
          info.comps_in_scan == info.num_components && jpeg_has_multiple_scans(&info) == 0 && info.Ss == 0 &&
          info.Se == kCoefficients - 1 && info.Ah == 0 && info.Al == 0;
@@ -290,11 +293,14 @@ bool is_taken_over(jpeg_decompress_struct& info) {
 
 }  // namespace
 
-void take_over_scan(jpeg_decompress_struct& info, MemoryAhead* ahead) {
-  if (!is_taken_over(info)) return;
+bool decodes_scans() { return true; }
+
+bool take_over_scan(jpeg_decompress_struct& info, MemoryAhead* ahead) {
+  if (!is_taken_over(info)) return false;
   thread_local std::unique_ptr<Scan> scan;
   if (scan == nullptr) scan = std::make_unique<Scan>();
   scan->begin(info, ahead);
+  return true;
 }
 #endif
 

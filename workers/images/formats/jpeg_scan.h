@@ -14,9 +14,12 @@ namespace shoal::jpeg {
 ///
 /// Behind jpeg_start_decompress(), of a picture whose bytes jpeg_mem_src() was given. What is under way for it is the thread's, for
 /// one picture at a time; it takes `client_data`. Pictures in several scans, with arithmetic coding or with restart markers are
-/// left to libjpeg, as all are where its header jpegint.h is not installed.
+/// left to libjpeg, as all are if decodes_scans() is false. Returns whether this one was not.
 ///
 /// `ahead`: is fetched from with each block; null if nothing is. It lives as long as rows are read.
-void take_over_scan(jpeg_decompress_struct& info, MemoryAhead* ahead = nullptr);
+bool take_over_scan(jpeg_decompress_struct& info, MemoryAhead* ahead = nullptr);
+
+/// False without libjpeg's header jpegint.h, or by CMake's option SHOAL_JPEG_WORDS.
+bool decodes_scans();
 
 }  // namespace shoal::jpeg
