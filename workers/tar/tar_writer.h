@@ -27,6 +27,10 @@ struct TarWriterOptions {
   std::int64_t shard_samples = 0;  ///< at most so many samples in an archive; 0: any number
   std::uint64_t shard_bytes = 0;   ///< at most so many bytes; an archive has a multiple of 10240. 0: any number
   bool index = true;               ///< writes each archive's index beside it, which a reader would have to make
+  /// Of a name with a number, where archives of such names are there, an earlier run's: readers of train-*.tar would take
+  /// both runs' for one data set. False: they are refused, and nothing is written. True: close() gives the new archives
+  /// their names, when all of them are whole, and removes the earlier run's others; until then those are as they were.
+  bool replace = false;
   /// With write(): the extension of a member's file, "cls" for a label; "" for the kind of its value alone ("jpg").
   /// Without it that is the member's name and the kind: "label.cls".
   std::map<std::string, std::string> extensions = {};
@@ -40,7 +44,8 @@ struct TarWriterOptions {
   bool fork_despite_threads = false;              ///< see SpawnOptions
 };
 
-/// A sample could not be written. The archives that were finished before it stay; there is nothing else.
+/// A sample could not be written. The archives that were finished before it stay, but with TarWriterOptions::replace;
+/// there is nothing else.
 class TarWriteFailed : public SampleWriteFailed {
  public:
   using SampleWriteFailed::SampleWriteFailed;
@@ -54,7 +59,7 @@ struct TarContents {
 
 /// Writes archives in POSIX's format (pax where a name or a size needs it). The same samples are the same bytes: nothing in
 /// an archive says when or by whom it was written. Each archive is written beside its place, and renamed when it is whole
-/// and on disk. Belongs to one thread.
+/// and on disk, as soon as that is or with TarWriterOptions::replace by close(). Belongs to one thread.
 class TarWriter {
  public:
   /// `pattern`: the archive's name, or with limits of shards a name with %d or %06d for the number of each. Throws
@@ -67,7 +72,7 @@ class TarWriter {
 
   /// Adds a sample. Throws std::invalid_argument for a key with a dot in its name or like the last one, an extension that
   /// is empty or there twice (capitals make no difference), and after close() if the archive's name has no number;
-  /// DatasetError for an archive that cannot be written.
+  /// DatasetError for an archive that cannot be written, and before the first one for an earlier run's archives.
   void add(std::string_view key, std::span<const TarContents> files);
   /// Gives the last archive its name; the next sample begins another one. Throws std::invalid_argument if there was no
   /// sample.
@@ -102,6 +107,7 @@ class TarWriter {
           [this](std::int64_t index) { fail(index); });
     } catch (...) {
       shard_.reset();  // the archive that is not finished
+      unnamed_.clear();
       throw;
     }
     close();
@@ -115,10 +121,15 @@ class TarWriter {
   /// Throws std::invalid_argument if it is an archive's that is finished.
   std::string next_path() const;
   void finish_shard();
+  void name_finished();
+  /// Throws DatasetError if there are archives of an earlier run, unless they are to be replaced.
+  void check_place() const;
 
   std::string pattern_;
   TarWriterOptions options_;
   std::unique_ptr<detail::ShardFile> shard_;
+  std::vector<std::unique_ptr<detail::ShardFile>>
+      unnamed_;  // with replace: finished, the next numbers' behind archives_
   std::vector<std::filesystem::path> archives_;
   std::string last_key_;  // in shard_
   bool is_new_ = true;    // nothing was added or written, nor tried to

@@ -183,7 +183,7 @@ TEST_CASE("tar writer: limits of archives, the same bytes each time, and an inde
   fs::remove(folder.file("n-001.tar.index"));
   CHECK(TarFile(folder.file("n-001.tar")).size() == 10);
   CHECK(bytes_of_file(folder.file("n-001.tar.index")) == index);
-  TarWriter(folder.file("n-%03d.tar"), {.shard_samples = 10, .index = false}).write(Numbers{25});
+  TarWriter(folder.file("n-%03d.tar"), {.shard_samples = 10, .index = false, .replace = true}).write(Numbers{25});
   CHECK(bytes_of_file(folder.file("n-001.tar")) == bytes);
   TarWriter small(folder.file("s-%d.tar"), {.shard_bytes = 10240});  // a sample takes 2048, the end 1024
   small.write(Numbers{9});

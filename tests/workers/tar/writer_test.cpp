@@ -5,6 +5,7 @@
 #include <shoal/workers/tar/tar_dataset.h>
 #include <shoal/workers/tar/tar_writer.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <stdexcept>
@@ -13,6 +14,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/workers/beton/beton_vectors.h"
 #include "tests/workers/faulty_dataset.h"
 #include "tests/workers/tar/rows.h"
 
@@ -42,6 +44,18 @@ struct KeyedRows {
   std::int64_t size() const { return std::int64_t(keys.size()); }
   Row get(std::int64_t i) const { return {keys[std::size_t(i)], 10 * i}; }
 };
+
+/// Three archives of a run of 25 samples: n-00.tar to n-02.tar.
+void write_earlier_run(const TemporaryFolder& folder) {
+  TarWriter(folder.file("n-%02d.tar"), {.shard_samples = 10}).write(Rows{25});
+}
+
+std::vector<std::string> names_in(const TemporaryFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) names.push_back(file.path().filename());
+  std::ranges::sort(names);
+  return names;
+}
 
 }  // namespace
 
@@ -154,4 +168,55 @@ TEST_CASE("tar writer: a std::string member `key` is the sample's key, unless it
   const auto apart = tar_dataset<KeyedRows::Row>(folder.file("apart.tar"), {.extensions = {{"key", {"key.txt"}}}});
   CHECK(apart.get(1).key == "train/n01440765");
   CHECK(apart.parts(1).key == "000001");
+}
+
+TEST_CASE(
+    "tar writer: where an earlier run's archives are, of any number, nothing is written unless they are replaced") {
+  const TemporaryFolder folder;
+  write_earlier_run(folder);
+  const auto before = names_in(folder);
+  REQUIRE(before.size() == 6);  // and their indices
+  const auto is_refused = [&](const std::string& pattern, const std::string& what) {
+    CHECK_THROWS_WITH(TarWriter(folder.file(pattern)).write(Rows{3}),
+                      ContainsSubstring(pattern) && ContainsSubstring(what) && ContainsSubstring("replace"));
+    CHECK_THROWS_AS(TarWriter(folder.file(pattern)).add("a", kFile), DatasetError);
+    CHECK(names_in(folder) == before);
+  };
+  is_refused("n-%02d.tar", "3 archives, " + folder.file("n-00.tar") + " to " + folder.file("n-02.tar"));
+  is_refused("n-%06d.tar", "3 archives");  // n-*.tar reads these, too
+  // Other names are in nobody's way, and a name without a number is replaced as a file is.
+  for (const char* other : {"m-%02d.tar", "n-%02d.x.tar", "n-1%02d.tar"})
+    CHECK_NOTHROW(TarWriter(folder.file(other)).add("a", kFile));
+  CHECK_NOTHROW(TarWriter(folder.file("n-00.tar")).write(Rows{2}));
+  CHECK(tar_dataset(folder.file("n-*.tar")).size() == 17);
+}
+
+TEST_CASE("tar writer: what replaces an earlier run's archives leaves none of these, and no other file") {
+  const TemporaryFolder folder;
+  write_earlier_run(folder);
+  TarWriter(folder.file("n-%02d.x.tar")).write(Rows{1});
+  TarWriter writer(folder.file("n-%02d.tar"), {.shard_samples = 10, .replace = true, .num_workers = GENERATE(0, 2)});
+  writer.write(Rows{12});
+  CHECK(writer.archives() == std::vector<std::filesystem::path>{folder.file("n-00.tar"), folder.file("n-01.tar")});
+  CHECK(names_in(folder) == std::vector<std::string>{"n-00.tar", "n-00.tar.index", "n-00.x.tar", "n-00.x.tar.index",
+                                                     "n-01.tar", "n-01.tar.index"});
+  CHECK(tar_dataset(folder.file("n-??.tar")).size() == 12);
+}
+
+TEST_CASE("tar writer: until those are whole that replace them, an earlier run's archives are as they were") {
+  const TemporaryFolder folder;
+  write_earlier_run(folder);
+  const auto before = names_in(folder);
+  const auto first = bytes_of_file(folder.file("n-00.tar"));
+  const auto as_before = [&] { return names_in(folder) == before && bytes_of_file(folder.file("n-00.tar")) == first; };
+  TarWriter failed(folder.file("n-%02d.tar"), {.shard_samples = 10, .replace = true});
+  CHECK_THROWS_AS(failed.write(Faulty{.throws_at = 35}), TarWriteFailed);
+  CHECK(failed.archives().empty());
+  CHECK(as_before());
+  {
+    TarWriter given_up(folder.file("n-%02d.tar"), {.shard_samples = 1, .replace = true});
+    for (const char* key : {"a", "b", "c"}) given_up.add(key, kFile);
+    CHECK(bytes_of_file(folder.file("n-00.tar")) == first);
+  }
+  CHECK(as_before());
 }

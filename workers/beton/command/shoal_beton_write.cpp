@@ -159,6 +159,9 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace shoal::command
 
+  app.add_flag("--replace", options.tar.replace,
+               "of tar archives with numbers: these take the place of an earlier run's, of all numbers, when they are "
+               "whole; without it those are refused");
 int main(int argc, char** argv) {
   shoal::init(argc, argv);
   return shoal::command::run(argc, argv);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <shoal/internal/workers/beton/make/encode_sample.h>
 #include <shoal/internal/workers/tar/format/tar_members.h>
+#include <shoal/internal/workers/tar/make/numbered_archives.h>
+#include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
 #include <exception>
@@ -10,23 +12,6 @@
 #include <utility>
 
 namespace shoal {
-namespace {
-
-/// Where the pattern has its number: "%d", "%06d".
-struct Numbered {
-  std::size_t begin = std::string::npos, end = 0, digits = 0;
-};
-Numbered number_in(const std::string& pattern) {
-  for (std::size_t at = pattern.find('%'); at != std::string::npos; at = pattern.find('%', at + 1)) {
-    std::size_t end = at + 1;
-    while (end < pattern.size() && end < at + 4 && pattern[end] >= '0' && pattern[end] <= '9') ++end;
-    if (end < pattern.size() && pattern[end] == 'd')
-      return {at, end + 1, end == at + 1 ? 0 : std::size_t(std::stoi(pattern.substr(at + 1, end - at - 1)))};
-  }
-  return {};
-}
-
-}  // namespace
 
 TarWriter::TarWriter(std::string pattern, TarWriterOptions options)
     : pattern_(std::move(pattern)), options_(std::move(options)) {
@@ -38,7 +23,7 @@ TarWriter::TarWriter(std::string pattern, TarWriterOptions options)
     throw std::invalid_argument(fmt::format("TarWriter: num_workers is {}, chunk_size {}; at least 0, and at least 1",
                                             options_.num_workers, options_.chunk_size));
   const bool is_limited = options_.shard_samples > 0 || options_.shard_bytes > 0;
-  if (is_limited && number_in(pattern_).end == 0)
+  if (is_limited && !detail::numbered_name(pattern_))
     throw std::invalid_argument(fmt::format(
         "TarWriter: several archives, and one name, {:?}; put %06d in it, for the number of each", pattern_));
 }
@@ -72,7 +57,10 @@ void TarWriter::add(std::string_view key, std::span<const TarContents> files) {
       ((options_.shard_samples > 0 && shard_->samples() >= options_.shard_samples) ||
        (options_.shard_bytes > 0 && detail::tar_archive_bytes(shard_->bytes() + bytes) > options_.shard_bytes)))
     finish_shard();
-  if (!shard_) shard_ = std::make_unique<detail::ShardFile>(next_path());
+  if (!shard_) {
+    if (archives_.empty() && unnamed_.empty()) check_place();
+    shard_ = std::make_unique<detail::ShardFile>(next_path());
+  }
   is_new_ = false;
   shard_->begin_sample();
   for (std::size_t i = 0; i < files.size(); ++i) shard_->add_file(names[i], files[i].bytes);
@@ -80,10 +68,7 @@ void TarWriter::add(std::string_view key, std::span<const TarContents> files) {
 }
 
 std::string TarWriter::next_path() const {
-  const Numbered number = number_in(pattern_);
-  if (number.end > 0)
-    return fmt::format("{}{:0{}}{}", pattern_.substr(0, number.begin), archives_.size(), number.digits,
-                       pattern_.substr(number.end));
+  if (const auto name = detail::numbered_name(pattern_)) return name->name(archives_.size() + unnamed_.size());
   if (!archives_.empty())
     throw std::invalid_argument(fmt::format(
         "TarWriter: {:?} is finished, and another archive would take its name; put %06d in it, for the number of each",
@@ -91,16 +76,39 @@ std::string TarWriter::next_path() const {
   return pattern_;
 }
 
+void TarWriter::check_place() const {
+  const auto name = detail::numbered_name(pattern_);
+  if (!name || options_.replace) return;
+  const auto there = detail::archives_there(*name);
+  if (!there.empty())
+    throw DatasetError(
+        fmt::format("{}: there already is {}: readers of all would take two runs for one data set. Remove that, choose "
+                    "another name, "
+                    "or set TarWriterOptions::replace (shoal beton write --replace)",
+                    pattern_, detail::listed(there)));
+}
+
 void TarWriter::finish_shard() {
-  shard_->finish(options_.index);
-  archives_.push_back(shard_->path());
-  shard_.reset();
+  shard_->finish();
+  unnamed_.push_back(std::move(shard_));
+  if (!options_.replace) name_finished();
+}
+
+void TarWriter::name_finished() {
+  while (!unnamed_.empty()) {
+    unnamed_.front()->publish(options_.index);
+    archives_.push_back(unnamed_.front()->path());
+    unnamed_.erase(unnamed_.begin());
+  }
 }
 
 void TarWriter::close() {
-  if (!shard_ && archives_.empty())
+  if (!shard_ && archives_.empty() && unnamed_.empty())
     throw std::invalid_argument(fmt::format("TarWriter: {:?}: no samples; an archive has at least one", pattern_));
   if (shard_) finish_shard();
+  name_finished();
+  const auto name = detail::numbered_name(pattern_);
+  if (name && options_.replace) detail::remove_others(detail::archives_there(*name), archives_);
 }
 
 void TarWriter::begin_write() {
@@ -108,6 +116,7 @@ void TarWriter::begin_write() {
     throw std::invalid_argument(fmt::format(
         "TarWriter: {:?} has been written to; write() numbers archives and samples from 0: make a new TarWriter",
         pattern_));
+  check_place();
 }
 
 void TarWriter::add_encoded(std::span<const std::uint8_t> bytes) {

@@ -42,7 +42,7 @@ ShardFile::ShardFile(const std::filesystem::path& path) : path_(path) {
 }
 
 ShardFile::~ShardFile() {
-  if (!renamed_ && file_) ::unlink(beside_.c_str());
+  if (!renamed_) ::unlink(beside_.c_str());
 }
 
 void ShardFile::check_usable() const {
@@ -85,7 +85,7 @@ void ShardFile::add_file(std::string_view name, std::span<const std::uint8_t> co
   put(std::span(kZeros).first(std::size_t(tar_blocks(contents.size()) - contents.size())));
 }
 
-void ShardFile::finish(bool with_index) {
+void ShardFile::finish() {
   check_usable();
   places_.push_back(bytes_);
   const std::vector<std::uint8_t> zeros(std::size_t(tar_archive_bytes(bytes_) - bytes_));
@@ -93,11 +93,16 @@ void ShardFile::finish(bool with_index) {
   flush();
   // On disk before it has its name: a machine that stops between the two leaves what was there, never a half file.
   if (::fsync(file_.get()) != 0) fail("written", errno);
+  file_.reset();  // it may wait for others, and there may be many
+  std::vector<std::uint8_t>().swap(buffer_);
   SHOAL_KILL_POINT("tar.write.whole");
+}
+
+void ShardFile::publish(bool with_index) {
   if (::rename(beside_.c_str(), path_.c_str()) != 0) fail("renamed to that", errno);
   renamed_ = true;
   struct stat status{};
-  if (!with_index || ::fstat(file_.get(), &status) != 0) return;
+  if (!with_index || ::stat(path_.c_str(), &status) != 0) return;
   const FileStamp stamp{std::uint64_t(status.st_size),
                         std::int64_t(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec};
   write_tar_index(tar_index_files(path_, {}).front(), store_tar_index(places_, stamp));

@@ -24,8 +24,10 @@ class ShardFile {
   void begin_sample() { places_.push_back(bytes_); }
   /// After a write that failed this and finish() throw: what is in the file is not known.
   void add_file(std::string_view name, std::span<const std::uint8_t> contents);
-  /// Gives it its name, and writes its index beside it if asked to.
-  void finish(bool with_index);
+  /// Ends the archive, which then is whole and on disk, but without its name.
+  void finish();
+  /// Of a finished one: gives it its name, and writes its index beside it if asked to.
+  void publish(bool with_index);
 
   const std::filesystem::path& path() const { return path_; }
   std::int64_t samples() const { return std::int64_t(places_.size()); }
