@@ -44,7 +44,7 @@ struct TarDataset {
   Sample get(std::int64_t index) const {
     const TarParts parts = this->parts(index);
     const std::string path = archives.path(archives.archive_of(index));
-    return detail::decode_tar_sample<Sample>({parts, path, options.extensions, options.decode});
+    return detail::decode_tar_sample<Sample>({parts, path, options.extensions, options.decode, archives.cut_at(index)});
   }
   /// The files of a sample as they are. Valid as long as the data set, or a copy of it, so a temporary gives none.
   /// Throws as get().

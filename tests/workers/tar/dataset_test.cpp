@@ -325,6 +325,37 @@ TEST_CASE("tar stream: a damaged sample throws with its archive and place, and i
                     ContainsSubstring(fmt::format("n-001.tar: at {}: no header", place)));
 }
 
+TEST_CASE("tar dataset: an archive that is cut within a sample says so, and no options would help") {
+  struct Pair {
+    std::int64_t label;
+    std::string words;
+  };
+  struct Pairs {
+    std::int64_t size() const { return 3; }
+    Pair get(std::int64_t i) const { return {i, "words"}; }
+  };
+  const TemporaryFolder folder;
+  TarWriter(folder.file("it.tar"), {.index = false}).write(Pairs{});
+  auto bytes = bytes_of_file(folder.file("it.tar"));
+  bytes.resize(2 * 2048 + 1024);  // the last sample's label is there, its words are not
+  write_file(folder.file("it.tar"), bytes);
+  const auto dataset = tar_dataset<Pair>(folder.file("it.tar"));
+  REQUIRE(dataset.size() == 3);
+  CHECK(dataset.get(1).words == "words");
+  CHECK_THROWS_WITH(dataset.get(2),
+                    EndsWith("it.tar: 000002: the archive ends in the middle of this sample, at byte 5120, "
+                             "without an end mark: there is no file for the member \"words\" behind "
+                             "[\"label.cls\"]; is it cut off?"));
+  struct Other {
+    std::int64_t other;
+  };
+  // Of a sample that is whole it is the options, and of the last one where there is an end mark.
+  CHECK_THROWS_WITH(tar_dataset<Other>(folder.file("it.tar")).get(1), ContainsSubstring("TarOptions::extensions"));
+  bytes.resize(bytes.size() + 1024);
+  write_file(folder.file("it.tar"), bytes);
+  CHECK_THROWS_WITH(tar_dataset<Pair>(folder.file("it.tar")).get(2), ContainsSubstring("TarOptions::extensions"));
+}
+
 TEST_CASE("tar rows: archives become a .beton file by its writer") {
   const TemporaryFolder folder;
   struct Picture {

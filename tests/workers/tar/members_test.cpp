@@ -149,7 +149,20 @@ TEST_CASE("tar: hostile headers are refused by archive and place") {
   is_refused(archive.bytes, "no file behind it");
   archive.bytes.resize(1024 + 100);
   archive.bytes[1030] = 1;
-  is_refused(archive.bytes, "ends within a header");
+  is_refused(archive.bytes, "ends within a header, at byte 1124");
+}
+
+TEST_CASE("tar: an archive that is cut within a file names it, and the byte at which the archive ends") {
+  Archive archive;
+  archive.add("a/1.jpg", "one");
+  archive.add("a/2.jpg", std::string(700, 'x'));
+  for (const std::size_t size : {1024 + 512 + 1, 1024 + 512 + 699}) {
+    const Bytes cut(archive.bytes.begin(), archive.bytes.begin() + std::ptrdiff_t(size));
+    is_refused(cut, "at 1024: the archive ends in the middle of \"a/2.jpg\", at byte " + std::to_string(size) +
+                        " of 700 that begin at 1536");
+  }
+  archive.bytes.resize(1024 + 512 + 700);  // without what fills the last block, nothing is missing
+  CHECK(names_in(archive.bytes).size() == 2);
 }
 
 TEST_CASE("tar: keys and extensions by WebDataset's rule") {

@@ -37,8 +37,9 @@ void TarMembers::fail(std::uint64_t place, const std::string& what) const {
 std::span<const std::uint8_t> TarMembers::contents(std::uint64_t first, std::uint64_t bytes,
                                                    std::string_view name) const {
   if (bytes > archive_.size() - first)
-    fail(place_, fmt::format("{:?} has {} bytes, but the archive ends {} bytes behind its header; is it cut off?", name,
-                             bytes, archive_.size() - first));
+    fail(place_,
+         fmt::format("the archive ends in the middle of {:?}, at byte {} of {} that begin at {}; is it cut off?", name,
+                     archive_.size(), bytes, first));
   return archive_.subspan(std::size_t(first), std::size_t(bytes));
 }
 
@@ -76,7 +77,8 @@ std::optional<TarMember> TarMembers::next() {
   bool is_extended = false;
   std::uint64_t begins = first_header;
   while (place_ < archive_.size()) {
-    if (archive_.size() - place_ < kTarBlock) fail(place_, "the archive ends within a header; is it cut off?");
+    if (archive_.size() - place_ < kTarBlock)
+      fail(place_, fmt::format("the archive ends within a header, at byte {}; is it cut off?", archive_.size()));
     const auto block = archive_.subspan(std::size_t(place_)).first<kTarBlock>();
     const auto header = parse_tar_header(block, fmt::format("{}: at {}", path_, place_));
     if (!header) {

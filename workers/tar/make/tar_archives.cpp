@@ -70,6 +70,13 @@ TarParts TarArchives::sample(std::int64_t number) const {
   return read_tar_sample(map(archive).bytes(), path(archive), std::uint64_t(at[0]), std::uint64_t(at[1]));
 }
 
+std::uint64_t TarArchives::cut_at(std::int64_t number) const {
+  const std::int64_t archive = archive_of(number);
+  const auto bytes = stamps.const_data_ptr<std::int64_t>()[2 * archive];
+  const bool is_last = number + 1 == firsts.const_data_ptr<std::int64_t>()[archive + 1];
+  return is_last && places_of(archive).back() == bytes ? std::uint64_t(bytes) : 0;
+}
+
 std::string description_of(const TarArchives& archives) {
   // FNV-1a, over names without their folders, and numbers of samples.
   std::uint64_t hash = 0xcbf29ce484222325;

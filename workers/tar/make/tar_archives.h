@@ -47,6 +47,8 @@ struct TarArchives {
   std::string path(std::int64_t archive) const { return std::string(paths[archive]); }
   /// Throws std::out_of_range, and DatasetError for a damaged sample. Valid as long as `mapped`.
   TarParts sample(std::int64_t number) const;
+  /// Of the last sample of an archive without an end mark: the archive's length, at which it may be cut off; 0 of others.
+  std::uint64_t cut_at(std::int64_t number) const;
   /// Where samples begin, and the last one ends.
   std::span<const std::int64_t> places_of(std::int64_t archive) const;
   const MappedFile& map(std::int64_t archive) const;

@@ -69,6 +69,11 @@ void fail_without_part(const TarSource& source, std::string_view member) {
   std::vector<std::string> there;
   there.reserve(source.sample.parts.size());
   for (const TarPart& part : source.sample.parts) there.push_back(part.extension);
+  if (source.cut_at > 0)
+    throw DatasetError(fmt::format(
+        "{}: {}: the archive ends in the middle of this sample, at byte {}, without an end mark: there is no "
+        "file for the member {:?} behind {}; is it cut off?",
+        source.archive, source.sample.key, source.cut_at, member, there));
   throw DatasetError(
       fmt::format("{}: {}: no file for the member {:?} among {}; TarOptions::extensions says which file is "
                   "which member's",

@@ -33,11 +33,12 @@ struct TarSource {
   const std::map<std::string, std::vector<std::string>>& extensions;  // by members
   const DecodeOptions& decode;
 };
+  std::uint64_t cut_at = 0;  // see TarArchives::cut_at
 
 /// The member's file: one of its extensions, the first that is there; without any the file whose extension is the
 /// member's name, or begins with it and a dot. Capitals make no difference. nullptr if there is none.
 const TarPart* find_part(const TarSource& source, std::string_view member);
-/// Throws DatasetError, which lists the sample's files.
+/// Throws DatasetError, which lists the sample's files, or says that the archive is cut off.
 [[noreturn]] void fail_without_part(const TarSource& source, std::string_view member);
 
 // A file as a value. All throw DatasetError, which names archive, file and contents.

@@ -34,7 +34,8 @@ TarRows tar_rows(TarDataset<> dataset) {
 BetonRow TarRows::get(std::int64_t index) const {
   const TarParts parts = dataset.parts(index);
   const std::string path = dataset.archives.path(dataset.archives.archive_of(index));
-  const TarSource source{parts, path, dataset.options.extensions, dataset.options.decode};
+  const TarSource source{parts, path, dataset.options.extensions, dataset.options.decode,
+                         dataset.archives.cut_at(index)};
   BetonRow row;
   for (const std::string& extension : extensions) {
     const TarPart* part = parts.find(extension);
