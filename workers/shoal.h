@@ -84,6 +84,7 @@
 #include <shoal/workers/data/loader_report.h>
 #include <shoal/workers/data/loader_state.h>
 #include <shoal/workers/data/mnist.h>
+#include <shoal/workers/data/named_tensors.h>
 #include <shoal/workers/data/pad_sequence.h>
 #include <shoal/workers/data/progress.h>
 #include <shoal/workers/data/sample_random.h>

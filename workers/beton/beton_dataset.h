@@ -8,13 +8,13 @@
 #include <shoal/workers/beton/beton_operations.h>
 #include <shoal/workers/beton/member_names.h>
 #include <shoal/workers/data/dataset.h>
+#include <shoal/workers/data/named_tensors.h>
 
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -26,7 +26,7 @@
 namespace shoal {
 
 /// All fields of a sample, or of a batch, by their names.
-using BetonSample = std::map<std::string, at::Tensor>;
+using BetonSample = NamedTensors;
 
 /// Which samples of its files a data set has.
 struct BetonDatasetOptions {

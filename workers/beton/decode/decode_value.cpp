@@ -179,9 +179,9 @@ at::Tensor decode_field(std::span<const BetonPlace> places, std::size_t field) {
   return rows;
 }
 
-std::map<std::string, at::Tensor> decode_batch(std::span<const BetonPlace> places) {
+NamedTensors decode_batch(std::span<const BetonPlace> places) {
   if (places.empty()) throw std::invalid_argument("BetonDataset: no indices; a batch has at least one sample");
-  std::map<std::string, at::Tensor> batch;
+  NamedTensors batch;
   const auto fields = places[0].file->fields();
   for (std::size_t f = 0; f < fields.size(); ++f) batch.emplace(fields[f].name, decode_field(places, f));
   return batch;

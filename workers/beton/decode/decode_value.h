@@ -4,9 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <shoal/workers/beton/beton_file.h>
 #include <shoal/workers/beton/beton_values.h>
+#include <shoal/workers/data/named_tensors.h>
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -49,6 +49,6 @@ double decode_real(const BetonPlace& place, std::size_t field);
 /// shapes differ.
 at::Tensor decode_field(std::span<const BetonPlace> places, std::size_t field);
 /// All fields of these samples by their names, each as decode_field() gives it.
-std::map<std::string, at::Tensor> decode_batch(std::span<const BetonPlace> places);
+NamedTensors decode_batch(std::span<const BetonPlace> places);
 
 }  // namespace shoal::detail

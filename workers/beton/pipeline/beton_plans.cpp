@@ -99,14 +99,13 @@ void BetonPlans::plan(const BetonFile& file) const {
   });
 }
 
-std::map<std::string, at::Tensor> BetonPlans::make(std::span<const BetonPlace> places,
-                                                   std::span<const std::int64_t> indices) const {
+NamedTensors BetonPlans::make(std::span<const BetonPlace> places, std::span<const std::int64_t> indices) const {
   if (places.empty()) throw std::invalid_argument("BetonDataset: no indices; a batch has at least one sample");
   plan(*places[0].file);
   thread_local std::vector<SampleKey> keys;
   keys.clear();
   for (const std::int64_t index : indices) keys.push_back(sample_key(index));
-  std::map<std::string, at::Tensor> batch;
+  NamedTensors batch;
   for (const PlannedField& field : state_->fields) {
     if (field.plan)
       field.plan->make({places, keys}, field.name, batch);

@@ -4,9 +4,9 @@
 #include <shoal/internal/workers/beton/decode/decode_value.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/workers/beton/beton_operations.h>
+#include <shoal/workers/data/named_tensors.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,8 +25,7 @@ class BetonPlans {
   /// Plans the pipelines for a file's fields, unless that is done. Throws std::invalid_argument.
   void plan(const BetonFile& file) const;
   /// The batch of these samples; `indices` are their numbers in the data set. Plans first.
-  std::map<std::string, at::Tensor> make(std::span<const BetonPlace> places,
-                                         std::span<const std::int64_t> indices) const;
+  NamedTensors make(std::span<const BetonPlace> places, std::span<const std::int64_t> indices) const;
 
  private:
   BetonPipelines::const_iterator pipeline_of_field(const BetonFile& file, std::size_t field) const;

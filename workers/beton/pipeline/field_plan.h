@@ -6,10 +6,10 @@
 #include <shoal/internal/workers/beton/pipeline/batch_operations.h>
 #include <shoal/workers/beton/beton_field.h>
 #include <shoal/workers/beton/beton_operations.h>
+#include <shoal/workers/data/named_tensors.h>
 #include <shoal/workers/data/sample_random.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,7 +18,7 @@
 
 namespace shoal::detail {
 
-using BetonBatch = std::map<std::string, at::Tensor>;
+using BetonBatch = NamedTensors;
 
 /// A batch's samples: where they lie, and what their draws follow from.
 struct PlannedSamples {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <shoal/workers/beton/beton_values.h>
 #include <shoal/workers/beton/member_names.h>
+#include <shoal/workers/data/named_tensors.h>
 #include <shoal/workers/images/decode.h>
 #include <shoal/workers/tar/tar_file.h>
 
@@ -22,7 +23,7 @@
 namespace shoal {
 
 /// All files of a sample by their extensions, or of a batch.
-using TarTensors = std::map<std::string, at::Tensor>;
+using TarTensors = NamedTensors;
 
 namespace detail {
 
@@ -32,8 +33,8 @@ struct TarSource {
   const std::string& archive;
   const std::map<std::string, std::vector<std::string>>& extensions;  // by members
   const DecodeOptions& decode;
-};
   std::uint64_t cut_at = 0;  // see TarArchives::cut_at
+};
 
 /// The member's file: one of its extensions, the first that is there; without any the file whose extension is the
 /// member's name, or begins with it and a dot. Capitals make no difference. nullptr if there is none.
