@@ -37,7 +37,8 @@ struct BetonLoaderOptions {
   /// What happens to the values of fields, by their names; fields without a pipeline come as they are, those with an empty
   /// one do not. See BetonOperation.
   BetonPipelines pipelines = {};
-  /// Leaves out the last batch if it is smaller than the others. As FFCV's, and unlike DataLoaderOptions', by default.
+  /// Leaves out the last batch if it is smaller than the others. As FFCV's, and unlike DataLoaderOptions', by default. A
+  /// batch_size by which there is no batch then is refused.
   bool drop_last = true;
   int batches_ahead = 3;           ///< made ahead of the loop, by all workers together; at least one each
   std::int64_t window_pages = 16;  ///< see BetonSamplerOptions
@@ -115,8 +116,10 @@ class LoopPart {
   std::vector<Part> parts_;
 };
 
+/// `samples`: of an epoch, of this rank. Throws std::invalid_argument for options that cannot be, or by which there is no
+/// batch.
 DataLoaderOptions loader_options(const BetonLoaderOptions& options, const LoopPart& loop_part,
-                                 std::span<const BetonField> fields);
+                                 std::span<const BetonField> fields, std::int64_t samples);
 }  // namespace detail
 
 /// A DataLoader over .beton files:
@@ -169,8 +172,8 @@ class BetonLoader : public DataLoader<BetonDataset<Sample>> {
       : BetonLoader(detail::LoopPart(options.pipelines), sampler, std::move(dataset), options) {}
   BetonLoader(const detail::LoopPart& loop_part, const BetonSampler& sampler, BetonDataset<Sample>&& dataset,
               const BetonLoaderOptions& options)
-      : BetonLoader(detail::loader_options(options, loop_part, dataset.files[0].fields()), loop_part, sampler,
-                    std::move(dataset), options) {}
+      : BetonLoader(detail::loader_options(options, loop_part, dataset.files[0].fields(), sampler.size()), loop_part,
+                    sampler, std::move(dataset), options) {}
   BetonLoader(const DataLoaderOptions& base_options, const detail::LoopPart& loop_part, const BetonSampler& sampler,
               BetonDataset<Sample>&& dataset, const BetonLoaderOptions& options)
       : Base(base_options, std::move(dataset), AnySampler(sampler)),

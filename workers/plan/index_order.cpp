@@ -1,6 +1,7 @@
 #include <shoal/internal/workers/plan/index_order.h>
 
 #include <fmt/format.h>
+#include <shoal/ipc/log.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -37,6 +38,12 @@ IndexOrder::IndexOrder(const DataLoaderOptions& options, std::int64_t dataset_si
   epoch_ = batch_sampler_ ? batch_sampler_->epoch : sampler_->epoch();
   description_ = batch_sampler_ ? batch_sampler_->description : sampler_->description();
   std::ranges::replace(description_, '\n', ' ');  // a state is one line
+  if (drop_last_ && !batch_sampler_ && sampler_->size() > 0 && batches() == 0)
+    log_warning(
+        "DataLoader: there is no batch: batch_size is {}, an epoch has {} samples, and drop_last = true leaves out "
+        "what is "
+        "smaller; give a smaller batch_size, or drop_last = false",
+        batch_size_, sampler_->size());
 }
 
 void IndexOrder::set_epoch(std::int64_t epoch) {

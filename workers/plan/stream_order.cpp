@@ -1,6 +1,7 @@
 #include <shoal/internal/workers/plan/stream_order.h>
 
 #include <fmt/format.h>
+#include <shoal/ipc/log.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -40,6 +41,12 @@ StreamOrder::StreamOrder(const DataLoaderOptions& options, const Facts& dataset,
   if (dataset.shards_itself)
     share_.shards =
         options.num_shards > 0 ? options.num_shards : options.num_replicas * std::max(1, options.num_workers);
+  if (share_.drop_last && share_.shards <= 1 && dataset_.size > 0 && batches() == 0)
+    log_warning(
+        "DataLoader: there is no batch: batch_size is {} in each of {} ranks, the data set has {} samples, and "
+        "drop_last = "
+        "true leaves out what is smaller; give a smaller batch_size, or drop_last = false",
+        share_.batch_size, share_.num_replicas, dataset_.size);
 }
 
 void StreamOrder::check(const LoaderState& state) const {

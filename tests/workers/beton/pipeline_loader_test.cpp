@@ -186,6 +186,31 @@ TEST_CASE("beton loader: a filter that takes nothing is refused by file and filt
                     "BetonLoader: " + path + ": the filter takes none of the samples");
 }
 
+TEST_CASE("beton loader: a batch larger than an epoch is refused with drop_last, and is short without it") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {}, BetonWriteMode::raw);
+  CHECK_THROWS_WITH(BetonLoader(path, {.batch_size = 7}),
+                    ContainsSubstring("batch_size is 7, and an epoch has 6 samples") &&
+                        ContainsSubstring("drop_last = false") && ContainsSubstring("a batch_size of at most 6"));
+  CHECK_THROWS_WITH(BetonLoader(path, {.batch_size = 3, .indices = {1, 4}}), ContainsSubstring("has 2 samples"));
+  CHECK(BetonLoader(path, {.batch_size = 6}).size() == 1);
+  BetonLoader loader(path, {.batch_size = 7, .pipelines = {{"text", {}}}, .drop_last = false});
+  std::vector<std::int64_t> sizes;
+  for (auto& batch : loader) sizes.push_back(batch.at("label").size(0));
+  CHECK(sizes == std::vector<std::int64_t>{6});
+}
+
+TEST_CASE("beton loader: a field that is not in the batch is named, beside those that are") {
+  const TemporaryFolder folder;
+  const std::string path = written(folder, {}, BetonWriteMode::raw);
+  const int workers = GENERATE(0, 1);
+  BetonLoader loader(path, {.batch_size = 6, .num_workers = workers, .pipelines = {{"text", {}}, {"mask", {}}}});
+  for (auto& batch : loader) {
+    CHECK_THROWS_WITH(batch.at("picture"), R"(no tensor is named "picture"; there are ["image", "label", "score"])");
+    CHECK(batch.at("label").size(0) == 6);
+  }
+}
+
 TEST_CASE("beton pipeline: outputs of one field go to a device together, with any number of workers") {
   const TemporaryFolder folder;
   const std::string path = written(folder, {}, BetonWriteMode::raw);
