@@ -262,7 +262,7 @@ TEST_CASE("beton file: hostile files are refused with file, offset and field") {
   };
   refused([](Bytes& bytes) { bytes.resize(23); }, "no .beton file: 23 bytes");
   refused([](Bytes& bytes) { bytes.clear(); }, "it is empty");
-  refused([](Bytes& bytes) { bytes[0] = 3; }, "offset 0: format version 3");
+  refused([](Bytes& bytes) { bytes[0] = 3; }, "offset 0: format version 3; this reads 2");
   refused([](Bytes& bytes) { store16(bytes.data() + 2, 0); }, "offset 2: the file has no fields");
   refused([](Bytes& bytes) { store16(bytes.data() + 2, 65535); }, "offset 16: the allocation table begins at");
   refused([](Bytes& bytes) { store32(bytes.data() + 4, 3U << 20U); }, "offset 4: pages of 3145728 bytes");
@@ -283,6 +283,36 @@ TEST_CASE("beton file: hostile files are refused with file, offset and field") {
           "field \"vec\": the text of the array's type has 761");
   refused([&](Bytes& bytes) { bytes[arguments + 264 + 7] = 'q'; }, "field \"vec\": the array's type is");
   refused([&](Bytes& bytes) { bytes[arguments + 264 + 1] = '('; }, "field \"vec\": the array's type is");
+}
+
+TEST_CASE("beton file: a file of another kind and one that is cut are named as such, with sizes found and expected") {
+  const TemporaryFolder folder;
+  Bytes picture(1000, 7);
+  std::ranges::copy(std::string("\x89PNG\r\n\x1a\n"), picture.begin());
+  CHECK_THAT(refusal([&] { open(folder, picture); }),
+             EndsWith("it.beton: offset 0: format version 20617; this reads 2: it is no .beton file, or one of another "
+                      "version of the format. It has 1000 bytes and begins with 89 50 4e 47 0d 0a 1a 0a"));
+  const Bytes whole = beton_vector("jpeg");
+  const std::uint64_t table = shoal::detail::load64(whole.data() + 16);
+  const auto cut_to = [&](std::size_t size) { return Bytes(whole.begin(), whole.begin() + std::ptrdiff_t(size)); };
+  // Within the data.
+  CHECK_THAT(
+      refusal([&] { open(folder, cut_to(table - 100)); }),
+      EndsWith(fmt::format("the allocation table begins at {}, and the file has {} bytes: it is cut short by 100 "
+                           "at least",
+                           table, table - 100)));
+  // Within the table, whose length nothing says: by its records, and between two of them.
+  CHECK_THAT(refusal([&] { open(folder, cut_to(whole.size() - 25)); }),
+             ContainsSubstring(fmt::format("to the end of the file's {} bytes", whole.size() - 25)) &&
+                 ContainsSubstring("is cut short"));
+  const BetonFile file = open(folder, cut_to(table + 24));
+  const auto last = file.size() - 1;
+  const std::size_t image = file.field("image");
+  CHECK(file.image(0, image).bytes.size() > 100);
+  const auto regioned = std::ranges::count_if(file.fields(), &BetonField::has_region);
+  CHECK_THAT(refusal([&] { (void)file.image(last, image); }),
+             ContainsSubstring(fmt::format("the table has 1 of {} regions, to the end of the file's {} bytes",
+                                           file.size() * regioned, table + 24)));
 }
 
 TEST_CASE("beton file: a hostile record is refused where it is read") {

@@ -32,22 +32,30 @@ void BetonView::read_header() {
     throw DatasetError(fmt::format("{}: offset {}: {}", name_, offset, what));
   };
   if (header.version != kBetonVersion)
-    refuse(0, fmt::format("format version {}; this reads {}", header.version, kBetonVersion));
+    refuse(0, fmt::format(
+                  "format version {}; this reads {}: it is no .beton file, or one of another version of the format. "
+                  "It has {} bytes and begins with {:02x}",
+                  header.version, kBetonVersion, file_.size(), fmt::join(file_.first(8), " ")));
   if (header.fields == 0) refuse(2, "the file has no fields");
   if (!std::has_single_bit(header.page_bytes) || header.page_bytes < kBetonSmallestPage ||
       header.page_bytes > kBetonLargestPage)
-    refuse(4, fmt::format("pages of {} bytes; they are a power of two from 2 MiB to 2 GiB", header.page_bytes));
+    refuse(4, fmt::format(
+                  "pages of {} bytes; they are a power of two from 2 MiB to 2 GiB: it is no .beton file, or damaged",
+                  header.page_bytes));
   if (header.allocations == 0) refuse(16, "the file was not finished: its writer is at work, or ended before its end");
   meta_ = kBetonHeaderBytes + kBetonDescriptorBytes * std::size_t(header.fields);
-  if (header.allocations < meta_ || header.allocations > file_.size())
+  if (header.allocations > file_.size())
     refuse(16,
-           fmt::format(
-               "the allocation table begins at {}, which is not between the {} fields (to {}) and the file's end ({})",
-               header.allocations, header.fields, meta_, file_.size()));
+           fmt::format("the allocation table begins at {}, and the file has {} bytes: it is cut short by {} at least",
+                       header.allocations, file_.size(), header.allocations - file_.size()));
+  if (header.allocations < meta_)
+    refuse(16, fmt::format("the allocation table begins at {}, within the {} fields (to {})", header.allocations,
+                           header.fields, meta_));
   if ((file_.size() - header.allocations) % kBetonRegionBytes != 0)
     refuse(16, fmt::format(
-                   "the allocation table has {} bytes, not a multiple of {}; the file is cut short, or was appended to",
-                   file_.size() - header.allocations, kBetonRegionBytes));
+                   "the allocation table, to the end of the file's {} bytes, has {}, not a multiple of {}; the file "
+                   "is cut short, or was appended to",
+                   file_.size(), file_.size() - header.allocations, kBetonRegionBytes));
   if (header.samples > std::uint64_t(std::numeric_limits<std::int64_t>::max()))
     refuse(8, fmt::format("{} samples", header.samples));
   page_bytes_ = header.page_bytes;
@@ -191,8 +199,8 @@ BetonImage BetonView::image(std::int64_t row, std::size_t field) const {
   if (image.mode == BetonImageMode::jpg) {
     const auto found = index_->bytes_at(place);  // a JPEG's length is nowhere else
     if (!found)
-      throw DatasetError(
-          fmt::format("{}: the allocation table has no region at {}, where this JPEG begins", at(row, field), place));
+      throw DatasetError(fmt::format("{}: the allocation table has no region at {}, where this JPEG begins{}",
+                                     at(row, field), place, missing_regions()));
     bytes = *found;
   }
   image.bytes = region_of(row, field, place, bytes);
@@ -215,6 +223,16 @@ std::optional<std::uint64_t> BetonView::page(std::int64_t row) const {
     if (place >= meta_end_ && place < table_) return place / page_bytes_;
   }
   return std::nullopt;
+}
+
+std::string BetonView::missing_regions() const {
+  const auto of_each = std::ranges::count_if(fields_, &BetonField::has_region);
+  const std::int64_t all =
+      rows_ * std::int64_t(of_each);  // a record has 8 bytes for each, and all records lie in the file
+  if (all <= regions()) return "";
+  return fmt::format(
+      "; the table has {} of {} regions, to the end of the file's {} bytes: it is cut short, or was never whole",
+      regions(), all, file_.size());
 }
 
 BetonRegion BetonView::region(std::int64_t number) const {

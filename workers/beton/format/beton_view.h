@@ -52,6 +52,8 @@ class BetonView {
                                           std::uint64_t bytes) const;
   /// The beginning of an error: the file, and the place of a cell in it.
   std::string at(std::int64_t row, std::size_t field) const;
+  /// The end of an error: what the allocation table lacks; empty if it has a record for each region.
+  std::string missing_regions() const;
 
   std::span<const std::uint8_t> file_;
   std::string name_;
