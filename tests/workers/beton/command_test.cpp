@@ -5,6 +5,7 @@
 #include <shoal/workers/beton/beton_file.h>
 #include <shoal/workers/beton/beton_writer.h>
 #include <shoal/workers/tar/tar_dataset.h>
+#include <shoal/workers/tar/tar_writer.h>
 #include <signal.h>
 
 #include <filesystem>
@@ -213,6 +214,105 @@ TEST_CASE("shoal beton: verify says what is wrong, and where") {
                            "sample 2, field \"a_very_long_fiel\": the text is no JSON", "overlap"})
     CHECK_THAT(bad.error, ContainsSubstring(text));
   CHECK(bad.output.empty());
+}
+
+TEST_CASE("shoal beton: verify notices that the allocation table is cut short, of whose length the file says nothing") {
+  const TemporaryFolder folder;
+  auto bytes = beton_vector("all");
+  bytes.resize(bytes.size() - 2 * shoal::detail::kBetonRegionBytes);
+  const ProgramResult cut = beton({"verify", write_beton(folder, "cut", bytes)});
+  CHECK(cut.code == 1);
+  CHECK_THAT(cut.error, ContainsSubstring("cut.beton: the allocation table has 18 of 20 regions"));
+}
+
+TEST_CASE("shoal beton: pictures and arrays in tar archives are printed as those in .beton files") {
+  struct Row {
+    at::Tensor image, photo, depth;
+    std::int64_t label;
+  };
+  struct Rows {
+    std::int64_t size() const { return 3; }
+    Row get(std::int64_t i) const {
+      return {smooth_image(5, 7 + i, int(i)), smooth_image(8, 8, int(i)), at::arange(6, at::kFloat).view({2, 3}) + i,
+              i};
+    }
+  };
+  const TemporaryFolder folder;
+  BetonWriter(folder.file("it.beton")).write(Rows{});
+  TarWriter(folder.file("it.tar"), {.extensions = {{"image", "png"}, {"photo", "photo.png"}, {"depth", "npy"}}})
+      .write(Rows{});
+  const auto archived = rows_of(folder.file("it.tar")), stored = rows_of(folder.file("it.beton"));
+  REQUIRE(archived.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto& tar = archived[i]["fields"];
+    const auto& beton = stored[i]["fields"];
+    CHECK(tar["npy"] == beton["depth"]);
+    CHECK(beton["image"]["mode"] == "raw");
+    for (const auto& [extension, name] : {std::pair("png", "image"), std::pair("photo.png", "photo")}) {
+      CHECK(tar[extension].size() == 4);
+      CHECK(tar[extension]["mode"] == "png");
+      for (const char* what : {"width", "height", "sha256"}) CHECK(tar[extension][what] == beton[name][what]);
+    }
+  }
+  // Pictures are what their bytes are, as for readers, and verify decodes each kind.
+  TarWriter mixed(folder.file("mixed.tar"));
+  const auto png = png_of(smooth_image(5, 7), PngKind::palette);
+  mixed.add("a", std::vector<TarContents>{{"jpg", png}});
+  mixed.add("b", std::vector<TarContents>{{"png", std::span(png).first(png.size() / 2)}});
+  mixed.close();
+  const ProgramResult line = beton({"cat", folder.file("mixed.tar"), "--json", "--count", "1"});
+  CHECK(nlohmann::json::parse(line.output)["fields"]["jpg"]["mode"] == "png");
+  CHECK_THAT(beton({"verify", folder.file("mixed.tar")}).error,
+             ContainsSubstring("mixed.tar: b.png: this PNG can't be decoded") && !ContainsSubstring("a.jpg"));
+  CHECK(beton({"verify", "--quick", folder.file("mixed.tar")}).code == 0);
+}
+
+TEST_CASE("shoal beton: write's help says what becomes of pictures, and what of an earlier run's archives") {
+  const ProgramResult help = beton({"write", "--help"});
+  CHECK(help.code == 0);
+  for (const char* text : {"proportion (jpg)", "JPEGs stay", "--re-encode", "--replace"})
+    CHECK_THAT(help.output, ContainsSubstring(text));
+}
+
+TEST_CASE("shoal beton: options of archives are refused for a .beton file, and the other way round") {
+  const TemporaryFolder folder, out;
+  const std::string from = pictures(folder);
+  const auto is_refused = [&](const char* name, const std::vector<std::string>& option) {
+    std::vector<std::string> words = {"write", from, out.file(name)};
+    words.insert(words.end(), option.begin(), option.end());
+    const ProgramResult result = beton(words);
+    CHECK(result.code == 4);
+    CHECK_THAT(result.error, ContainsSubstring(option.front() + " is given for '" + out.file(name) + "'"));
+  };
+  is_refused("it.tar", {"--mode", "raw"});
+  is_refused("it.tar", {"--max-resolution", "8"});
+  is_refused("it.tar", {"--page-size", "2"});
+  is_refused("it.beton", {"--shard-samples", "2"});
+  is_refused("it.beton", {"--replace"});
+  CHECK(files_in(out.path()).empty());
+}
+
+TEST_CASE("shoal beton: write says how far it is, with a rate and bytes, unless it is to be quiet") {
+  const TemporaryFolder folder, out;
+  const ProgramResult told = beton({"write", pictures(folder), out.file("it.beton"), "--mode", "raw"});
+  REQUIRE(told.code == 0);
+  CHECK_THAT(told.error, StartsWith("it.beton ") && ContainsSubstring("100%") && ContainsSubstring("samples/s") &&
+                             ContainsSubstring("MiB/s"));
+  CHECK(beton({"write", folder.file("pictures"), out.file("it.beton"), "--quiet"}).error.empty());
+}
+
+TEST_CASE("shoal beton: archives of an earlier run are refused, and replaced if asked to") {
+  const TemporaryFolder folder, out;
+  const std::string from = pictures(folder), to = out.file("s-%02d.tar");
+  REQUIRE(beton({"write", from, to, "--shard-samples", "2", "--quiet"}).code == 0);
+  REQUIRE(files_in(out.path()).size() == 6);
+  const ProgramResult refused = beton({"write", from, to, "--shard-samples", "4", "--quiet"});
+  CHECK(refused.code == 1);
+  CHECK_THAT(refused.error, ContainsSubstring("3 archives") && ContainsSubstring("--replace"));
+  const ProgramResult replaced = beton({"write", from, to, "--shard-samples", "4", "--quiet", "--replace"});
+  CHECK(replaced.code == 0);
+  CHECK_THAT(replaced.error, ContainsSubstring("removed the archive " + out.file("s-02.tar")));
+  CHECK(files_in(out.path()) == std::vector<std::string>{"s-00.tar", "s-00.tar.index", "s-01.tar", "s-01.tar.index"});
 }
 
 TEST_CASE("shoal beton: wrong words are one line and a code of their own") {

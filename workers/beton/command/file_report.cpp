@@ -132,6 +132,12 @@ void check_table(const BetonFile& file, Faults& faults) {
           fmt::format("{}: region {}: {} bytes at {}, outside the file", file.path(), i, region.bytes, region.place));
     regions.push_back(region);
   }
+  const std::int64_t all = file.size() * std::ranges::count_if(file.fields(), &BetonField::has_region);
+  if (file.regions() < all)
+    faults.add(
+        fmt::format("{}: the allocation table has {} of {} regions, to the end of the file's {} bytes: it is cut "
+                    "short, or was never whole; FFCV needs all of them",
+                    file.path(), file.regions(), all, file.file_bytes()));
   std::ranges::sort(regions, {}, &BetonRegion::place);
   for (std::size_t i = 1; i < regions.size(); ++i)
     if (regions[i].place - regions[i - 1].place < regions[i - 1].bytes)

@@ -138,7 +138,7 @@ int run(int argc, char** argv) {
     action = [&] { return show_info(options); };
   });
   CLI::App* verifying = add(app, "verify", "reads everything, and says what is wrong", options);
-  verifying->add_flag("--quick", options.quick, "does not decode JPEGs");
+  verifying->add_flag("--quick", options.quick, "does not decode pictures");
   verifying->add_option("--most", options.most, "ends after so many faults (20)")->type_name("N");
   verifying->callback([&] { action = [&] { return verify(options); }; });
   CLI::App* printing = add(app, "cat", "prints the samples, a line each", options);

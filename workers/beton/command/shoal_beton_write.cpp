@@ -106,6 +106,19 @@ int write(Options& options) {
   return 0;
 }
 
+/// An option that would change nothing is a mistake.
+void refuse_options_of_the_other(const CLI::App& app, const std::string& target) {
+  const bool is_tar = target.ends_with(".tar");
+  const std::vector<const char*> of_tars = {"--shard-samples", "--shard-size", "--replace"},
+                                 of_betons = {"--mode",    "--smart-threshold", "--probability", "--max-resolution",
+                                              "--quality", "--re-encode",       "--page-size",   "--seed"};
+  for (const char* name : is_tar ? of_betons : of_tars)
+    if (app.count(name) > 0)
+      throw std::invalid_argument(
+          fmt::format("{} is given for '{}': it is of {}", name, target,
+                      is_tar ? ".beton files; archives have pictures as their source has them" : "tar archives"));
+}
+
 int run(int argc, char** argv) {
   Options options;
   CLI::App app(
@@ -120,7 +133,10 @@ int run(int argc, char** argv) {
                  "train-{000..146}.tar. FILE: the .beton file, or NAME.tar, or train-%06d.tar with limits")
       ->required()
       ->expected(2, 1'000'000);
-  app.add_option("--mode", options.mode, "which pictures are JPEGs: raw, jpg, smart or proportion (jpg)")
+  app.add_option("--mode", options.mode,
+                 "which pictures of a .beton file are JPEGs: raw, jpg, smart or proportion (jpg). JPEGs stay the bytes "
+                 "that they "
+                 "are if they need not be made smaller; others are encoded, and lose by it")
       ->type_name("MODE");
   app.add_option("--smart-threshold", options.images.smart_threshold, "with smart: those of more raw bytes (0: none)")
       ->type_name("BYTES");
@@ -129,18 +145,23 @@ int run(int argc, char** argv) {
   app.add_option("--max-resolution", options.images.max_resolution,
                  "makes the longer side at most this long (0: as it is)")
       ->type_name("PIXELS");
-  app.add_option("--quality", options.images.jpeg_quality, "of the JPEGs, 1 to 100 (90)")->type_name("Q");
-  app.add_flag("--re-encode", options.reencode, "decodes JPEGs too that could be stored as they are");
+  app.add_option("--quality", options.images.jpeg_quality, "of the JPEGs that are made, 1 to 100 (90)")->type_name("Q");
+  app.add_flag("--re-encode", options.reencode, "decodes and encodes JPEGs too that could be stored as they are");
   app.add_option("--workers", options.writer.num_workers, "processes that read and encode; the file is the same (1)")
       ->type_name("N");
   app.add_option("--chunk-size", options.writer.chunk_size, "samples that one encodes at a time (100)")->type_name("N");
-  app.add_option("--page-size", options.page_mib, "a power of two from 2 to 2048 (8)")->type_name("MIB");
+  app.add_option("--page-size", options.page_mib,
+                 "of a .beton file: a power of two from 2 to 2048 (8); a small file is a page or two long")
+      ->type_name("MIB");
   app.add_option("--seed", options.writer.seed, "of proportion (0)")->type_name("N");
   app.add_option("--shard-samples", options.tar.shard_samples,
                  "of tar archives: at most so many samples in each (0: any)")
       ->type_name("N");
   app.add_option("--shard-size", options.shard_mib, "of tar archives: at most so many MiB each (0: any)")
       ->type_name("MIB");
+  app.add_flag("--replace", options.tar.replace,
+               "of tar archives with numbers: these take the place of an earlier run's, of all numbers, when they are "
+               "whole; without it those are refused");
   app.add_flag("--quiet", options.quiet, "shows no progress");
   app.footer(
       "Exit codes:\n"
@@ -150,6 +171,7 @@ int run(int argc, char** argv) {
       "  4    an option has a bad value");
   try {
     app.parse(argc, argv);
+    refuse_options_of_the_other(app, options.paths.back());
     return write(options);
   } catch (...) {
     return end_by_exception(app, "shoal: beton write");
@@ -159,9 +181,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace shoal::command
 
-  app.add_flag("--replace", options.tar.replace,
-               "of tar archives with numbers: these take the place of an earlier run's, of all numbers, when they are "
-               "whole; without it those are refused");
 int main(int argc, char** argv) {
   shoal::init(argc, argv);
   return shoal::command::run(argc, argv);

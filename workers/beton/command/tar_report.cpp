@@ -1,10 +1,13 @@
 #include <shoal/internal/workers/beton/command/tar_report.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <shoal/internal/workers/beton/command/file_report.h>
 #include <shoal/internal/workers/beton/command/sha256.h>
 #include <shoal/internal/workers/beton/command/values.h>
 #include <shoal/internal/workers/beton/format/jpeg_pixels.h>
+#include <shoal/internal/workers/images/formats/png_reader.h>
+#include <shoal/internal/workers/tar/format/npy_header.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <charconv>
@@ -38,24 +41,49 @@ std::string in_quotes(std::string_view text) {
   return nlohmann::json(std::string(text)).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-/// The pixels of a JPEG, and its size.
-detail::JpegHeader decode(const TarPart& part, const std::string& name, std::vector<std::uint8_t>& pixels) {
+bool is_picture(const TarPart& part) {
+  const std::string_view kind = kind_of(part);
+  return kind == "jpg" || kind == "jpeg" || kind == "png";
+}
+
+struct Picture {
+  std::string_view mode;  // by its bytes, whatever its name: readers take it for that
+  std::int64_t width = 0, height = 0;
+};
+
+/// A picture's pixels, rows of RGB. Throws DatasetError.
+Picture decode(const TarPart& part, const std::string& name, std::vector<std::uint8_t>& pixels) {
+  if (!part.bytes.empty() && part.bytes[0] == 0x89) {
+    png::Reader reader(part.bytes, name);
+    reader.read_header();
+    if (reader.height() * reader.width() > detail::kMostJpegPixels)
+      throw DatasetError(fmt::format("{}: {} x {} pixels by its header; {} at most", name, reader.width(),
+                                     reader.height(), detail::kMostJpegPixels));
+    pixels.resize(reader.row_bytes() * std::size_t(reader.height()));
+    reader.read_rows(pixels.data());
+    return {"png", reader.width(), reader.height()};
+  }
   const detail::JpegHeader header = detail::jpeg_header(part.bytes, name);
   detail::check_jpeg_size(part.bytes, header.width, header.height, name);
   pixels.resize(std::size_t(header.width * header.height) * 3);
   detail::decode_jpeg_rows(part.bytes, header.width, header.height, pixels, name);
-  return header;
+  return {"jpg", header.width, header.height};
 }
 
 std::string value_of(const TarPart& part, const std::string& name) {
   const std::string_view kind = kind_of(part);
   if (is_number(part)) return std::string(text_of(part));
   if (kind == "json" && is_json(text_of(part))) return on_one_line(text_of(part));
-  if (kind == "jpg" || kind == "jpeg") {
+  if (is_picture(part)) {
     std::vector<std::uint8_t> pixels;
-    const detail::JpegHeader header = decode(part, name, pixels);
-    return fmt::format(R"({{"mode":"jpg","width":{},"height":{},"sha256":"{}"}})", header.width, header.height,
-                       sha256(pixels));
+    const Picture picture = decode(part, name, pixels);
+    return fmt::format(R"({{"mode":"{}","width":{},"height":{},"sha256":"{}"}})", picture.mode, picture.width,
+                       picture.height, sha256(pixels));
+  }
+  if (kind == "npy") {
+    const detail::NpyArray array = detail::parse_npy_header(part.bytes, name);
+    return fmt::format(R"({{"shape":[{}],"dtype":{},"sha256":"{}"}})", fmt::join(array.shape, ","),
+                       in_quotes(array.code), sha256(array.elements));
   }
   return fmt::format(R"({{"shape":[{}],"dtype":"|u1","sha256":"{}"}})", part.bytes.size(), sha256(part.bytes));
 }
@@ -93,7 +121,7 @@ std::vector<std::string> find_tar_faults(const TarFile& file, bool quick, std::s
       for (const TarPart& part : sample.parts) {
         const std::string name = name_of(file, sample, part);
         const std::string_view kind = kind_of(part);
-        if ((kind == "jpg" || kind == "jpeg") && !quick) decode(part, name, pixels);
+        if (is_picture(part) && !quick) decode(part, name, pixels);
         if (kind == "json" && !is_json(text_of(part))) faults.push_back(name + ": the text is no JSON");
         if (kind == "cls" && !is_number(part)) faults.push_back(name + ": no number");
       }

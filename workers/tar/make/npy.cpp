@@ -2,20 +2,19 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <shoal/internal/workers/tar/format/npy_header.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
-#include <optional>
 #include <stdexcept>
 #include <string_view>
 
 namespace shoal::detail {
 namespace {
 
-constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::array kTypes = {at::kByte,  at::kChar,   at::kBool,         at::kShort,        at::kInt,
                                at::kLong,  at::kUInt16, at::kUInt32,       at::kUInt64,       at::kHalf,
                                at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
@@ -30,73 +29,31 @@ std::string code_of(at::ScalarType type) {
   return fmt::format("{}{}", kind, c10::elementSize(type));
 }
 
-/// What follows 'KEY': in the header, a Python dict of three, without blanks in front.
-std::optional<std::string_view> value_of(std::string_view header, std::string_view key) {
-  const std::size_t at = header.find(fmt::format("'{}':", key));
-  if (at == std::string_view::npos) return std::nullopt;
-  header.remove_prefix(at + key.size() + 3);
-  header.remove_prefix(std::min(header.find_first_not_of(' '), header.size()));
-  return header;
-}
-
-/// "(3, 4), ..." Nothing for what is no shape.
-std::optional<std::vector<std::int64_t>> shape_of(std::string_view text) {
-  if (!text.starts_with('(')) return std::nullopt;
-  std::vector<std::int64_t> shape;
-  const char* at = text.data() + 1;
-  const char* end = text.data() + text.size();
-  while (true) {
-    while (at != end && (*at == ' ' || *at == ',')) ++at;
-    if (at == end) return std::nullopt;
-    if (*at == ')') return shape;
-    std::int64_t size = 0;
-    const auto [behind, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || size < 0 || shape.size() == 64) return std::nullopt;
-    shape.push_back(size);
-    at = behind;
-  }
-}
-
 }  // namespace
 
 at::Tensor parse_npy(std::span<const std::uint8_t> bytes, const std::string& where) {
   const auto fail = [&](const std::string& what) { throw DatasetError(fmt::format("{}: {}", where, what)); };
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!text.starts_with(kNpyMagic) || text.size() < 12 || bytes[6] < 1 || bytes[6] > 3)
-    fail("no .npy file of version 1 to 3");
-  const std::size_t before = bytes[6] == 1 ? 10 : 12;
-  std::uint32_t header_bytes = 0;
-  std::memcpy(&header_bytes, bytes.data() + 8, before - 8);
-  if (header_bytes > text.size() - before) fail("the .npy file ends within its header");
-  const std::string_view header = text.substr(before, header_bytes);
-  const auto data = bytes.subspan(before + header_bytes);
-  const auto descr = value_of(header, "descr"), order = value_of(header, "fortran_order"),
-             sizes = value_of(header, "shape");
-  const auto shape = sizes ? shape_of(*sizes) : std::nullopt;
-  const std::size_t quote = descr && descr->starts_with('\'') ? descr->find('\'', 1) : std::string_view::npos;
-  if (!order || !shape || quote == std::string_view::npos || quote < 3)
-    fail(fmt::format("the .npy file's header is {:?}; an array of numbers has descr, fortran_order and shape", header));
-  const std::string_view code = descr->substr(1, quote - 1);
-  const auto type = std::ranges::find(kTypes, code.substr(1), code_of);
-  if (type == kTypes.end() || std::string_view("<>|=").find(code[0]) == std::string_view::npos)
-    fail(fmt::format("no tensor has elements of the type {:?}", code));
+  const NpyArray array = parse_npy_header(bytes, where);
+  const auto type = std::ranges::find(kTypes, std::string_view(array.code).substr(1), code_of);
+  if (type == kTypes.end() || std::string_view("<>|=").find(array.code[0]) == std::string_view::npos)
+    fail(fmt::format("no tensor has elements of the type {:?}", array.code));
   unsigned __int128 needed = c10::elementSize(*type);
-  for (const std::int64_t size : *shape)
+  for (const std::int64_t size : array.shape)
     needed = std::min<unsigned __int128>(needed * static_cast<std::uint64_t>(size), ~std::uint64_t{0});
-  if (needed != data.size())
-    fail(fmt::format("{} bytes of elements, which is not what {} has", data.size(),
-                     sizes->substr(0, sizes->find(')') + 1)));
-  const bool is_fortran = order->starts_with("True");
-  std::vector<std::int64_t> stored = *shape;
-  if (is_fortran) std::ranges::reverse(stored);
+  if (needed != array.elements.size())
+    fail(fmt::format("{} bytes of elements, which is not what ({}) has", array.elements.size(),
+                     fmt::join(array.shape, ", ")));
+  std::vector<std::int64_t> stored = array.shape;
+  if (array.is_fortran) std::ranges::reverse(stored);
   at::Tensor tensor = at::empty(stored, at::TensorOptions(*type));
+  const std::size_t count = array.elements.size();
   auto* target = static_cast<std::uint8_t*>(tensor.mutable_data_ptr());
-  if (!data.empty()) std::memcpy(target, data.data(), data.size());
-  if (code[0] == '>') {
+  if (count > 0) std::memcpy(target, array.elements.data(), count);
+  if (array.code[0] == '>') {
     const std::size_t number = c10::elementSize(*type) / (c10::isComplexType(*type) ? 2 : 1);
-    for (std::size_t at = 0; at + number <= data.size(); at += number) std::reverse(target + at, target + at + number);
+    for (std::size_t at = 0; at + number <= count; at += number) std::reverse(target + at, target + at + number);
   }
-  if (!is_fortran) return tensor;
+  if (!array.is_fortran) return tensor;
   std::vector<std::int64_t> reversed(stored.size());
   for (std::size_t i = 0; i < reversed.size(); ++i) reversed[i] = std::int64_t(reversed.size() - 1 - i);
   return tensor.permute(reversed).contiguous();
