@@ -279,3 +279,41 @@ TEST_CASE("beton loader: a state in the middle of a quasi-random epoch goes on w
   CHECK_THROWS_WITH(other_order.load_state_dict(LoaderState::from_string(state)),
                     ContainsSubstring("quasi_random with seed 5, 2 pages"));
 }
+
+TEST_CASE("beton loader: a quasi-random epoch goes on at any batch with any other numbers of ranks and workers") {
+  const TemporaryFolder folder;
+  const auto dataset = beton_dataset(numbered(folder, 48));
+  const auto loader_of = [&](std::int64_t ranks, std::int64_t rank, int workers) {
+    return DataLoader(
+        {.batch_size = 2, .num_workers = workers, .seed = 7}, dataset,
+        BetonSampler(
+            {.order = BetonOrder::quasi_random, .seed = 7, .num_replicas = ranks, .rank = rank, .window_pages = 2},
+            dataset.pages()));
+  };
+  auto alone = loader_of(1, 0, 0);
+  const auto whole = labels_read(alone);
+  for (const auto& [before, after] : {std::pair(1, 3), std::pair(2, 1), std::pair(3, 2), std::pair(4, 6)})
+    for (std::int64_t stop = 1; stop < 24 / before; ++stop) {
+      CAPTURE(before, after, stop);
+      std::set<std::string> states;
+      for (std::int64_t rank = 0; rank < before; ++rank) {
+        auto first = loader_of(before, rank, 0);
+        auto at = first.begin();
+        for (std::int64_t batch = 1; batch < stop; ++batch) ++at;
+        states.insert(first.state_dict().to_string());
+      }
+      REQUIRE(states.size() == 1);  // whichever rank's
+      std::vector<std::int64_t> rest;
+      for (std::int64_t rank = 0; rank < after; ++rank) {
+        auto loader = loader_of(after, rank, stop == 3 ? 2 : 0);
+        loader.load_state_dict(LoaderState::from_string(*states.begin()));
+        const auto labels = labels_read(loader);
+        rest.insert(rest.end(), labels.begin(), labels.end());
+      }
+      // What ranks have beyond an equal share are samples that come twice.
+      const std::vector<std::int64_t> left(whole.begin() + 2 * before * stop, whole.end());
+      CHECK(rest.size() == (left.size() + std::size_t(after) - 1) / std::size_t(after) * std::size_t(after));
+      const std::set<std::int64_t> seen(rest.begin(), rest.end()), expected(left.begin(), left.end());
+      CHECK(std::ranges::includes(seen, expected));
+    }
+}
