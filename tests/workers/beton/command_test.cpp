@@ -265,6 +265,16 @@ TEST_CASE("shoal beton: pictures and arrays in tar archives are printed as those
   CHECK_THAT(beton({"verify", folder.file("mixed.tar")}).error,
              ContainsSubstring("mixed.tar: b.png: this PNG can't be decoded") && !ContainsSubstring("a.jpg"));
   CHECK(beton({"verify", "--quick", folder.file("mixed.tar")}).code == 0);
+  const TarFile archive(folder.file("it.tar"));
+  const TarParts sample = archive.sample(0);
+  const auto whole = sample.find("npy")->bytes;
+  TarWriter arrays(folder.file("arrays.tar"));
+  arrays.add("whole", std::vector<TarContents>{{"npy", whole}});
+  arrays.add("short", std::vector<TarContents>{{"npy", whole.first(whole.size() - 4)}});
+  arrays.close();
+  CHECK_THAT(beton({"verify", folder.file("arrays.tar")}).error,
+             ContainsSubstring(R"(short.npy: 20 bytes of elements, which is not what (2, 3) of "<f4" has)") &&
+                 !ContainsSubstring("whole"));
 }
 
 TEST_CASE("shoal beton: write's help says what becomes of pictures, and what of an earlier run's archives") {

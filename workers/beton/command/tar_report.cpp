@@ -5,11 +5,13 @@
 #include <shoal/internal/workers/beton/command/file_report.h>
 #include <shoal/internal/workers/beton/command/sha256.h>
 #include <shoal/internal/workers/beton/command/values.h>
+#include <shoal/internal/workers/beton/format/beton_layout.h>
 #include <shoal/internal/workers/beton/format/jpeg_pixels.h>
 #include <shoal/internal/workers/images/formats/png_reader.h>
 #include <shoal/internal/workers/tar/format/npy_header.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <map>
@@ -70,6 +72,22 @@ Picture decode(const TarPart& part, const std::string& name, std::vector<std::ui
   return {"jpg", header.width, header.height};
 }
 
+/// An array that has as many bytes as its header says. Throws DatasetError.
+detail::NpyArray array_of(const TarPart& part, const std::string& name) {
+  detail::NpyArray array = detail::parse_npy_header(part.bytes, name);
+  unsigned __int128 bytes = detail::dtype_of_code(array.code).bytes;
+  const bool is_known = bytes > 0;  // NumPy has more types than .beton files
+  for (const std::int64_t size : array.shape) {
+    bytes *= std::uint64_t(size);
+    if (bytes > part.bytes.size()) break;
+  }
+  const bool is_empty = std::ranges::find(array.shape, 0) != array.shape.end();
+  if (is_known && (is_empty ? 0 : bytes) != array.elements.size())
+    throw DatasetError(fmt::format("{}: {} bytes of elements, which is not what ({}) of {:?} has", name,
+                                   array.elements.size(), fmt::join(array.shape, ", "), array.code));
+  return array;
+}
+
 std::string value_of(const TarPart& part, const std::string& name) {
   const std::string_view kind = kind_of(part);
   if (is_number(part)) return std::string(text_of(part));
@@ -81,7 +99,7 @@ std::string value_of(const TarPart& part, const std::string& name) {
                        picture.height, sha256(pixels));
   }
   if (kind == "npy") {
-    const detail::NpyArray array = detail::parse_npy_header(part.bytes, name);
+    const detail::NpyArray array = array_of(part, name);
     return fmt::format(R"({{"shape":[{}],"dtype":{},"sha256":"{}"}})", fmt::join(array.shape, ","),
                        in_quotes(array.code), sha256(array.elements));
   }
@@ -122,6 +140,7 @@ std::vector<std::string> find_tar_faults(const TarFile& file, bool quick, std::s
         const std::string name = name_of(file, sample, part);
         const std::string_view kind = kind_of(part);
         if (is_picture(part) && !quick) decode(part, name, pixels);
+        if (kind == "npy") (void)array_of(part, name);
         if (kind == "json" && !is_json(text_of(part))) faults.push_back(name + ": the text is no JSON");
         if (kind == "cls" && !is_number(part)) faults.push_back(name + ": no number");
       }

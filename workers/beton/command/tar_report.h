@@ -17,7 +17,7 @@ bool is_tar(const std::string& path);
 std::string tar_info_text(const TarFile& file);
 
 /// What is wrong with an archive that could be opened: a line each, at most `most`. All samples are read; pictures are decoded
-/// unless `quick`, JSON and numbers are looked at.
+/// unless `quick`; JSON, numbers and the headers of arrays are looked at.
 std::vector<std::string> find_tar_faults(const TarFile& file, bool quick, std::size_t most);
 
 /// A sample's line, as JSON or not: numbers (cls, index, id) and JSON themselves; of pictures mode (jpg or png), size and the
