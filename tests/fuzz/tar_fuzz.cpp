@@ -1,6 +1,8 @@
 // Fuzz target: every number of a tar archive is hostile, and of its index, too. The first byte chooses an archive with all
 // kinds of headers, whose bytes the rest of the input changes (place, place, value) with checksums made right, or none: then
-// the input is the archive. Reading it must end in files that lie inside the archive, or in a DatasetError.
+// the input is the archive. Reading it must end in files that lie inside the archive, or in a DatasetError; and so must the
+// header of an array that the input changes.
+#include <shoal/internal/workers/tar/format/npy_header.h>
 #include <shoal/internal/workers/tar/format/tar_header.h>
 #include <shoal/internal/workers/tar/format/tar_index.h>
 #include <shoal/internal/workers/tar/format/tar_members.h>
@@ -85,6 +87,23 @@ void read_sample(std::span<const std::uint8_t> archive, std::uint64_t begin, std
 } catch (const DatasetError&) {  // what it should do
 }
 
+/// An array whose header begins as NumPy writes it, and goes on as the input says.
+void read_array(std::span<const std::uint8_t> input) try {
+  std::string text(kNpyMagic);
+  text += {'\1', '\0', '\x76', '\0'};
+  text += "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }";
+  text.resize(kNpyMagic.size() + 4 + 0x76, ' ');
+  for (std::size_t i = 0; i + 1 < input.size(); i += 2) text[input[i] % text.size()] = char(input[i + 1]);
+  text.append(input.begin(), input.end());
+  const auto exact = std::make_unique<std::uint8_t[]>(text.size());
+  std::copy(text.begin(), text.end(), exact.get());
+  const std::span<const std::uint8_t> bytes(exact.get(), text.size());
+  const NpyArray array = parse_npy_header(bytes, "fuzz");
+  read(bytes, array.elements);
+  if (array.code.size() < 2) fail("a type without a size");
+} catch (const DatasetError&) {  // what it should do
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -117,5 +136,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read_sample(bytes, begin, begin + data[i + 1] * std::uint64_t{512});
   }
   (void)load_tar_index({data, size}, {size, 1});
+  read_array({data, size});
   return 0;
 }
