@@ -265,7 +265,8 @@ TEST_CASE("checkpoint: what does not fit is a CheckpointError that names it, and
     CHECK(same_values(*own_net, *before));
   };
   int other_value = 0;
-  refused([&](CheckpointParts& parts) { parts.add("missing", other_value); }, "missing", "no shard");
+  refused([&](CheckpointParts& parts) { parts.add("missing", other_value); }, "missing",
+          "no shard of this step has it. The parts that were saved are 'count', 'model', 'optimizer'");
   struct Other {
     int count;
     double more;
@@ -291,7 +292,14 @@ TEST_CASE("checkpoint: what does not fit is a CheckpointError that names it, and
   }
   torch::nn::Sequential third = small_net(5);
   torch::optim::SGD sgd(third->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  refused([&](CheckpointParts& parts) { parts.add("optimizer", sgd, *third); }, "optimizer", "");
+  refused([&](CheckpointParts& parts) { parts.add("optimizer", sgd, *third); }, "optimizer",
+          "the state of Adam or AdamW, and this program's optimizer is torch::optim::SGD: make the one that was saved");
+  torch::optim::LBFGS lbfgs(third->parameters());
+  refused([&](CheckpointParts& parts) { parts.add("optimizer", lbfgs, *third); }, "optimizer",
+          "the state of Adam or AdamW, and this program's optimizer is torch::optim::LBFGS");
+  torch::optim::Adam groups(std::vector<torch::optim::OptimizerParamGroup>(2, third->parameters()));
+  refused([&](CheckpointParts& parts) { parts.add("optimizer", groups, *third); }, "optimizer",
+          "there are 1 groups of parameters there, and 2 in this program's optimizer");
   torch::optim::Adam amsgrad(third->parameters(), torch::optim::AdamOptions(0.1).amsgrad(true));
   refused([&](CheckpointParts& parts) { parts.add("optimizer", amsgrad, *third); }, "max_exp_avg_sq", "no shard");
   CHECK(amsgrad.state().empty());
@@ -356,6 +364,9 @@ TEST_CASE("checkpoint: what only a part itself finds not to fit changes nothing 
   refused([&](CheckpointParts& parts) { parts.add("loader", longer); }, "loader", "40 samples, this one has 41");
   refused([&](CheckpointParts& parts) { parts.add("loader", shuffled); }, "loader", "whose order is");
   refused([&](CheckpointParts& parts) { parts.add("lbfgs", shorter); }, "lbfgs", "different size");
+  torch::optim::RMSprop rmsprop(own->parameters());
+  refused([&](CheckpointParts& parts) { parts.add("lbfgs", rmsprop); }, "lbfgs",
+          "saves as a whole (LBFGS, or a class of your own), and this program's optimizer is torch::optim::RMSprop");
   refused(
       [&](CheckpointParts& parts) {
         parts.add(

@@ -255,3 +255,29 @@ TEST_CASE("checkpoint: what each rank has as its own may have other names, and o
   const TemporaryFolder folder;
   for (auto& said : spawn({.nprocs = 3}, own_modules, ShmGroup(3), folder.path())) CHECK(said == "went through");
 }
+
+TEST_CASE("checkpoint: ranks' own optimizers may have other numbers of groups, and none takes another rank's") {
+  const TemporaryFolder folder;
+  torch::nn::Sequential net = small_net(1);
+  const auto all = net->parameters();
+  const auto rank_of_two = [&](int rank) {
+    return Checkpoints({.folder = folder.path(), .rank = rank, .ranks = 2, .run_id = "run"});
+  };
+  Checkpoints zero = rank_of_two(0), one = rank_of_two(1);
+  torch::optim::Adam whole(all, 0.1);
+  torch::optim::Adam halves(
+      std::vector<torch::optim::OptimizerParamGroup>{torch::optim::OptimizerParamGroup({all.begin(), all.begin() + 3}),
+                                                     torch::optim::OptimizerParamGroup({all.begin() + 3, all.end()})});
+  torch::optim::LBFGS lbfgs(all);
+  CheckpointParts of_zero, of_one, both;
+  of_zero.add("optimizer", whole, OnRanks::own);
+  of_zero.add("lbfgs", lbfgs, OnRanks::own);
+  of_one.add("optimizer", halves, OnRanks::own);
+  both.add("optimizer", halves, OnRanks::own);
+  both.add("lbfgs", lbfgs, OnRanks::own);
+  zero.save(1, of_zero);
+  one.save(1, of_one);
+  CHECK(zero.load(of_zero) == 1);
+  CHECK(one.load(of_one) == 1);
+  CHECK_THROWS_WITH(one.load(both), ContainsSubstring("'lbfgs/archive'") && ContainsSubstring("this shard does not"));
+}

@@ -45,6 +45,8 @@ class CheckpointStep {
   Found at(const std::string& name, Shards shards = Shards::all) const;
   /// That of the shard that rank `shard` wrote. Throws CheckpointError if it does not have it.
   Found in_shard(const std::string& name, int shard) const;
+  /// The names of the parts that any shard has.
+  std::vector<std::string> parts() const;
   /// The names that begin so, each once.
   std::vector<std::string> names_below(std::string_view prefix, Shards shards = Shards::all) const;
 

@@ -5,15 +5,21 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/tensors/modules/kept_state.h>
 #include <shoal/internal/workers/checkpoint/parts/tensor_entries.h>
 #include <torch/nn/module.h>
+#include <torch/optim/adagrad.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
 #include <torch/serialize/archive.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -21,7 +27,9 @@
 #include <span>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <type_traits>
+#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 
@@ -59,6 +67,26 @@ void with_archive(const CheckpointStep::Found& found, Load&& load) {
   } catch (const std::logic_error& error) {  // of a number in it
     found.fail(fmt::format("libtorch cannot read it: {}", error.what()));
   }
+}
+
+constexpr const char* kSavedWhole = "an optimizer that libtorch saves as a whole (LBFGS, or a class of your own)";
+
+/// The optimizers that are saved by parameter, each with an option that it alone has.
+constexpr std::array<std::pair<const char*, std::string_view>, 4> kKinds{
+    {{"SGD", "nesterov"}, {"Adam or AdamW", "amsgrad"}, {"RMSprop", "alpha"}, {"Adagrad", "lr_decay"}}};
+
+/// Empty if the options are none of these.
+std::string kind_of(const std::vector<std::string>& options) {
+  for (const auto& [kind, option] : kKinds)
+    if (std::ranges::find(options, option) != options.end()) return kind;
+  return {};
+}
+
+std::string kind_of(Optimizer& optimizer) {
+  if (!is_kept_by_parameter(optimizer)) return kSavedWhole;
+  if (dynamic_cast<torch::optim::SGD*>(&optimizer)) return kKinds[0].first;
+  if (dynamic_cast<torch::optim::RMSprop*>(&optimizer)) return kKinds[2].first;
+  return dynamic_cast<torch::optim::Adagrad*>(&optimizer) ? kKinds[3].first : kKinds[1].first;
 }
 
 /// What an optimizer keeps, put aside.
@@ -119,13 +147,15 @@ class OptimizerPart final : public CheckpointPart {
   }
 
   std::function<void()> prepare(const CheckpointStep& from) const override {
+    check_kind(from);
     if (!is_kept_by_parameter(optimizer_)) {
       // libtorch finds out while it loads what does not fit: so it does that now, and the optimizer then gets back what
       // it had.
       const auto loaded = std::make_shared<Contents>(optimizer_);
       loaded->exchange(optimizer_);
       try {
-        with_archive(from.at(whole_name()), [&](torch::serialize::InputArchive& archive) { optimizer_.load(archive); });
+        with_archive(from.at(whole_name(), shards()),
+                     [&](torch::serialize::InputArchive& archive) { optimizer_.load(archive); });
       } catch (...) {
         loaded->exchange(optimizer_);
         throw;
@@ -166,15 +196,36 @@ class OptimizerPart final : public CheckpointPart {
   }
 
   std::vector<std::shared_ptr<OptimizerOptions>> prepare_options(const CheckpointStep& from) const {
+    const std::size_t groups = optimizer_.param_groups().size();
+    std::size_t there = 0;
+    while (from.find(group_name(there), shards())) ++there;
+    if (there != 0 && there != groups)
+      from.at(group_name(0), shards())
+          .fail(fmt::format("there are {} groups of parameters there, and {} in this program's optimizer: make as many",
+                            there, groups));
     std::vector<std::shared_ptr<OptimizerOptions>> options;
-    for (std::size_t i = 0; i < optimizer_.param_groups().size(); ++i) {
+    for (std::size_t i = 0; i < groups; ++i) {
       options.emplace_back(optimizer_.param_groups()[i].options().clone());
-      with_archive(from.at(group_name(i)),
+      with_archive(from.at(group_name(i), shards()),
                    [&](torch::serialize::InputArchive& archive) { options.back()->serialize(archive); });
     }
-    if (const auto more = from.find(group_name(options.size())))
-      more.fail(fmt::format("this program's optimizer has {} groups of parameters", options.size()));
     return options;
+  }
+
+  /// Throws CheckpointError if it is another optimizer's state. Adam and AdamW keep the same.
+  void check_kind(const CheckpointStep& from) const {
+    std::string there;
+    const auto whole = from.find(whole_name(), shards()), group = from.find(group_name(0), shards());
+    if (whole)
+      there = kSavedWhole;
+    else if (group)
+      with_archive(group, [&](torch::serialize::InputArchive& archive) { there = kind_of(archive.keys()); });
+    if (const std::string here = kind_of(optimizer_); !there.empty() && there != here)
+      (whole ? whole : group)
+          .fail(
+              fmt::format("it is the state of {}, and this program's optimizer is {}: make the one that was saved, or "
+                          "leave the part '{}' out",
+                          there, c10::demangle(typeid(optimizer_).name()), name()));
   }
 
   /// The entries of all that the optimizer keeps, and the parameters for which there is nothing.
@@ -206,7 +257,7 @@ class OptimizerPart final : public CheckpointPart {
     for (const std::string& there : from.names_below(name() + "/", shards()))
       if (!own.contains(there) && (span_ == OptimizerSpan::kAllParameters || is_of_own_parameter(there)))
         from.at(there, shards())
-            .fail("this program's optimizer does not keep it: it has other options, or other parameters");
+            .fail("this program's optimizer does not keep it: give it the options and the parameters that it had");
     return {std::move(states), std::move(unused)};
   }
 
@@ -255,8 +306,10 @@ std::vector<std::string> names_of_parameters(const std::string& part, const std:
     }
     const auto found = names.find(parameter.unsafeGetTensorImpl());
     if (found == names.end())
-      throw std::invalid_argument(
-          fmt::format("'{}' of a checkpoint: the optimizer's parameter {} is none of the module's", part, keys.size()));
+      throw std::invalid_argument(fmt::format(
+          "'{}' of a checkpoint: the optimizer's parameter {} is none of the module's: give the module over "
+          "whose parameters it was made",
+          part, keys.size()));
     keys.push_back(found->second);
   }
   return keys;

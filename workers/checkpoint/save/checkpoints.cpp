@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <shoal/internal/workers/checkpoint/folder/checkpoint_folder.h>
 #include <shoal/internal/workers/checkpoint/folder/checkpoint_step.h>
 #include <shoal/internal/workers/checkpoint/write/atomic_file.h>
@@ -249,8 +250,11 @@ void Checkpoints::load_step(std::int64_t step, const CheckpointParts& parts) {
     return state_->load(files, parts);
   }
   if (failure) std::rethrow_exception(failure);
-  throw CheckpointError(state_->options.folder, CheckpointError::kNoOffset, fmt::format("step {}", step),
-                        "there is no checkpoint of it");
+  const std::vector<std::int64_t> there = steps();
+  throw CheckpointError(
+      state_->options.folder, CheckpointError::kNoOffset, fmt::format("step {}", step),
+      there.empty() ? std::string("there is no checkpoint of it, nor of any other step: is it the right folder?")
+                    : fmt::format("there is no checkpoint of it; there are those of {}", fmt::join(there, ", ")));
 }
 
 std::vector<std::int64_t> Checkpoints::steps() const {
