@@ -61,19 +61,22 @@ class Checkpoints {
   Checkpoints(const CheckpointOptions& options, c10::intrusive_ptr<c10d::ProcessGroup> process_group);
   ~Checkpoints();
 
-  /// Writes this rank's shard and returns when the disk has it. Not collective, but all ranks save the same steps.
-  /// Throws SystemError if it cannot be written, CheckpointNotSaved for an earlier save_async(), std::invalid_argument
-  /// for a negative step and for values that cannot be saved.
+  /// Writes this rank's shard and returns when the disk has it. All ranks save the same steps: a step of which one has no
+  /// shard never counts. It waits for no other rank, so it is no collective. Throws SystemError if it cannot be written,
+  /// CheckpointNotSaved for an earlier save_async(), std::invalid_argument for a negative step and for what cannot be
+  /// saved.
   void save(std::int64_t step, const CheckpointParts& parts);
-  /// Copies this rank's shard into the shared heap and returns; another process writes it. First waits if as many are in
-  /// flight as the options allow. Throws OutOfSharedMemory, and what save() throws. The first call starts the process
-  /// and touches the memory, so it takes longer.
+  /// Copies this rank's shard into the shared heap and returns; another process writes it. All ranks do, as with save().
+  /// First waits if as many are in flight as the options allow. Throws OutOfSharedMemory, and what save() throws. The
+  /// first call starts the process and touches the memory, so it takes longer.
   void save_async(std::int64_t step, const CheckpointParts& parts);
   /// Returns when all that save_async() began is on disk. Throws CheckpointNotSaved.
   void wait();
 
   /// Loads the highest step that is there, whole, of all ranks, however many they were, and returns its number; nothing
-  /// if there is none, or none but damaged ones, of which the log warns: steps() has these, too. Throws CheckpointError if it does not fit the parts: then nothing is changed.
+  /// if there is none, or none but damaged ones, of which the log warns: steps() has these, too.
+  /// Throws CheckpointError if it does not fit the parts: then nothing is changed. What a process group's ranks save
+  /// afterwards is of a run of its own.
   std::optional<std::int64_t> load(const CheckpointParts& parts);
   /// Loads a certain step. Throws CheckpointError if it is not whole.
   void load_step(std::int64_t step, const CheckpointParts& parts);

@@ -3,6 +3,7 @@
 #include <shoal/internal/workers/checkpoint/folder/shard_name.h>
 #include <shoal/internal/workers/checkpoint/format/checkpoint_file.h>
 #include <shoal/runtime/spawn.h>
+#include <shoal/workers/checkpoint/checkpoint_error.h>
 #include <shoal/workers/checkpoint/checkpoints.h>
 #include <shoal/workers/data/data_loader.h>
 #include <shoal/workers/train/diloco.h>
@@ -254,6 +255,67 @@ std::string own_modules(int rank, ShmGroup group, std::string folder) {
 TEST_CASE("checkpoint: what each rank has as its own may have other names, and other state, on each") {
   const TemporaryFolder folder;
   for (auto& said : spawn({.nprocs = 3}, own_modules, ShmGroup(3), folder.path())) CHECK(said == "went through");
+}
+
+namespace {
+
+/// Rank 1 finds at step 30 that its shard of step 10 was not written. Then all load, and go on.
+std::string go_on_after_failed_save(int rank, ShmGroup group, std::string folder) {
+  auto process_group = init_process_group(group, rank);
+  const auto place_of = [&](std::int64_t step, int shard) {
+    return folder + "/" + shoal::detail::shard_file_name({step, shard, 2});
+  };
+  Plain plain;
+  Checkpoints checkpoints({.folder = folder, .keep = 9}, process_group);
+  const auto save = [&](std::int64_t step) {
+    plain.set(step);
+    checkpoints.save_async(step, plain.parts);
+  };
+  if (rank == 1) std::filesystem::create_directory(place_of(10, 1));
+  save(10);
+  save(20);
+  try {
+    save(30);
+    require(rank == 0, "rank 1's save of step 30 went through");
+  } catch (const CheckpointNotSaved& error) {
+    require(rank == 1 && error.step() == 10, error.what());
+    std::filesystem::remove(place_of(10, 1));
+  }
+  const auto load = [&] {
+    checkpoints.wait();
+    process_group->barrier()->wait();
+    return checkpoints.load(plain.parts).value_or(-1);
+  };
+  require(load() == 20 && plain.is(20), "the step before the failure");
+  save(30);
+  save(40);
+  require(load() == 40 && plain.is(40), "a step after it");
+
+  // The same where what is loaded does not fit one rank's parts.
+  save(50);
+  checkpoints.wait();
+  process_group->barrier()->wait();
+  if (rank == 0) std::filesystem::remove(place_of(50, 0));
+  double other = 0;
+  CheckpointParts unfit;
+  unfit.add("count", other);
+  try {
+    const auto step = checkpoints.load(rank == 1 ? unfit : plain.parts);
+    require(rank == 0 && step == 40, "what does not fit was loaded");
+  } catch (const CheckpointError& error) {
+    require(rank == 1, error.what());
+  }
+  save(60);
+  require(load() == 60 && plain.is(60), "a step after one that did not fit");
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: what ranks save after a failure of one of them and a load() is of one run") {
+  const TemporaryFolder folder;
+  for (auto& said : spawn({.nprocs = 2}, go_on_after_failed_save, ShmGroup(2), folder.path()))
+    CHECK(said == "went through");
 }
 
 TEST_CASE("checkpoint: ranks' own optimizers may have other numbers of groups, and none takes another rank's") {

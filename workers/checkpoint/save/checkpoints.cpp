@@ -85,19 +85,24 @@ struct Checkpoints::State {
 
   /// A copy of this rank's shard as it is now, in a buffer of the heap.
   struct Image {
+  /// All ranks save the same steps, so each finds the same number: also one whose save then fails, or that first finds an
+  /// earlier one to have failed.
+  void note(std::int64_t step) {
+    if (step < 0)
+      throw std::invalid_argument(fmt::format("a checkpoint of step {}: steps are counted from 0 on", step));
+    if (begun && step < *begun) {
+      // Gone back: steps that come a second time are not made up of shards of both times.
+      run = schema_hash("gone back", run, std::uint64_t(step));
+      has_gone_back = true;
+    }
+    begun = step;
+  }
+
     at::Tensor buffer;
     std::int64_t bytes;
     at::Tensor used() const { return buffer.narrow(0, 0, bytes); }
   };
   Image copy(std::int64_t step, const CheckpointParts& parts) {
-    if (step < 0) throw std::invalid_argument(fmt::format("a checkpoint of step {}", step));
-    if (begun && step < *begun) {
-      // Gone back: steps that come a second time are not made up of shards of both times. All ranks save the same steps,
-      // so each finds the same number.
-      run = schema_hash("gone back", run, std::uint64_t(step));
-      has_gone_back = true;
-    }
-    begun = step;
     detail::ShardContents contents(options.rank, options.ranks);
     for (const auto& part : parts.parts()) part->write(contents);
     const auto bytes = std::int64_t(contents.lay_out(step, run));
@@ -199,6 +204,7 @@ void Checkpoints::save_async(std::int64_t step, const CheckpointParts& parts) {
         .processes = 1, .start_method = state_->options.start_method, .name = "checkpoint", .num_threads = 1});
   State::Image image = state_->copy(step, parts);
   auto written = state_->pool->apply_async(write_image, image.used(), state_->place(step));
+  state_->note(step);
   state_->saving.push_back({step, std::move(written), std::move(image.buffer)});
 }
 
@@ -206,6 +212,7 @@ void Checkpoints::wait() { state_->finish_all(); }
 
 std::optional<std::int64_t> Checkpoints::load(const CheckpointParts& parts) {
   state_->finish_and_log();
+  state_->note(step);
   const bool decides = !state_->process_group || state_->options.rank == 0;
   std::optional<StepFiles> newest;
   std::exception_ptr failure;
@@ -233,6 +240,9 @@ std::optional<std::int64_t> Checkpoints::load(const CheckpointParts& parts) {
   if (failure) std::rethrow_exception(failure);
   if (!newest) return std::nullopt;
   state_->load(*newest, parts);
+    // What follows is a run of its own on all ranks, also on one where the step does not fit its parts.
+    state_->run = std::uint64_t(state_->agree(std::int64_t(random_run())));
+    if (state_->begun && step >= 0 && step < *state_->begun) state_->begun.reset();
   return newest->step;
 }
 
