@@ -460,3 +460,31 @@ TEST_CASE("checkpoint: what a communication hook has left out comes back, and an
   CHECK_THROWS_WITH(checkpoints.load(to_other), ContainsSubstring("'hook'") && ContainsSubstring("[3, 5]"));
   CHECK_FALSE(unfit.state_dict(other->parameters()).left_out[0].defined());
 }
+
+TEST_CASE("checkpoint: what ranks' hooks have left out in half types is added up and divided in float") {
+  const torch::nn::Linear net(2, 1);
+  struct Case {
+    at::ScalarType type;
+    double zero, one, mean;
+  };
+  // Half's largest number is 65504; bfloat16 has 8 bits.
+  for (const Case& each : {Case{at::kHalf, 60000, 50016, 55008}, Case{at::kBFloat16, 256, 1, 128.5}}) {
+    const TemporaryFolder folder;
+    for (const int rank : {0, 1}) {
+      StatefulCommHook hook = power_sgd_hook(nullptr);
+      const auto value = at::TensorOptions(each.type);
+      hook.load_state_dict({.left_out = {torch::full({2}, rank == 0 ? each.zero : each.one, value), {}},
+                            .factors = std::vector<at::Tensor>(2)},
+                           net->parameters());
+      CheckpointParts parts;
+      parts.add("hook", hook, *net);
+      Checkpoints({.folder = folder.path(), .rank = rank, .ranks = 2, .run_id = "run"}).save(1, parts);
+    }
+    StatefulCommHook alone = power_sgd_hook(nullptr);
+    CheckpointParts parts;
+    parts.add("hook", alone, *net);
+    CHECK(Checkpoints({.folder = folder.path()}).load(parts) == 1);
+    const at::Tensor got = alone.state_dict(net->parameters()).left_out[0];
+    CHECK(torch::equal(got.to(at::kDouble), torch::full({2}, each.mean, at::kDouble)));
+  }
+}

@@ -29,8 +29,8 @@ class HookPart final : public CheckpointPart {
       if (from.rank() >= from.shards()) state.left_out.assign(parameters_.size(), at::Tensor());
       for (int shard = from.rank() + from.ranks(); shard < from.shards(); shard += from.ranks())
         add(state_of(from, shard), state);
-      for (const at::Tensor& part : state.left_out)
-        if (part.defined()) part.mul_(double(from.ranks()) / from.shards());
+      for (at::Tensor& part : state.left_out)
+        if (part.defined()) part = wide(part).mul(double(from.ranks()) / from.shards());
     }
     return [hook = hook_, state = std::move(state), parameters = parameters_]() mutable {
       hook.load_state_dict(state, parameters);
@@ -43,12 +43,17 @@ class HookPart final : public CheckpointPart {
     return std::move(*read_);
   }
 
+  /// Sums of half types overflow, or lose the digits that were left out. The hook rounds to its bucket's type in the end.
+  static at::Tensor wide(const at::Tensor& part) {
+    return part.scalar_type() == at::kHalf || part.scalar_type() == at::kBFloat16 ? part.to(at::kFloat) : part;
+  }
+
   static void add(const CommHookState& other, CommHookState& to) {
     for (std::size_t i = 0; i < to.left_out.size(); ++i) {
       if (!to.left_out[i].defined())
         to.left_out[i] = other.left_out[i];
       else if (other.left_out[i].defined())
-        to.left_out[i].add_(other.left_out[i]);
+        to.left_out[i] = wide(to.left_out[i]).add(wide(other.left_out[i]));
     }
   }
 
