@@ -50,7 +50,7 @@ enum class OnRanks {
 class CheckpointParts {
  public:
   /// Parameters and buffers by their names in the state_dict; of `equal` modules rank 0 writes the buffers. Loading
-  /// copies into the module's own tensors.
+  /// copies into the module's own tensors; saving refuses expanded ones, into which nothing can be copied.
   void add(const std::string& name, torch::nn::Module& module, OnRanks on_ranks = OnRanks::equal);
   /// A torch holder, or a shared pointer to a module.
   template <class Holder>

@@ -461,6 +461,30 @@ TEST_CASE("checkpoint: what a communication hook has left out comes back, and an
   CHECK_FALSE(unfit.state_dict(other->parameters()).left_out[0].defined());
 }
 
+TEST_CASE("checkpoint: an expanded buffer is refused by name, before anything is written or changed") {
+  struct NetImpl : torch::nn::Module {
+    NetImpl(double value, bool expanded) {
+      first = register_parameter("first", torch::full({2}, value));
+      mask = register_buffer("mask", torch::full({1, 3}, value).expand({4, 3}));
+      if (!expanded) mask.set_data(mask.clone());
+      empty = register_buffer("empty", torch::zeros({1, 0}).expand({4, 0}));  // nothing of it lies anywhere twice
+    }
+    at::Tensor first, mask, empty;
+  };
+  NetImpl expanded(1, true), dense(2, false);
+  CheckpointParts parts, dense_parts;
+  parts.add("model", expanded);
+  dense_parts.add("model", dense);
+  const TemporaryFolder folder;
+  Checkpoints checkpoints({.folder = folder.path()});
+  CHECK_THROWS_WITH(checkpoints.save(1, parts), ContainsSubstring("'model/mask'") &&
+                                                    ContainsSubstring("expanded tensor, [4, 3] with strides [0, 1]"));
+  CHECK(checkpoints.steps().empty());
+  checkpoints.save(1, dense_parts);
+  CHECK_THROWS_WITH(checkpoints.load(parts), ContainsSubstring("'model/mask'") && ContainsSubstring("expanded"));
+  CHECK(expanded.first.eq(1).all().item<bool>());
+}
+
 TEST_CASE("checkpoint: what ranks' hooks have left out in half types is added up and divided in float") {
   const torch::nn::Linear net(2, 1);
   struct Case {

@@ -57,6 +57,8 @@ std::function<void()> prepare_tensors(const CheckpointStep& from, const std::vec
   for (const Named& named : all) {
     const auto found = from.at(named.name, shards_of(on_ranks));
     check_tensor(found, named.tensor.sizes(), named.tensor.scalar_type());
+    if (shares_places(named.tensor))
+      found.fail("this program's tensor is expanded, and nothing can be loaded into it: keep its clone() instead");
     pairs.emplace_back(found, named.tensor);
   }
   return [pairs = std::move(pairs)] {

@@ -1,9 +1,11 @@
 #include <shoal/internal/workers/checkpoint/write/shard_contents.h>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <shoal/internal/ipc/process/session_core.h>
 #include <shoal/internal/ipc/read_only/read_only.h>
 #include <shoal/internal/tensors/cuda/device_ipc.h>
@@ -45,6 +47,10 @@ bool is_one_piece(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+bool shares_places(const at::Tensor& tensor) {
+  return tensor.numel() != 0 && at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
+}
 
 std::string block_name(const std::string& value, std::size_t number) { return fmt::format("{}#{}", value, number); }
 
@@ -90,7 +96,12 @@ void ShardContents::add(const std::string& name, const at::Tensor& tensor) {
     throw std::invalid_argument(fmt::format(
         "'{}' of a checkpoint is a tensor of type {}, layout {}, device {}: only strided ones of plain types go into "
         "one; put it into a value",
-        name, c10::toString(tensor.scalar_type()), int(tensor.layout()), tensor.device().str()));
+        name, c10::toString(tensor.scalar_type()), c10::str(tensor.layout()), tensor.device().str()));
+  if (shares_places(tensor))
+    throw std::invalid_argument(fmt::format(
+        "'{}' of a checkpoint is an expanded tensor, [{}] with strides [{}]: several elements are one place in "
+        "memory, so nothing could be loaded into it. Keep its clone() instead",
+        name, fmt::join(tensor.sizes(), ", "), fmt::join(tensor.strides(), ", ")));
   add(CheckpointEntry{.name = name, .type = type, .shape = tensor.sizes().vec(), .bytes = tensor.nbytes()},
       Source{tensor.detach(), nullptr, {}});
 }

@@ -24,7 +24,7 @@ class ShardContents {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  /// A strided tensor on any device. Throws std::invalid_argument for other layouts and quantized ones.
+  /// A strided tensor on any device. Throws std::invalid_argument for other layouts, quantized and expanded ones.
   void add(const std::string& name, const at::Tensor& tensor);
   /// A message of the codec. The blocks that it refers to go into the shard as well, if they are plain bytes: tensors in
   /// a value. Throws std::invalid_argument for handles of anything else (queues, locks, tensors on a device): they end
@@ -52,6 +52,8 @@ class ShardContents {
   std::vector<std::byte> head_;
 };
 
+/// Whether elements of an expanded tensor lie in one place: libtorch writes to none such.
+bool shares_places(const at::Tensor& tensor);
 /// The name of a value's block.
 std::string block_name(const std::string& value, std::size_t number);
 /// "float32" for at::kFloat; empty for types that checkpoints do not have.
