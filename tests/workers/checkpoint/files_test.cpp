@@ -6,6 +6,7 @@
 #include <shoal/workers/checkpoint/checkpoints.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <torch/torch.h>
 
 #include <cerrno>
@@ -16,6 +17,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/forked.h"
+#include "tests/support/said.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/workers/checkpoint/nets.h"
 
@@ -179,6 +181,29 @@ TEST_CASE("checkpoint: the last k stay") {
   CHECK_THROWS_AS(Checkpoints({.folder = ""}), std::invalid_argument);
   CHECK_THROWS_AS(Checkpoints({.folder = folder.path(), .rank = 2, .ranks = 2}), std::invalid_argument);
   CHECK_THROWS_AS(Checkpoints({.folder = folder.path(), .keep = 0}), std::invalid_argument);
+}
+
+TEST_CASE("checkpoint: what is no file under a shard's name keeps nobody waiting, and the log names it") {
+  const TemporaryFolder folder;
+  Plain plain;
+  Checkpoints checkpoints({.folder = folder.path(), .keep = 2});
+  for (const std::int64_t step : {10, 20}) {
+    plain.set(step);
+    checkpoints.save(step, plain.parts);
+  }
+  REQUIRE(::mkfifo(shard(folder.path(), 22).c_str(), 0666) == 0);
+  REQUIRE(::mkfifo(shard(folder.path(), 30).c_str(), 0666) == 0);
+  const std::string said = said_by([&] {
+    if (Checkpoints({.folder = folder.path()}).load(plain.parts) != 20)
+      throw std::runtime_error("another step was loaded");
+  });
+  CHECK_THAT(said, ContainsSubstring("step-000000000030.rank-0-of-1.checkpoint: file: it is a FIFO under a shard's"));
+  plain.set(25);
+  checkpoints.save(25, plain.parts);  // which counts the steps that are there
+  CHECK(loaded(folder.path()) == 25);
+  plain.set(30);
+  checkpoints.save(30, plain.parts);  // takes its place
+  CHECK(loaded(folder.path()) == 30);
 }
 
 TEST_CASE("checkpoint: a step counts once all ranks' shards are there, of one run") {

@@ -17,15 +17,25 @@ namespace shoal::detail {
 namespace {
 
 constexpr std::size_t kReadBytes = std::size_t(1) << 20;
+// Not blocking: whoever opens a FIFO would else wait for somebody who writes to it. Of files it says nothing.
+constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "no file";
+}
 
 }  // namespace
 
 CheckpointFile::CheckpointFile(std::filesystem::path path) : path_(std::move(path)) {
-  file_ = lift(Fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)));
+  file_ = lift(Fd(::open(path_.c_str(), kOpenFlags)));
   struct stat status{};
   if (!file_ || ::fstat(file_.get(), &status) != 0)
     throw SystemError(fmt::format("opening the checkpoint {}", path_.native()), errno);
-  if (!S_ISREG(status.st_mode)) throw CheckpointError(path_, 0, "header", "it is no file");
+  if (!S_ISREG(status.st_mode))
+    throw CheckpointError(path_, CheckpointError::kNoOffset, "file",
+                          fmt::format("it is {} under a shard's name: remove it", kind_of(status.st_mode)));
   const auto bytes = std::uint64_t(status.st_size);
   std::array<std::byte, kCheckpointHeaderBytes> first;
   const auto header = std::span(first).first(std::min<std::uint64_t>(bytes, first.size()));
@@ -55,7 +65,7 @@ void CheckpointFile::read_at(std::uint64_t offset, std::span<std::byte> to, std:
 
 void CheckpointFile::fail_checksum(const CheckpointEntry& entry) const {
   throw CheckpointError(path_, entry.offset, fmt::format("entry '{}'", entry.name),
-                        "its bytes are not those that were written");
+                        "its bytes are not those that were written: load an earlier step, as load() does");
 }
 
 void CheckpointFile::read(const CheckpointEntry& entry, std::span<std::byte> to) const {
@@ -82,8 +92,8 @@ void CheckpointFile::verify() const {
 }
 
 std::optional<std::uint64_t> run_of_checkpoint(const std::filesystem::path& path) {
-  const Fd file = lift(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
-  std::array<std::byte, kCheckpointHeaderBytes> header;
+  const Fd file = lift(Fd(::open(path.c_str(), kOpenFlags)));
+  std::array<std::byte, kCheckpointHeaderBytes> header;  // of anything but a file pread() reads none
   if (!file || ::pread(file.get(), header.data(), header.size(), 0) != ssize_t(header.size())) return std::nullopt;
   return run_in_header(header);
 }
