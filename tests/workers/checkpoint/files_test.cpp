@@ -206,6 +206,23 @@ TEST_CASE("checkpoint: what is no file under a shard's name keeps nobody waiting
   CHECK(loaded(folder.path()) == 30);
 }
 
+TEST_CASE("checkpoint: the log names in one line what was saved and is not asked for") {
+  const TemporaryFolder folder;
+  Plain plain;
+  Checkpoints({.folder = folder.path()}).save(10, plain.parts);
+  const auto load = [&](const CheckpointParts& parts) {
+    return said_by([&] { (void)Checkpoints({.folder = folder.path()}).load(parts); });
+  };
+  CheckpointParts less;
+  const std::string all = load(plain.parts);
+  CHECK(times_in(all, "loaded without") == 0);
+  less.add("count", plain.count);
+  const std::string some = load(less);
+  CHECK(times_in(some, "the checkpoint of step 10 in " + folder.path() + " was loaded without its part 'bytes'") == 1);
+  const std::string none = load(CheckpointParts());
+  CHECK(times_in(none, "without its parts 'bytes', 'count', which this program did not add") == 1);
+}
+
 TEST_CASE("checkpoint: a step counts once all ranks' shards are there, of one run") {
   const TemporaryFolder folder;
   const auto save = [&](int rank, const char* run, std::int64_t step) {

@@ -162,11 +162,23 @@ struct Checkpoints::State {
 
   void load(const StepFiles& files, const CheckpointParts& parts) {
     const CheckpointStep step(files, options.rank, options.ranks);
+  /// One line about what was saved and nobody asked for.
+  void say_left(const CheckpointStep& step, const CheckpointParts& parts) const {
+    std::vector<std::string> left = step.parts();
+    std::erase_if(left, [&](const std::string& name) {
+      return std::ranges::any_of(parts.parts(), [&](const auto& part) { return part->name() == name; });
+    });
+    if (!left.empty())
+      log_warning("the checkpoint of step {} in {} was loaded without its part{} '{}', which this program did not add",
+                  step.step(), options.folder.native(), left.size() == 1 ? "" : "s", fmt::join(left, "', '"));
+  }
+
     std::vector<std::function<void()>> prepared;
     for (const auto& part : parts.parts()) prepared.push_back(part->prepare(step));
     for (const auto& apply : prepared) apply();
     if (begun && files.step < *begun) {
       // What is saved from here on is another future, also where it comes to the step that was saved last.
+    if (options.rank == 0) say_left(step, parts);
       run = schema_hash("gone back by loading", run, std::uint64_t(files.step));
       begun.reset();
     }
