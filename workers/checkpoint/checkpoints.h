@@ -22,7 +22,7 @@ namespace shoal {
 struct CheckpointOptions {
   std::filesystem::path folder;  ///< of this training alone; made if it is not there
   int rank = 0;                  ///< this process's; of a process group it is the group's
-  int ranks = 1;                 ///< that write shards; of a process group it is the group's
+  int ranks = 1;                 ///< that write shards, up to 2^20; of a process group it is the group's
   int keep = 3;                  ///< whole steps up to the one just saved that stay; older ones are removed
   int saves_in_flight = 2;       ///< that save_async() has at once; each has a copy of the shard in the shared heap
   /// Of several ranks without a process group: the same on all ranks, another one in each run. Empty: what

@@ -181,6 +181,8 @@ TEST_CASE("checkpoint: the last k stay") {
   CHECK_THROWS_AS(Checkpoints({.folder = ""}), std::invalid_argument);
   CHECK_THROWS_AS(Checkpoints({.folder = folder.path(), .rank = 2, .ranks = 2}), std::invalid_argument);
   CHECK_THROWS_AS(Checkpoints({.folder = folder.path(), .keep = 0}), std::invalid_argument);
+  CHECK_THROWS_WITH(Checkpoints({.folder = folder.path(), .ranks = 1 << 21, .run_id = "x"}),
+                    ContainsSubstring("rank 0 of 2097152") && ContainsSubstring("1 to 1048576 ranks"));
 }
 
 TEST_CASE("checkpoint: what is no file under a shard's name keeps nobody waiting, and the log names it") {

@@ -177,8 +177,13 @@ TEST_CASE("checkpoint file: names are read as they were written, and no other fi
   CHECK(parse_shard_name(shard_file_name({std::numeric_limits<std::int64_t>::max(), 0, 1}))->step ==
         std::numeric_limits<std::int64_t>::max());
   CHECK(parse_shard_name(name + ".99.0.part")->unfinished);
-  for (const char* other : {"", "step-", "step-1.rank-0-of-1.checkpoint.bak", "step--1.rank-0-of-1.checkpoint",
-                            "step-1.rank-2-of-2.checkpoint", "step-99999999999999999999.rank-0-of-1.checkpoint",
-                            "step-1.rank-0-of-1.pt", "xstep-1.rank-0-of-1.checkpoint"})
+  const auto many = parse_shard_name(shard_file_name({7, kMostRanks - 1, kMostRanks}));
+  REQUIRE(many);
+  CHECK(many->rank == (1 << 20) - 1);
+  CHECK(many->ranks == 1 << 20);
+  for (const char* other :
+       {"", "step-", "step-1.rank-0-of-1.checkpoint.bak", "step--1.rank-0-of-1.checkpoint",
+        "step-1.rank-2-of-2.checkpoint", "step-1.rank-0-of-1048577.checkpoint",
+        "step-99999999999999999999.rank-0-of-1.checkpoint", "step-1.rank-0-of-1.pt", "xstep-1.rank-0-of-1.checkpoint"})
     CHECK_FALSE(parse_shard_name(other));
 }

@@ -19,9 +19,6 @@
 namespace shoal::detail {
 namespace {
 
-/// A step of more ranks than this is not one of ours: its list of shards is not allocated.
-constexpr int kMostRanks = 1 << 20;
-
 struct Found {
   std::filesystem::path path;
   ShardName name;
@@ -34,8 +31,7 @@ std::vector<Found> list_files(const std::filesystem::path& folder) {
   std::filesystem::directory_iterator at(folder, error), end;
   if (error == std::errc::no_such_file_or_directory) return all;
   while (!error && at != end) {
-    if (const auto name = parse_shard_name(at->path().filename().native()); name && name->ranks <= kMostRanks)
-      all.push_back({at->path(), *name});
+    if (const auto name = parse_shard_name(at->path().filename().native()); name) all.push_back({at->path(), *name});
     at.increment(error);
   }
   if (error) throw SystemError(fmt::format("reading the folder of checkpoints {}", folder.native()), error.value());

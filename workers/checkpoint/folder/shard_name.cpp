@@ -32,7 +32,8 @@ std::string shard_file_name(const ShardName& shard) {
 std::optional<ShardName> parse_shard_name(std::string_view name) {
   ShardName shard;
   if (!skip(name, "step-") || !take(name, shard.step) || !skip(name, ".rank-") || !take(name, shard.rank) ||
-      !skip(name, "-of-") || !take(name, shard.ranks) || !skip(name, kEnding) || shard.rank >= shard.ranks)
+      !skip(name, "-of-") || !take(name, shard.ranks) || !skip(name, kEnding) || shard.rank >= shard.ranks ||
+      shard.ranks > kMostRanks)
     return std::nullopt;
   shard.unfinished = !name.empty();
   if (shard.unfinished && !name.ends_with(kUnfinishedEnding)) return std::nullopt;

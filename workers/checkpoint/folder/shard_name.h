@@ -8,6 +8,9 @@
 
 namespace shoal::detail {
 
+/// That write a step. A reader makes a list of as many shards as a name says.
+inline constexpr int kMostRanks = 1 << 20;
+
 /// Which shard a file is.
 struct ShardName {
   std::int64_t step = 0;

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <shoal/internal/workers/checkpoint/folder/checkpoint_folder.h>
 #include <shoal/internal/workers/checkpoint/folder/checkpoint_step.h>
+#include <shoal/internal/workers/checkpoint/folder/shard_name.h>
 #include <shoal/internal/workers/checkpoint/write/atomic_file.h>
 #include <shoal/internal/workers/checkpoint/write/shard_contents.h>
 #include <shoal/internal/workers/checkpoint/write/write_shard.h>
@@ -66,12 +67,13 @@ struct Checkpoints::State {
       options.rank = process_group->getRank();
       options.ranks = process_group->getSize();
     }
-    if (options.folder.empty() || options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks ||
-        options.keep < 1 || options.saves_in_flight < 1)
+    if (options.folder.empty() || options.ranks < 1 || options.ranks > detail::kMostRanks || options.rank < 0 ||
+        options.rank >= options.ranks || options.keep < 1 || options.saves_in_flight < 1)
       throw std::invalid_argument(
-          fmt::format("checkpoints in '{}' of rank {} of {}, {} kept, {} in flight: a folder is needed, a rank below "
-                      "the number of ranks, and at least one of the others",
-                      options.folder.native(), options.rank, options.ranks, options.keep, options.saves_in_flight));
+          fmt::format("checkpoints in '{}' of rank {} of {}, {} kept, {} in flight: a folder is needed, 1 to {} ranks, "
+                      "a rank from 0 on and below their number, and at least one of the others",
+                      options.folder.native(), options.rank, options.ranks, options.keep, options.saves_in_flight,
+                      detail::kMostRanks));
     run = process_group ? std::uint64_t(agree(std::int64_t(random_run()))) : run_of(options);
     detail::make_folder(options.folder);
   }
@@ -83,8 +85,6 @@ struct Checkpoints::State {
     return sent[0].item<std::int64_t>();
   }
 
-  /// A copy of this rank's shard as it is now, in a buffer of the heap.
-  struct Image {
   /// All ranks save the same steps, so each finds the same number: also one whose save then fails, or that first finds an
   /// earlier one to have failed.
   void note(std::int64_t step) {
@@ -98,6 +98,8 @@ struct Checkpoints::State {
     begun = step;
   }
 
+  /// A copy of this rank's shard as it is now, in a buffer of the heap.
+  struct Image {
     at::Tensor buffer;
     std::int64_t bytes;
     at::Tensor used() const { return buffer.narrow(0, 0, bytes); }
@@ -160,8 +162,6 @@ struct Checkpoints::State {
       }
   }
 
-  void load(const StepFiles& files, const CheckpointParts& parts) {
-    const CheckpointStep step(files, options.rank, options.ranks);
   /// One line about what was saved and nobody asked for.
   void say_left(const CheckpointStep& step, const CheckpointParts& parts) const {
     std::vector<std::string> left = step.parts();
@@ -173,12 +173,14 @@ struct Checkpoints::State {
                   step.step(), options.folder.native(), left.size() == 1 ? "" : "s", fmt::join(left, "', '"));
   }
 
+  void load(const StepFiles& files, const CheckpointParts& parts) {
+    const CheckpointStep step(files, options.rank, options.ranks);
     std::vector<std::function<void()>> prepared;
     for (const auto& part : parts.parts()) prepared.push_back(part->prepare(step));
     for (const auto& apply : prepared) apply();
+    if (options.rank == 0) say_left(step, parts);
     if (begun && files.step < *begun) {
       // What is saved from here on is another future, also where it comes to the step that was saved last.
-    if (options.rank == 0) say_left(step, parts);
       run = schema_hash("gone back by loading", run, std::uint64_t(files.step));
       begun.reset();
     }
@@ -202,6 +204,7 @@ Checkpoints::Checkpoints(const CheckpointOptions& options, c10::intrusive_ptr<c1
 Checkpoints::~Checkpoints() { state_->finish_and_log(); }
 
 void Checkpoints::save(std::int64_t step, const CheckpointParts& parts) {
+  state_->note(step);
   state_->finish_all();
   State::Image image = state_->copy(step, parts);
   detail::write_shard(bytes_of(image.used()), state_->place(step));
@@ -209,6 +212,7 @@ void Checkpoints::save(std::int64_t step, const CheckpointParts& parts) {
 }
 
 void Checkpoints::save_async(std::int64_t step, const CheckpointParts& parts) {
+  state_->note(step);
   state_->finish_ready();
   while (state_->saving.size() >= std::size_t(state_->options.saves_in_flight)) state_->finish_oldest();
   if (!state_->pool)
@@ -216,7 +220,6 @@ void Checkpoints::save_async(std::int64_t step, const CheckpointParts& parts) {
         .processes = 1, .start_method = state_->options.start_method, .name = "checkpoint", .num_threads = 1});
   State::Image image = state_->copy(step, parts);
   auto written = state_->pool->apply_async(write_image, image.used(), state_->place(step));
-  state_->note(step);
   state_->saving.push_back({step, std::move(written), std::move(image.buffer)});
 }
 
@@ -224,7 +227,6 @@ void Checkpoints::wait() { state_->finish_all(); }
 
 std::optional<std::int64_t> Checkpoints::load(const CheckpointParts& parts) {
   state_->finish_and_log();
-  state_->note(step);
   const bool decides = !state_->process_group || state_->options.rank == 0;
   std::optional<StepFiles> newest;
   std::exception_ptr failure;
@@ -238,6 +240,9 @@ std::optional<std::int64_t> Checkpoints::load(const CheckpointParts& parts) {
     constexpr std::int64_t kNone = -1, kFailed = -2;
     const std::int64_t step = state_->agree(failure ? kFailed : newest ? newest->step : kNone);
     const std::int64_t ranks = state_->agree(newest ? newest->ranks : 0);
+    // What follows is a run of its own on all ranks, also on one where the step does not fit its parts.
+    state_->run = std::uint64_t(state_->agree(std::int64_t(random_run())));
+    if (state_->begun && step >= 0 && step < *state_->begun) state_->begun.reset();
     if (failure) std::rethrow_exception(failure);
     if (step == kFailed) throw Error("rank 0 cannot read the folder of checkpoints: its error says why");
     if (step == kNone) return std::nullopt;
@@ -252,9 +257,6 @@ std::optional<std::int64_t> Checkpoints::load(const CheckpointParts& parts) {
   if (failure) std::rethrow_exception(failure);
   if (!newest) return std::nullopt;
   state_->load(*newest, parts);
-    // What follows is a run of its own on all ranks, also on one where the step does not fit its parts.
-    state_->run = std::uint64_t(state_->agree(std::int64_t(random_run())));
-    if (state_->begun && step >= 0 && step < *state_->begun) state_->begun.reset();
   return newest->step;
 }
 
