@@ -256,6 +256,34 @@ TEST_CASE("checkpoint: a step counts once all ranks' shards are there, of one ru
   CHECK_FALSE(fs::exists(shard(folder.path(), 1, 0, 2)));
 }
 
+TEST_CASE("checkpoint: a step of more ranks than a process can open files is loaded, by any of its ranks") {
+  constexpr int kRanks = 200;
+  const TemporaryFolder folder;
+  std::int64_t own = 0;
+  at::Tensor equal = torch::full({10}, 7);
+  CheckpointParts parts;
+  parts.add("own", own);
+  parts.add("equal", equal);
+  const auto rank_of_many = [&](int rank) {
+    return Checkpoints({.folder = folder.path(), .rank = rank, .ranks = kRanks, .run_id = "many"});
+  };
+  for (int rank = 0; rank < kRanks; ++rank) {
+    own = rank;
+    rank_of_many(rank).save(1, parts);
+  }
+  Forked reader([&] {
+    const rlimit limit{kRanks - 50, kRanks - 50};
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw std::runtime_error("no limit");
+    for (const int rank : {0, kRanks - 1}) {
+      own = -1;
+      equal.zero_();
+      if (rank_of_many(rank).load(parts) != 1 || own != rank || !equal.eq(7).all().item<bool>())
+        throw std::runtime_error("other values were loaded");
+    }
+  });
+  CHECK(reader.join() == 0);
+}
+
 namespace {
 
 void save_all(Checkpoints& checkpoints, const Steps& steps) {

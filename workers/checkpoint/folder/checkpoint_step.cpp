@@ -12,6 +12,9 @@
 namespace shoal::detail {
 namespace {
 
+/// A process may have 1024 descriptors open, unless somebody says otherwise.
+constexpr std::size_t kKeptOpen = 64;
+
 /// A part's name ends where those of its entries go on.
 std::string_view part_of(std::string_view entry) { return entry.substr(0, entry.find_first_of("/#")); }
 
@@ -42,7 +45,10 @@ void CheckpointStep::Found::fail(const std::string& what) const {
 
 CheckpointStep::CheckpointStep(const StepFiles& files, int rank, int ranks) : rank_(rank), ranks_(ranks) {
   files_.reserve(files.shards.size());
-  for (const std::filesystem::path& path : files.shards) files_.emplace_back(path);
+  for (const std::filesystem::path& path : files.shards) {
+    files_.emplace_back(path);
+    if (files_.size() > kKeptOpen) files_.back().rest();
+  }
 }
 
 CheckpointStep::Found CheckpointStep::find(std::string_view name, Shards shards) const {

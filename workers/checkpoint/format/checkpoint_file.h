@@ -22,6 +22,9 @@ class CheckpointFile {
   /// Throws SystemError if it cannot be opened or read, CheckpointError for damage.
   explicit CheckpointFile(std::filesystem::path path);
 
+  /// Keeps no descriptor between reads from now on: of a step of thousands of ranks a process cannot open all.
+  void rest() { file_.reset(); }
+
   const std::filesystem::path& path() const { return path_; }
   const CheckpointHeader& header() const { return head_.header; }
   const std::vector<CheckpointEntry>& entries() const { return head_.entries; }
@@ -35,11 +38,12 @@ class CheckpointFile {
   void verify() const;
 
  private:
-  void read_at(std::uint64_t offset, std::span<std::byte> to, std::string_view field) const;
+  Fd open() const;
+  void read_at(int file, std::uint64_t offset, std::span<std::byte> to, std::string_view field) const;
   [[noreturn]] void fail_checksum(const CheckpointEntry& entry) const;
 
   std::filesystem::path path_;
-  Fd file_;
+  Fd file_;  // none: it rests
   CheckpointHead head_;
   std::unordered_map<std::string_view, const CheckpointEntry*> by_name_;
 };
