@@ -19,9 +19,19 @@ std::string describe(const NamedTensors& tensors, const std::vector<std::string>
   std::string text;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, tensor] = tensors[i];
-    text += fmt::format("{} ({} [{}], strides [{}]{}{})\n", name, c10::toString(tensor.scalar_type()),
-                        fmt::join(tensor.sizes().vec(), ", "), fmt::join(tensor.strides().vec(), ", "),
-                        uses.empty() || uses[i].empty() ? "" : ", ", uses.empty() ? "" : uses[i]);
+    if (!tensor.defined()) {
+      text += name +
+              "
+              ";  // which says all
+              continue;
+    }
+    text += fmt::format(
+        "{} ({} [{}], {}{}{})
+        ", name, c10::toString(tensor.scalar_type()),
+        fmt::join(tensor.sizes().vec(), ", "),
+        tensor.layout() == c10::kStrided ? fmt::format("strides [{}]", fmt::join(tensor.strides().vec(), ", "))
+                                         : c10::str(tensor.layout()),
+        uses.empty() || uses[i].empty() ? "" : ", ", uses.empty() ? "" : uses[i]);
   }
   return text;
 }

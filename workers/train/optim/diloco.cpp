@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <stdexcept>
+#include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
@@ -19,7 +20,7 @@ namespace shoal {
 namespace {
 
 void check(const std::vector<at::Tensor>& parameters, const DiLoCoOptions& options) {
-  if (parameters.empty()) throw std::invalid_argument("DiLoCo of no parameters");
+  if (parameters.empty()) throw std::invalid_argument("DiLoCo of no parameters: give those of a module, on all ranks");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& parameter = parameters[i];
     if (!parameter.defined() || parameter.layout() != c10::kStrided || !parameter.is_floating_point())
@@ -33,6 +34,12 @@ void check(const std::vector<at::Tensor>& parameters, const DiLoCoOptions& optio
   if (options.type && !c10::isFloatingType(*options.type))
     throw std::invalid_argument(
         fmt::format("DiLoCo: differences as {}: give a type of floating point numbers", c10::toString(*options.type)));
+}
+
+/// What has to be equal on all ranks.
+std::string name_of(const DiLoCoOptions& options) {
+  return fmt::format("sync_every {}, differences as {}", options.sync_every,
+                     options.type ? c10::toString(*options.type) : "they are");
 }
 
 /// Parameters of one type on one device: their differences are one tensor, which one collective adds up.
@@ -65,11 +72,14 @@ struct DiLoCo::State {
   State(const std::vector<at::Tensor>& given, c10::intrusive_ptr<c10d::ProcessGroup> group,
         const DiLoCoOptions& options)
       : parameters(each_once(given)), process_group(std::move(group)), options(options) {
-    check(parameters, options);
     NamedTensors named;
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      named.emplace_back(fmt::format("parameter {}", i), parameters[i]);
-    check_same_on_all_ranks(process_group, named);
+    for (const at::Tensor& parameter : parameters)
+      named.emplace_back(fmt::format("parameter {}{}", named.size(), parameter.defined() ? "" : ", undefined"),
+                         parameter);
+    named.emplace_back(name_of(options), at::Tensor());
+    // Before anything is refused: from here on all ranks refuse the same.
+    check_same_on_all_ranks(process_group, named, "DiLoCo");
+    check(parameters, options);
     broadcast_tensors(process_group, parameters, 0);
     const at::NoGradGuard no_grad;
     for (const at::Tensor& parameter : parameters) start.push_back(parameter.detach().clone());
@@ -163,7 +173,12 @@ void DiLoCo::outer_step() { state_->outer_step(); }
 torch::optim::Optimizer& DiLoCo::outer() { return *state_->outer; }
 const std::vector<at::Tensor>& DiLoCo::parameters() const { return state_->parameters; }
 std::int64_t DiLoCo::inner_steps() const { return state_->inner_steps; }
-void DiLoCo::set_inner_steps(std::int64_t steps) { state_->inner_steps = steps; }
+void DiLoCo::set_inner_steps(std::int64_t steps) {
+  if (steps < 0)
+    throw std::invalid_argument(
+        fmt::format("DiLoCo: set_inner_steps({}): give the inner steps since, 0 or more", steps));
+  state_->inner_steps = steps;
+}
 const std::vector<at::Tensor>& DiLoCo::start() const { return state_->start; }
 
 DiLoCoState DiLoCo::state_dict() {

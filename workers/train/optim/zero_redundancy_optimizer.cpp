@@ -41,6 +41,16 @@ ParameterGroups without_repetitions(const ParameterGroups& groups) {
   return once;
 }
 
+void check_parameters(const std::vector<at::Tensor>& parameters) {
+  if (parameters.empty())
+    throw std::invalid_argument("ZeroRedundancyOptimizer of no parameters: give those of a module, on all ranks");
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (!parameters[i].defined() || parameters[i].layout() != c10::kStrided)
+      throw std::invalid_argument(
+          fmt::format("ZeroRedundancyOptimizer: parameter {} is {}: give dense tensors", i,
+                      parameters[i].defined() ? parameters[i].toString() : "an undefined tensor"));
+}
+
 /// The same groups with those parameters alone that a rank has.
 ParameterGroups share_of(const ParameterGroups& groups, const std::vector<int>& owners, int rank) {
   ParameterGroups share;
@@ -62,12 +72,14 @@ struct ZeroRedundancyOptimizer::State {
       : groups(without_repetitions(given)), make(std::move(make)), process_group(std::move(process_group)) {
     for (const OptimizerParamGroup& group : groups)
       parameters.insert(parameters.end(), group.params().begin(), group.params().end());
-    if (parameters.empty()) throw std::invalid_argument("ZeroRedundancyOptimizer of no parameters");
     NamedTensors named;
     named.reserve(parameters.size());
     for (const at::Tensor& parameter : parameters)
-      named.emplace_back(fmt::format("parameter {}", named.size()), parameter);
+      named.emplace_back(fmt::format("parameter {}{}", named.size(), parameter.defined() ? "" : ", undefined"),
+                         parameter);
+    // Before anything is refused: from here on all ranks refuse the same.
     check_same_on_all_ranks(this->process_group, named, "ZeroRedundancyOptimizer");
+    check_parameters(parameters);
     std::vector<std::int64_t> sizes;
     sizes.reserve(parameters.size());
     for (const at::Tensor& parameter : parameters) sizes.push_back(parameter.numel());
@@ -197,6 +209,9 @@ std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::make_whole() const {
 std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::consolidate(int root) {
   State& s = *state_;
   const int ranks = s.process_group->getSize(), own = s.process_group->getRank();
+  if (root < 0 || root >= ranks)
+    throw std::invalid_argument(
+        fmt::format("ZeroRedundancyOptimizer::consolidate to rank {}: give one from 0 to {}", root, ranks - 1));
   OptimizerState mine = optimizer_state(*s.local);
   if (own != root) {
     for (std::size_t i = 0; i < mine.size(); ++i) {

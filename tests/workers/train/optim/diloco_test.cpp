@@ -258,10 +258,12 @@ std::string refused(int rank, ShmGroup group, int what) {
   auto process_group = init_process_group(group, rank);
   try {
     std::vector<at::Tensor> parameters{torch::ones({2, what == 0 ? 3 + rank : 3})};
-    if (what == 1) parameters.clear();
+    if (what == 1 || (what == 6 && rank == 1)) parameters.clear();
     if (what == 2) parameters.push_back(torch::ones({2}, at::kInt));
     DiLoCo diloco(parameters, process_group,
-                  {.sync_every = what == 3 ? 0 : 1, .type = what == 4 ? std::optional(at::kInt) : std::nullopt});
+                  {.sync_every = what == 3 || (what == 7 && rank == 1) ? 0 : 1,
+                   .type = what == 4 ? std::optional(at::kInt) : std::nullopt});
+    if (what == 8) diloco.set_inner_steps(-2);
     if (what == 5) diloco.load_state_dict({.inner_steps = 1, .start = {torch::ones({3, 3})}, .outer = {}});
   } catch (const std::invalid_argument& error) {
     return error.what();
@@ -325,10 +327,19 @@ TEST_CASE("DiLoCo: a training goes on from a checkpoint, or from a value, as wit
 }
 
 TEST_CASE("DiLoCo: what makes no sense is refused on all ranks, with its value") {
-  const char* const words[] = {"parameter 0 (Float [2, 4]", "DiLoCo of no parameters",
-                               "parameter 1 is CPUIntType", "an outer step every 0 inner steps",
-                               "differences as Int",        "a state of 1 inner steps and 1 parameters"};
-  for (int what = 0; what < 6; ++what)
+  const char* const words[] = {
+      "parameter 0 (Float [2, 4]",
+      "DiLoCo of no parameters",
+      "parameter 1 is CPUIntType",
+      "an outer step every 0 inner steps",
+      "differences as Int",
+      "a state of 1 inner steps and 1 parameters",
+      "of rank 1 differs from that of rank 0: sync_every 1, differences as they are instead of "
+      "parameter 0 (Float [2, 3]",
+      "of rank 1 differs from that of rank 0: sync_every 0, differences as they are instead of "
+      "sync_every 1",
+      "set_inner_steps(-2): give the inner steps since, 0 or more"};
+  for (int what = 0; what < 9; ++what)
     for (auto& said : spawn({.nprocs = 2}, refused, ShmGroup(2), what))
       CHECK_THAT(said, ContainsSubstring(words[what]));
 }

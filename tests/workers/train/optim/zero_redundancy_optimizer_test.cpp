@@ -143,6 +143,12 @@ std::string few_parameters(int rank, ShmGroup group) {
   auto whole = optimizer.consolidate();
   require((whole != nullptr) == (rank == 0), "the root alone gets the state");
   try {
+    (void)optimizer.consolidate(3);
+    return "a state was sent to rank 3";
+  } catch (const std::invalid_argument& error) {
+    require(std::string(error.what()).find("to rank 3: give one from 0 to 2") != std::string::npos, error.what());
+  }
+  try {
     ZeroRedundancyOptimizer none(std::vector<at::Tensor>{}, optimizer_maker<torch::optim::SGD>(0.1), process_group);
   } catch (const std::invalid_argument&) {
     return "went through";
@@ -193,6 +199,44 @@ TEST_CASE("ZeroRedundancyOptimizer: other parameters on a rank are refused by na
   for (auto& said : spawn({.nprocs = 2}, over_other_parameters, ShmGroup(2)))
     CHECK_THAT(said, ContainsSubstring("the ZeroRedundancyOptimizer of rank 1 differs from that of rank 0: parameter 1 "
                                        "(Float [5], strides [1]) instead of parameter 1 (Float [4], strides [1])"));
+}
+
+namespace {
+
+std::string over_nothing_on_a_rank(int rank, const ShmGroup& group, bool undefined) {
+  const auto process_group = init_process_group(group, rank);
+  std::vector<at::Tensor> parameters{at::zeros({4})};
+  if (rank == 1 && undefined) parameters[0] = at::Tensor();
+  if (rank == 1 && !undefined) parameters.clear();
+  try {
+    ZeroRedundancyOptimizer optimizer(parameters, maker(Kind::adam), process_group);
+  } catch (const std::invalid_argument& error) {
+    process_group->barrier()->wait();
+    return error.what();
+  }
+  return "went through";
+}
+
+std::string over_undefined(int rank, const ShmGroup& group) {
+  try {
+    ZeroRedundancyOptimizer optimizer(std::vector<at::Tensor>{at::zeros({4}), at::Tensor()}, maker(Kind::adam),
+                                      init_process_group(group, rank));
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("ZeroRedundancyOptimizer: no parameters, or undefined ones, on one rank are refused on all") {
+  for (const bool undefined : {false, true})
+    for (auto& said : spawn({.nprocs = 2}, over_nothing_on_a_rank, ShmGroup(2), undefined))
+      CHECK_THAT(said,
+                 ContainsSubstring("rank 1 differs from that of rank 0: " +
+                                   std::string(undefined ? "parameter 0, undefined" : "nothing more") + " instead of"));
+  for (auto& said : spawn({.nprocs = 2}, over_undefined, ShmGroup(2)))
+    CHECK_THAT(said, ContainsSubstring("parameter 1 is an undefined tensor: give dense tensors"));
 }
 
 TEST_CASE("ZeroRedundancyOptimizer: when a rank is killed, step() throws PeerDied on the others") {
