@@ -1,17 +1,19 @@
 #include <shoal/workers/train/zero_redundancy_optimizer.h>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/ddp/module_check.h>
 #include <shoal/internal/workers/train/optim/partition.h>
+#include <shoal/ipc/error.h>
 #include <shoal/tensors/optimizer.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <optional>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -49,6 +51,28 @@ void check_parameters(const std::vector<at::Tensor>& parameters) {
       throw std::invalid_argument(
           fmt::format("ZeroRedundancyOptimizer: parameter {} is {}: give dense tensors", i,
                       parameters[i].defined() ? parameters[i].toString() : "an undefined tensor"));
+}
+
+/// The type in which a gradient's norm is computed: squares of half types overflow, and real types hold no complex ones.
+c10::ScalarType type_of_norm(const at::Tensor& gradient) {
+  return gradient.is_complex() ? c10::ScalarType::ComplexDouble : c10::ScalarType::Double;
+}
+
+/// Of these parameters' gradients, so that ranks' add up: the largest one, or the sum of powers.
+double sum_of_norms(const std::vector<at::Tensor>& parameters, double norm_type) {
+  double sum = 0;
+  for (const at::Tensor& parameter : parameters) {
+    const at::Tensor& given = parameter.grad();
+    if (!given.defined()) continue;
+    const at::Tensor values = given.is_sparse() ? given.coalesce().values() : given;
+    const double norm =
+        at::linalg_vector_norm(values.detach(), norm_type, std::nullopt, false, type_of_norm(values)).item<double>();
+    if (!std::isinf(norm_type))
+      sum += std::pow(norm, norm_type);
+    else if (std::isnan(norm) || norm > sum)
+      sum = norm;
+  }
+  return sum;
 }
 
 /// The same groups with those parameters alone that a rank has.
@@ -170,23 +194,28 @@ double ZeroRedundancyOptimizer::clip_grad_norm_(double max_norm, double norm_typ
         fmt::format("clip_grad_norm_ to {} by the norm of type {}: give positive numbers", max_norm, norm_type));
   const at::NoGradGuard no_grad;
   const bool largest = std::isinf(norm_type);
-  const at::Tensor own = at::zeros({}, at::kDouble);
-  for (const at::Tensor& parameter : s.shares[std::size_t(s.process_group->getRank())]) {
-    if (!parameter.grad().defined()) continue;
-    const at::Tensor& given = parameter.grad();
-    const at::Tensor values = given.is_sparse() ? given.coalesce().values() : given;
-    const double norm =
-        at::linalg_vector_norm(values.detach(), norm_type, std::nullopt, false, at::kDouble).item<double>();
-    if (largest)
-      own.fill_(std::isnan(norm) ? norm : std::max(own.item<double>(), norm));
-    else
-      own.add_(std::pow(norm, norm_type));
+  double own = 0;
+  std::exception_ptr failure;
+  try {
+    own = sum_of_norms(s.shares[std::size_t(s.process_group->getRank())], norm_type);
+  } catch (...) {
+    failure = std::current_exception();
   }
-  std::vector<at::Tensor> all{own};
+  // The second number says whether any rank has failed: the others wait for it here.
+  const at::Tensor sums = at::empty({2}, at::kDouble);
+  auto* both = sums.mutable_data_ptr<double>();
+  both[0] = own;
+  both[1] = failure ? 1 : 0;
+  std::vector<at::Tensor> all{sums};
   c10d::AllreduceOptions options;
   options.reduceOp = largest ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
   s.process_group->allreduce(all, options)->wait();
-  const double total = largest ? own.item<double>() : std::pow(own.item<double>(), 1 / norm_type);
+  if (failure) std::rethrow_exception(failure);
+  if (both[1] != 0)
+    throw Error(
+        "clip_grad_norm_: another rank cannot compute its gradients' norm, and its error says why: nothing was "
+        "clipped");
+  const double total = largest ? both[0] : std::pow(both[0], 1 / norm_type);
   const double factor = max_norm / (total + 1e-6);  // torch's
   if (factor < 1 || std::isnan(factor))
     for (const at::Tensor& parameter : s.parameters)

@@ -11,6 +11,7 @@
 #include <shoal/workers/train/process_group.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <csignal>
 #include <numeric>
 #include <sstream>
@@ -227,6 +228,59 @@ std::string over_undefined(int rank, const ShmGroup& group) {
   return "went through";
 }
 
+/// Two parameters, the larger one of rank 0, the other of rank 1, with gradients of this type.
+struct TwoOwners {
+  explicit TwoOwners(const c10::intrusive_ptr<c10d::ProcessGroup>& group, at::ScalarType type)
+      : parameters{torch::zeros({6}, type), torch::zeros({3}, type)},
+        optimizer(parameters, optimizer_maker<torch::optim::SGD>(0.5), group) {
+    require(optimizer.owners()[0].second == 0 && optimizer.owners()[1].second == 1, "the owners");
+  }
+  std::vector<at::Tensor> parameters;
+  ZeroRedundancyOptimizer optimizer;
+};
+
+std::string clip_complex(int rank, const ShmGroup& group) {
+  const auto process_group = init_process_group(group, rank);
+  TwoOwners training(process_group, at::kComplexFloat);
+  for (const double norm_type : {2.0, 1.0, double(INFINITY)}) {
+    double expected = 0;
+    for (const at::Tensor& parameter : training.parameters) {
+      const at::Tensor gradient = torch::full({parameter.numel()}, c10::complex<double>(3, 4), parameter.options());
+      parameter.mutable_grad() = gradient;
+      expected = std::isinf(norm_type) ? 5 : expected + std::pow(5, norm_type) * double(parameter.numel());
+    }
+    if (!std::isinf(norm_type)) expected = std::pow(expected, 1 / norm_type);
+    const double norm = training.optimizer.clip_grad_norm_(expected / 2, norm_type);
+    require(std::abs(norm - expected) < 1e-9 * expected, fmt::format("a norm of {}", norm));
+    for (const at::Tensor& parameter : training.parameters)
+      require_close(torch::view_as_real(parameter.grad()).select(1, 1), torch::full({parameter.numel()}, 2.F),
+                    "the clipped gradient", 1e-5);
+  }
+  training.optimizer.step();
+  for (const at::Tensor& parameter : training.parameters)
+    require_close(torch::view_as_real(parameter).select(1, 0), torch::full({parameter.numel()}, -0.75F), "a step",
+                  1e-5);
+  return "went through";
+}
+
+/// libtorch has no norm of integers, which are rank 1's.
+std::string clip_what_has_no_norm(int rank, const ShmGroup& group) {
+  const auto process_group = init_process_group(group, rank);
+  TwoOwners training(process_group, at::kFloat);
+  training.parameters[0].mutable_grad() = torch::ones({6});
+  training.parameters[1].set_data(torch::zeros({3}, at::kInt));
+  training.parameters[1].mutable_grad() = torch::ones({3}, at::kInt);
+  std::string said = "went through";
+  try {
+    training.optimizer.clip_grad_norm_(0.1);
+  } catch (const std::exception& error) {
+    said = error.what();
+  }
+  require(training.parameters[0].grad().eq(1).all().item<bool>(), "something was clipped");
+  process_group->barrier()->wait();
+  return said;
+}
+
 }  // namespace
 
 TEST_CASE("ZeroRedundancyOptimizer: no parameters, or undefined ones, on one rank are refused on all") {
@@ -237,6 +291,13 @@ TEST_CASE("ZeroRedundancyOptimizer: no parameters, or undefined ones, on one ran
                                    std::string(undefined ? "parameter 0, undefined" : "nothing more") + " instead of"));
   for (auto& said : spawn({.nprocs = 2}, over_undefined, ShmGroup(2)))
     CHECK_THAT(said, ContainsSubstring("parameter 1 is an undefined tensor: give dense tensors"));
+}
+
+TEST_CASE("ZeroRedundancyOptimizer: complex gradients are clipped, and where a norm fails all ranks say so") {
+  for (auto& said : spawn({.nprocs = 2}, clip_complex, ShmGroup(2))) CHECK(said == "went through");
+  const auto said = spawn({.nprocs = 2}, clip_what_has_no_norm, ShmGroup(2));
+  CHECK_THAT(said[0], ContainsSubstring("another rank cannot compute its gradients' norm"));
+  CHECK_THAT(said[1], ContainsSubstring("Int"));
 }
 
 TEST_CASE("ZeroRedundancyOptimizer: when a rank is killed, step() throws PeerDied on the others") {
