@@ -31,7 +31,7 @@ namespace shoal {
 class FloatMasters {
  public:
   /// Parameters of other types, float for example, are taken themselves: they are no copies. A tied parameter, which
-  /// Module::parameters() names several times, has one.
+  /// Module::parameters() names several times, has one. Throws std::invalid_argument for complex ones of a half type.
   explicit FloatMasters(const std::vector<at::Tensor>& parameters);
 
   const std::vector<at::Tensor>& parameters() const { return masters_; }            ///< for the optimizer

@@ -1,14 +1,20 @@
 #include <shoal/workers/train/float_masters.h>
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
 
 #include <cstddef>
+#include <stdexcept>
 
 namespace shoal {
 
 FloatMasters::FloatMasters(const std::vector<at::Tensor>& parameters) : parameters_(each_once(parameters)) {
   for (const at::Tensor& parameter : parameters_) {
+    if (parameter.scalar_type() == at::kComplexHalf)
+      throw std::invalid_argument(fmt::format(
+          "FloatMasters: parameter {} is of {}, of which copies in float are not made: cast it to ComplexFloat",
+          masters_.size(), c10::toString(parameter.scalar_type())));
     const bool half = parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf;
     masters_.push_back(half ? parameter.detach().to(at::kFloat).set_requires_grad(parameter.requires_grad())
                             : parameter);

@@ -344,6 +344,13 @@ TEST_CASE("DiLoCo: what makes no sense is refused on all ranks, with its value")
       CHECK_THAT(said, ContainsSubstring(words[what]));
 }
 
+TEST_CASE("float masters: half complex parameters are refused by number, other complex ones are taken themselves") {
+  const at::Tensor complex = torch::zeros({2}, at::kComplexFloat);
+  CHECK(FloatMasters({complex}).parameters()[0].is_same(complex));
+  CHECK_THROWS_WITH(FloatMasters({complex, torch::zeros({2}, at::kComplexHalf)}),
+                    ContainsSubstring("parameter 1 is of ComplexHalf") && ContainsSubstring("cast it to ComplexFloat"));
+}
+
 TEST_CASE("DiLoCo: when a rank is killed, step() throws PeerDied on the others, and their parameters stay") {
   ShmGroup group(2);
   std::vector<Process<std::string>> processes;
