@@ -1,5 +1,7 @@
 #include <shoal/internal/workers/train/parallel/parallel_core.h>
 
+#include <ATen/WrapDimUtils.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randint.h>
@@ -125,6 +127,23 @@ std::vector<int> ParallelCore::pids() const {
 
 std::vector<at::Tensor> ParallelCore::forward(const std::vector<at::Tensor>& inputs) {
   std::vector<at::Tensor> leaves = inputs;
+/// A divided input's gradient: zeros where a part did not use it; undefined if none did. `sizes`: of the parts.
+at::Tensor put_together(const std::vector<std::vector<at::Tensor>>& answers, std::size_t place,
+                        const std::vector<std::int64_t>& sizes, std::int64_t dim) {
+  const auto used = std::ranges::find_if(answers, [&](const auto& answer) { return answer[place].defined(); });
+  if (used == answers.end()) return {};
+  const at::Tensor& like = (*used)[place];
+  std::vector<at::Tensor> parts;
+  for (std::size_t part = 0; part < answers.size(); ++part) {
+    parts.push_back(answers[part][place]);
+    if (parts.back().defined()) continue;
+    std::vector<std::int64_t> shape = like.sizes().vec();
+    shape[std::size_t(at::maybe_wrap_dim(dim, like.dim()))] = sizes[part];
+    parts.back() = at::zeros(shape, like.options());
+  }
+  return at::cat(parts, dim);
+}
+
   for (const at::Tensor& parameter : module_.parameters()) leaves.push_back(parameter);
   const bool keeps_graph = at::GradMode::is_enabled() &&
                            std::ranges::any_of(leaves, [](const at::Tensor& leaf) { return leaf.requires_grad(); });
@@ -241,10 +260,7 @@ std::vector<at::Tensor> ParallelCore::run_backward(Pass& pass, const std::vector
       results.push_back(sum_in_order(answers, place));
       continue;
     }
-    std::vector<at::Tensor> parts;
-    for (const auto& answer : answers)
-      if (answer[place].defined()) parts.push_back(answer[place]);
-    results.push_back(parts.size() == pass.parts ? at::cat(parts, dim_) : at::Tensor());
+    results.push_back(put_together(answers, place, pass.input_sizes[place], dim_));
   }
   return results;
 }

@@ -308,6 +308,43 @@ TEST_CASE("data parallel: a worker that is killed before a backward pass is name
   CHECK_THROWS_AS(parallel(batch(0, 4)), ProcessExited);
 }
 
+namespace {
+
+/// A part whose first number is above 0 uses both inputs, others one.
+struct ChoosyImpl : torch::nn::Module {
+  torch::nn::Linear layer{register_module("layer", torch::nn::Linear(6, 6))};
+  ChoosyImpl() { to(at::kDouble); }
+  at::Tensor forward(const at::Tensor& a, const at::Tensor& b) {
+    const at::Tensor hidden = layer->forward(a);
+    return a[0][0].item<double>() > 0 ? hidden * b : hidden;
+  }
+};
+TORCH_MODULE(Choosy);
+
+}  // namespace
+
+TEST_CASE(
+    "data parallel: where a part does not use an input its gradient is zero there, and where none does it is none") {
+  Choosy net = make<Choosy>();
+  for (const std::int64_t dim : {0, -2}) {
+    DataParallel<Choosy> parallel(net, {.processes = 3, .dim = dim});
+    at::Tensor a = batch(0, 7).abs().set_requires_grad(true), b = batch(1, 7).set_requires_grad(true);
+    {
+      const torch::NoGradGuard no_grad;
+      a[3][0] = -1;  // the second part's first
+    }
+    parallel(a, b).sum().backward();
+    REQUIRE(b.grad().defined());
+    const at::Tensor expected = net->layer->forward(a).detach();
+    CHECK(torch::allclose(b.grad().slice(0, 0, 3), expected.slice(0, 0, 3), 1e-12, 1e-12));
+    CHECK(b.grad().slice(0, 3, 6).eq(0).all().item<bool>());
+    CHECK(torch::allclose(b.grad().slice(0, 6), expected.slice(0, 6), 1e-12, 1e-12));
+    at::Tensor unused = batch(1, 7).set_requires_grad(true);
+    parallel(-a.detach().abs(), unused).sum().backward();
+    CHECK_FALSE(unused.grad().defined());
+  }
+}
+
 TEST_CASE("data parallel: a graph that outlives it says so") {
   Mlp net = make<Mlp>();
   at::Tensor loss;
