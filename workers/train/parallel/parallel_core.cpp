@@ -212,11 +212,13 @@ std::vector<at::Tensor> ParallelCore::run_forward(const std::vector<at::Tensor>&
     if (of_parts[0].dim() == 0) {
       outputs.push_back(at::stack(of_parts));
       continue;
+                       .autocast = {},
     }
     for (const at::Tensor& part : of_parts) pass.sizes[output].push_back(part.size(dim_));
     outputs.push_back(at::cat(of_parts, dim_));
   }
   return outputs;
+  if (at::autocast::is_autocast_enabled(at::kCPU)) task.autocast = at::autocast::get_autocast_dtype(at::kCPU);
 }
 
 std::vector<at::Tensor> ParallelCore::run_backward(Pass& pass, const std::vector<at::Tensor>& gradients,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 #include <shoal/internal/runtime/crash/raised.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/pipe.h>
@@ -22,6 +23,7 @@ struct ParallelForward {
   std::vector<bool> training;       // of each submodule
   std::vector<bool> requires_grad;  // of each parameter
   std::vector<bool> input_requires_grad;
+  std::optional<c10::ScalarType> autocast;  // to what the calling thread casts; nothing: it does not
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> buffers;       // that the worker copies into its own; empty: it uses the shared ones
   std::vector<std::uint64_t> forgotten;  // tickets of passes that nobody goes back through any more

@@ -1,5 +1,6 @@
 #include <shoal/internal/workers/train/parallel/parallel_worker.h>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/runtime/crash/traced_call.h>
@@ -14,6 +15,30 @@
 #include <stdexcept>
 
 namespace shoal::detail {
+namespace {
+
+/// Computes as the calling thread does, while it lives. No copy of a parameter stays: the next pass has other values.
+class SameAutocast {
+ public:
+  explicit SameAutocast(std::optional<c10::ScalarType> type) : enabled_(type.has_value()) {
+    if (!enabled_) return;
+    at::autocast::increment_nesting();
+    at::autocast::set_autocast_dtype(at::kCPU, *type);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+  }
+  SameAutocast(const SameAutocast&) = delete;
+  SameAutocast& operator=(const SameAutocast&) = delete;
+  ~SameAutocast() {
+    if (!enabled_) return;
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  }
+
+ private:
+  bool enabled_;
+};
+
+}  // namespace
 
 void ParallelWorker::serve() {
   for (;;) {
@@ -76,7 +101,10 @@ std::vector<at::Tensor> ParallelWorker::run(const ParallelForward& task) {
   Pass pass{.outputs = {}, .inputs = task.inputs};
   for (std::size_t i = 0; i < pass.inputs.size(); ++i)
     if (task.input_requires_grad[i]) pass.inputs[i].set_requires_grad(true);
-  pass.outputs = call_forward_(module_, pass.inputs);
+  {
+    const SameAutocast autocast(task.autocast);
+    pass.outputs = call_forward_(module_, pass.inputs);
+  }
   std::vector<at::Tensor> answer;
   answer.reserve(pass.outputs.size());
   for (const at::Tensor& output : pass.outputs) {

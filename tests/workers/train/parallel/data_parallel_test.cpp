@@ -1,6 +1,7 @@
 // DataParallel beside the module alone.
 #include <shoal/workers/train/data_parallel.h>
 
+#include <ATen/autocast_mode.h>
 #include <fmt/format.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/ipc/heap.h>
@@ -342,6 +343,57 @@ TEST_CASE(
     at::Tensor unused = batch(1, 7).set_requires_grad(true);
     parallel(-a.detach().abs(), unused).sum().backward();
     CHECK_FALSE(unused.grad().defined());
+  }
+}
+
+namespace {
+
+/// As torch.autocast does it.
+class AutocastScope {
+ public:
+  explicit AutocastScope(at::ScalarType type) {
+    at::autocast::increment_nesting();
+    at::autocast::set_autocast_dtype(at::kCPU, type);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+  }
+  AutocastScope(const AutocastScope&) = delete;
+  ~AutocastScope() {
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);  // libtorch's own
+  }
+};
+
+struct FloatMlpImpl : torch::nn::Module {
+  torch::nn::Linear layer{register_module("layer", torch::nn::Linear(6, 3))};
+  at::Tensor forward(const at::Tensor& input) { return layer->forward(input); }
+};
+TORCH_MODULE(FloatMlp);
+
+}  // namespace
+
+TEST_CASE("data parallel: workers cast as the calling thread does, with the parameters of that pass") {
+  FloatMlp net = make<FloatMlp>();
+  DataParallel<FloatMlp> parallel(net, {.processes = 2});
+  const at::Tensor input = batch(0, 4).to(at::kFloat);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    {
+      const AutocastScope scope(type);
+      at::Tensor output = parallel(input);
+      CHECK(output.scalar_type() == type);
+      CHECK(torch::allclose(output, net->forward(input), 1e-2, 1e-2));
+      output.sum().backward();
+    }
+    CHECK(net->layer->weight.grad().scalar_type() == at::kFloat);
+    const torch::NoGradGuard no_grad;
+    net->layer->weight.fill_(2);
+    net->layer->bias.zero_();
+    {
+      const AutocastScope scope(type);
+      CHECK(torch::allclose(parallel(torch::ones({4, 6})).to(at::kFloat), torch::full({4, 3}, 12.F)));
+    }
+    CHECK(parallel(input).scalar_type() == at::kFloat);
+    net->layer->weight.fill_(0.5);
   }
 }
 
