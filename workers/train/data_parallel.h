@@ -22,7 +22,7 @@ namespace shoal {
 
 /// How a DataParallel starts its workers and divides its inputs.
 struct DataParallelOptions {
-  int processes = 0;                   ///< 0: one for each CPU that this process may use
+  int processes = 0;                   ///< 0: one for each CPU that affinity and cgroup leave this process
   std::int64_t dim = 0;                ///< along which inputs are divided and outputs put together
   int num_threads = 1;                 ///< that each worker computes with
   std::string name = "data parallel";  ///< of workers, with their number behind
@@ -104,7 +104,9 @@ Result from_outputs(std::vector<at::Tensor>&& outputs) {
 ///   (batch norm) are those of worker 0; the other workers compute with copies, as with torch.
 /// * What a worker throws, or cannot send to this process, comes out of forward() or backward() as ProcessRaised; the
 ///   workers go on. If a worker dies, that call and every later one throw what the worker's end was: ProcessExited or
-///   ProcessRaised, with its name.
+///   ProcessRaised, with its name. Make a new DataParallel then.
+/// * Workers cast as the calling thread does (torch.autocast). Whatever gives the module other memory or types (to(),
+///   set_data()) comes before: afterwards forward() throws std::logic_error.
 ///
 /// One thread. Owns the workers: they end with it. Second derivatives do not go through it.
 template <module_codec::ModuleHolder Net>

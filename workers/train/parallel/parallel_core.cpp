@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -35,6 +36,35 @@ void check_module(const torch::nn::Module& module) {
                       "torch::nn::parallel::data_parallel",
                       item.key(), item.value().device().str()));
 }
+
+using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+Named named_tensors(const torch::nn::Module& module) {
+  Named all;
+  for (const auto& items : {module.named_parameters(), module.named_buffers()})
+    for (const auto& item : items)
+      if (item.value().defined()) all.emplace_back(item.key(), item.value());
+  return all;
+}
+
+/// By which a tensor's memory is known.
+std::pair<const void*, c10::ScalarType> place_of(const at::Tensor& tensor) {
+  return {tensor.has_storage() ? tensor.const_data_ptr() : nullptr, tensor.scalar_type()};
+}
+
+/// A worker's end, as it is, with what is to be done.
+template <class End>
+class WorkerGone final : public End {
+ public:
+  explicit WorkerGone(const End& end)
+      : End(end),
+        text_(std::make_shared<std::string>(
+            fmt::format("{}; this DataParallel computes no more: make a new one", end.what()))) {}
+  const char* what() const noexcept override { return text_->c_str(); }
+
+ private:
+  std::shared_ptr<const std::string> text_;  // copies of an exception throw nothing
+};
 
 /// The same elements in shared memory. A part of a tensor that is there already is no copy.
 at::Tensor in_heap(const at::Tensor& tensor) {
@@ -123,6 +153,7 @@ std::vector<int> ParallelCore::pids() const {
   all.reserve(workers_.size());
   for (const Worker& worker : workers_) all.push_back(worker.process.pid());
   return all;
+  for (const auto& [name, tensor] : named_tensors(module)) shared_.push_back({name, place_of(tensor)});
 }
 
 std::vector<at::Tensor> ParallelCore::forward(const std::vector<at::Tensor>& inputs) {
@@ -137,6 +168,17 @@ at::Tensor put_together(const std::vector<std::vector<at::Tensor>>& answers, std
   for (std::size_t part = 0; part < answers.size(); ++part) {
     parts.push_back(answers[part][place]);
     if (parts.back().defined()) continue;
+void ParallelCore::check_shared() const {
+  std::map<std::string, Place> now;
+  for (const auto& [name, tensor] : named_tensors(module_)) now.emplace(name, place_of(tensor));
+  for (const auto& [name, place] : shared_)
+    if (const auto own = now.find(name); own == now.end() || own->second != place)
+      throw std::logic_error(fmt::format(
+          "DataParallel: '{}' of the module is not the memory that the workers have: to(), set_data() or the "
+          "like has changed it since. Make a new DataParallel afterwards",
+          name));
+}
+
     std::vector<std::int64_t> shape = like.sizes().vec();
     shape[std::size_t(at::maybe_wrap_dim(dim, like.dim()))] = sizes[part];
     parts.back() = at::zeros(shape, like.options());
@@ -158,6 +200,7 @@ std::vector<at::Tensor> ParallelCore::run_forward(const std::vector<at::Tensor>&
   if (broken_) std::rethrow_exception(broken_);
   auto parts = divide(inputs, dim_, workers_.size(), pass.input_sizes);
   pass.ticket = next_ticket_++;
+  check_shared();
   pass.parts = parts.size();
   pass.inputs = inputs.size();
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 #include <shoal/internal/workers/train/parallel/parallel_messages.h>
 #include <shoal/runtime/process.h>
 
@@ -10,6 +11,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace torch::nn {
@@ -64,10 +67,15 @@ class ParallelCore : public std::enable_shared_from_this<ParallelCore> {
   std::vector<std::vector<at::Tensor>> ask(std::size_t count, std::size_t& sent, TaskFor&& task_for);
   std::vector<std::vector<at::Tensor>> receive(std::size_t count);
   [[noreturn]] void worker_gone(std::size_t index);
+  /// Throws std::logic_error if a parameter or buffer is not any more the memory that the workers have.
+  void check_shared() const;
+
+  using Place = std::pair<const void*, c10::ScalarType>;
 
   torch::nn::Module& module_;
   const std::int64_t dim_;
-  std::mutex mutex_;  // one pass at a time
+  std::vector<std::pair<std::string, Place>> shared_;  // the module's tensors, by name, as the workers have them
+  std::mutex mutex_;                                   // one pass at a time
   std::mutex forgotten_mutex_;
   std::uint64_t next_ticket_ = 1;
   std::exception_ptr broken_;

@@ -397,6 +397,28 @@ TEST_CASE("data parallel: workers cast as the calling thread does, with the para
   }
 }
 
+TEST_CASE("data parallel: a module that has got other memory or another type since is refused, by the tensor's name") {
+  Normed net = make<Normed>();
+  DataParallel<Normed> parallel(net, {.processes = 2});
+  CHECK(parallel(batch(0, 4)).size(0) == 4);
+  net->to(at::kCPU);  // changes nothing
+  CHECK(parallel(batch(0, 4)).size(0) == 4);
+  const at::Tensor mean = net->norm->running_mean.clone();
+  const at::Tensor before = net->norm->running_mean.variable_data();
+  net->norm->running_mean.set_data(mean);
+  CHECK_THROWS_WITH(parallel(batch(0, 4)), ContainsSubstring("'norm.running_mean' of the module is not the memory") &&
+                                               ContainsSubstring("Make a new DataParallel"));
+  net->norm->running_mean.set_data(before);
+  CHECK(parallel(batch(0, 4)).size(0) == 4);
+  net->to(at::kFloat);
+  CHECK_THROWS_WITH(parallel(batch(0, 4).to(at::kFloat)), ContainsSubstring("'layer.weight' of the module is not"));
+  net->to(at::kDouble);  // in new memory again
+  CHECK_THROWS_AS(parallel(batch(0, 4)), std::logic_error);
+  DataParallel<Normed> anew(net, {.processes = 2});
+  net->eval();
+  CHECK(torch::allclose(anew(batch(0, 4)), net->forward(batch(0, 4)), 1e-12, 1e-12));
+}
+
 TEST_CASE("data parallel: a graph that outlives it says so") {
   Mlp net = make<Mlp>();
   at::Tensor loss;
