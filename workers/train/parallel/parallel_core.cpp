@@ -127,13 +127,33 @@ at::Tensor sum_in_order(const std::vector<std::vector<at::Tensor>>& answers, std
   return sum.defined() && !own ? sum.clone() : sum;
 }
 
+/// A divided input's gradient: zeros where a part did not use it; undefined if none did. `sizes`: of the parts.
+at::Tensor put_together(const std::vector<std::vector<at::Tensor>>& answers, std::size_t place,
+                        const std::vector<std::int64_t>& sizes, std::int64_t dim) {
+  const auto used = std::ranges::find_if(answers, [&](const auto& answer) { return answer[place].defined(); });
+  if (used == answers.end()) return {};
+  const at::Tensor& like = (*used)[place];
+  std::vector<at::Tensor> parts;
+  for (std::size_t part = 0; part < answers.size(); ++part) {
+    parts.push_back(answers[part][place]);
+    if (parts.back().defined()) continue;
+    std::vector<std::int64_t> shape = like.sizes().vec();
+    shape[std::size_t(at::maybe_wrap_dim(dim, like.dim()))] = sizes[part];
+    parts.back() = at::zeros(shape, like.options());
+  }
+  return at::cat(parts, dim);
+}
+
 }  // namespace
 
 ParallelCore::ParallelCore(torch::nn::Module& module, int workers, std::int64_t dim, const StartWorker& start)
     : module_(module), dim_(dim) {
-  if (workers < 0) throw std::invalid_argument(fmt::format("DataParallelOptions::processes is {}", workers));
+  if (workers < 0)
+    throw std::invalid_argument(fmt::format(
+        "DataParallelOptions::processes is {}: give a number of workers, or 0 for one on each CPU", workers));
   check_module(module);
   share_memory_(module);
+  for (const auto& [name, tensor] : named_tensors(module)) shared_.push_back({name, place_of(tensor)});
   if (workers == 0) workers = usable_cpus();
   for (int index = 0; index < workers; ++index) {
     Pipe<ParallelTask> tasks({.duplex = false});
@@ -148,26 +168,6 @@ ParallelCore::~ParallelCore() {
   for (Worker& worker : workers_) worker.tasks.close();
 }
 
-std::vector<int> ParallelCore::pids() const {
-  std::vector<int> all;
-  all.reserve(workers_.size());
-  for (const Worker& worker : workers_) all.push_back(worker.process.pid());
-  return all;
-  for (const auto& [name, tensor] : named_tensors(module)) shared_.push_back({name, place_of(tensor)});
-}
-
-std::vector<at::Tensor> ParallelCore::forward(const std::vector<at::Tensor>& inputs) {
-  std::vector<at::Tensor> leaves = inputs;
-/// A divided input's gradient: zeros where a part did not use it; undefined if none did. `sizes`: of the parts.
-at::Tensor put_together(const std::vector<std::vector<at::Tensor>>& answers, std::size_t place,
-                        const std::vector<std::int64_t>& sizes, std::int64_t dim) {
-  const auto used = std::ranges::find_if(answers, [&](const auto& answer) { return answer[place].defined(); });
-  if (used == answers.end()) return {};
-  const at::Tensor& like = (*used)[place];
-  std::vector<at::Tensor> parts;
-  for (std::size_t part = 0; part < answers.size(); ++part) {
-    parts.push_back(answers[part][place]);
-    if (parts.back().defined()) continue;
 void ParallelCore::check_shared() const {
   std::map<std::string, Place> now;
   for (const auto& [name, tensor] : named_tensors(module_)) now.emplace(name, place_of(tensor));
@@ -179,13 +179,15 @@ void ParallelCore::check_shared() const {
           name));
 }
 
-    std::vector<std::int64_t> shape = like.sizes().vec();
-    shape[std::size_t(at::maybe_wrap_dim(dim, like.dim()))] = sizes[part];
-    parts.back() = at::zeros(shape, like.options());
-  }
-  return at::cat(parts, dim);
+std::vector<int> ParallelCore::pids() const {
+  std::vector<int> all;
+  all.reserve(workers_.size());
+  for (const Worker& worker : workers_) all.push_back(worker.process.pid());
+  return all;
 }
 
+std::vector<at::Tensor> ParallelCore::forward(const std::vector<at::Tensor>& inputs) {
+  std::vector<at::Tensor> leaves = inputs;
   for (const at::Tensor& parameter : module_.parameters()) leaves.push_back(parameter);
   const bool keeps_graph = at::GradMode::is_enabled() &&
                            std::ranges::any_of(leaves, [](const at::Tensor& leaf) { return leaf.requires_grad(); });
@@ -198,9 +200,9 @@ std::vector<at::Tensor> ParallelCore::run_forward(const std::vector<at::Tensor>&
   const std::lock_guard lock(mutex_);
   const at::NoGradGuard no_grad;
   if (broken_) std::rethrow_exception(broken_);
+  check_shared();
   auto parts = divide(inputs, dim_, workers_.size(), pass.input_sizes);
   pass.ticket = next_ticket_++;
-  check_shared();
   pass.parts = parts.size();
   pass.inputs = inputs.size();
 
@@ -210,11 +212,13 @@ std::vector<at::Tensor> ParallelCore::run_forward(const std::vector<at::Tensor>&
                        .training = module_codec::training_flags(module_),
                        .requires_grad = {},
                        .input_requires_grad = {},
+                       .autocast = {},
                        .inputs = {},
                        .buffers = {},
                        .forgotten = {}};
   for (const at::Tensor& parameter : module_.parameters()) task.requires_grad.push_back(parameter.requires_grad());
   for (const at::Tensor& input : inputs) task.input_requires_grad.push_back(keeps_graph && input.requires_grad());
+  if (at::autocast::is_autocast_enabled(at::kCPU)) task.autocast = at::autocast::get_autocast_dtype(at::kCPU);
   const bool trains = std::ranges::any_of(task.training, [](bool one) { return one; });
   constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max() - 4096;
   const std::int64_t seed = trains ? at::randint(kMostSeed, {1}, at::kLong).item<std::int64_t>() : -1;
@@ -255,13 +259,11 @@ std::vector<at::Tensor> ParallelCore::run_forward(const std::vector<at::Tensor>&
     if (of_parts[0].dim() == 0) {
       outputs.push_back(at::stack(of_parts));
       continue;
-                       .autocast = {},
     }
     for (const at::Tensor& part : of_parts) pass.sizes[output].push_back(part.size(dim_));
     outputs.push_back(at::cat(of_parts, dim_));
   }
   return outputs;
-  if (at::autocast::is_autocast_enabled(at::kCPU)) task.autocast = at::autocast::get_autocast_dtype(at::kCPU);
 }
 
 std::vector<at::Tensor> ParallelCore::run_backward(Pass& pass, const std::vector<at::Tensor>& gradients,
@@ -364,7 +366,11 @@ void ParallelCore::worker_gone(std::size_t index) {
   Process<void>& process = workers_[index].process;
   try {
     process.result();  // throws what its end was
-    throw Error(fmt::format("DataParallel: worker '{}' has ended by itself", process.name()));
+    throw Error(fmt::format("DataParallel: worker '{}' has ended by itself: make a new one", process.name()));
+  } catch (const ProcessExited& end) {
+    broken_ = std::make_exception_ptr(WorkerGone(end));
+  } catch (const ProcessRaised& end) {
+    broken_ = std::make_exception_ptr(WorkerGone(end));
   } catch (...) {
     broken_ = std::current_exception();
   }

@@ -296,7 +296,8 @@ TEST_CASE("data parallel: a worker's death is an error that names it, in that ca
   CHECK(parallel(input).size(0) == 4);
   input[2][0] = 666;  // in the second worker's part
   for (int call = 0; call < 2; ++call)
-    CHECK_THROWS_WITH(parallel(input), ContainsSubstring("data parallel 1") && ContainsSubstring("SIGKILL"));
+    CHECK_THROWS_WITH(parallel(input), ContainsSubstring("data parallel 1") && ContainsSubstring("SIGKILL") &&
+                                           ContainsSubstring("this DataParallel computes no more: make a new one"));
   CHECK_THROWS_AS(parallel(batch(0, 4)), ProcessExited);
 }
 
@@ -417,6 +418,12 @@ TEST_CASE("data parallel: a module that has got other memory or another type sin
   DataParallel<Normed> anew(net, {.processes = 2});
   net->eval();
   CHECK(torch::allclose(anew(batch(0, 4)), net->forward(batch(0, 4)), 1e-12, 1e-12));
+}
+
+TEST_CASE("data parallel: a number of workers below 0 is refused, with what may be given") {
+  Mlp net = make<Mlp>();
+  CHECK_THROWS_WITH(DataParallel<Mlp>(net, {.processes = -1}),
+                    ContainsSubstring("processes is -1: give a number of workers, or 0 for one on each CPU"));
 }
 
 TEST_CASE("data parallel: a graph that outlives it says so") {
