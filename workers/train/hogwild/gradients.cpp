@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,6 +15,13 @@ namespace shoal::hogwild {
 namespace {
 
 Gradient take_sparse(std::size_t index, const at::Tensor& parameter, const at::Tensor& gradient) {
+/// The gradient with the numbers that it reads as where they lie: a lazily negated one, of a conjugate's view for example,
+/// and zeros without memory have others there, or none.
+at::Tensor resolved(const at::Tensor& gradient) {
+  if (gradient._is_zerotensor()) return at::zeros_like(gradient);
+  return gradient.resolve_neg();
+}
+
   if (gradient.sparse_dim() != 1 || !parameter.is_contiguous())
     throw std::invalid_argument(fmt::format(
         "hogwild: the gradient of parameter {} is sparse in {} dimensions: rows of a contiguous parameter are updated",
@@ -33,7 +41,8 @@ Gradient take_sparse(std::size_t index, const at::Tensor& parameter, const at::T
           .values = once._values().contiguous().view({count, parameter.numel() / parameter.size(0)})};
 }
 
-Gradient take_dense(std::size_t index, const at::Tensor& parameter, at::Tensor gradient) {
+Gradient take_dense(std::size_t index, const at::Tensor& parameter, const at::Tensor& given) {
+  at::Tensor gradient = resolved(given);
   if (gradient.strides() != parameter.strides()) {
     at::Tensor copy = at::empty_strided(parameter.sizes(), parameter.strides(), gradient.options());
     copy.copy_(gradient);

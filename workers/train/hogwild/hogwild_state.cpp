@@ -35,6 +35,7 @@ void check_parameter(const at::Tensor& parameter, std::size_t index) {
   if (parameter.layout() != c10::kStrided || !parameter.is_non_overlapping_and_dense())
     refuse("has gaps in its memory or overlaps itself");
   const auto type = parameter.scalar_type();
+  if (parameter.is_neg()) refuse("is a lazily negated view: give its resolve_neg()");
   if (type != at::kFloat && type != at::kDouble && type != at::kHalf && type != at::kBFloat16)
     refuse(fmt::format("is of type {}: float, double, half and bfloat16 are updated", c10::toString(type)));
   if (!is_shared(parameter)) refuse("is not in shared memory: call share_memory_(module) first");

@@ -1,6 +1,7 @@
 // Optimizers of Hogwild in one process, beside torch's own.
 #include <shoal/workers/train/hogwild_optimizer.h>
 
+#include <ATen/ops/_efficientzerotensor.h>
 #include <fmt/format.h>
 #include <shoal/tensors/optimizer.h>
 #include <shoal/tensors/share.h>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -449,6 +451,27 @@ TEST_CASE("hogwild optimizers: autograd sees that a parameter was changed") {
   mine[0].mutable_grad() = torch::ones({2});
   optimizer.step();
   CHECK_THROWS_WITH(loss.backward(), ContainsSubstring("modified by an inplace operation"));
+}
+
+TEST_CASE(
+    "hogwild optimizers: gradients that are negated lazily, or zeros without memory, count as what they read as") {
+  for (const bool clips : {false, true}) {
+    const at::Tensor numbers = torch::complex(torch::zeros({300, 2}), torch::ones({300, 2}));
+    const at::Tensor negated = at::imag(numbers.conj()).detach();
+    REQUIRE(negated.is_neg());
+    const at::Tensor lying = torch::ones({300, 2})._neg_view();
+    const at::Tensor zeros = at::_efficientzerotensor({300, 2}, at::TensorOptions(at::kFloat));
+    REQUIRE(zeros._is_zerotensor());
+    Tensors mine = leaves(Tensors(3, torch::zeros({300, 2})), true);
+    hogwild::SGD optimizer(mine, {.lr = 0.5}, {.clip_grad_value = clips ? std::optional(10.0) : std::nullopt});
+    mine[0].mutable_grad() = negated;
+    mine[1].mutable_grad() = lying;
+    mine[2].mutable_grad() = zeros;
+    optimizer.step();
+    CHECK(mine[0].eq(0.5).all().item<bool>());
+    CHECK(mine[1].eq(0.5).all().item<bool>());
+    CHECK(mine[2].eq(0).all().item<bool>());
+  }
 }
 
 TEST_CASE("hogwild optimizers: what does not fit is refused") {
