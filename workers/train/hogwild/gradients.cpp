@@ -8,13 +8,13 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
 namespace shoal::hogwild {
 namespace {
 
-Gradient take_sparse(std::size_t index, const at::Tensor& parameter, const at::Tensor& gradient) {
 /// The gradient with the numbers that it reads as where they lie: a lazily negated one, of a conjugate's view for example,
 /// and zeros without memory have others there, or none.
 at::Tensor resolved(const at::Tensor& gradient) {
@@ -22,6 +22,7 @@ at::Tensor resolved(const at::Tensor& gradient) {
   return gradient.resolve_neg();
 }
 
+Gradient take_sparse(std::size_t index, const at::Tensor& parameter, const at::Tensor& gradient) {
   if (gradient.sparse_dim() != 1 || !parameter.is_contiguous())
     throw std::invalid_argument(fmt::format(
         "hogwild: the gradient of parameter {} is sparse in {} dimensions: rows of a contiguous parameter are updated",
@@ -63,8 +64,14 @@ void clip(const HogwildLayout& layout, std::vector<Gradient>& gradients) {
   if (layout.clip_grad_norm < 0 || gradients.empty()) return;
   std::vector<at::Tensor> norms;
   norms.reserve(gradients.size());
-  for (Gradient& gradient : gradients)
-    norms.push_back(at::linalg_vector_norm(values_of(gradient), layout.clip_grad_norm_type).to(at::kDouble));
+  for (Gradient& gradient : gradients) {
+    const at::Tensor& values = values_of(gradient);
+    // Squares of half types overflow, and their sum has few digits.
+    const bool half = values.scalar_type() == at::kHalf || values.scalar_type() == at::kBFloat16;
+    norms.push_back(at::linalg_vector_norm(values, layout.clip_grad_norm_type, std::nullopt, false,
+                                           half ? std::optional(at::kFloat) : std::nullopt)
+                        .to(at::kDouble));
+  }
   const double norm = at::linalg_vector_norm(at::stack(norms), layout.clip_grad_norm_type).item<double>();
   const double factor = layout.clip_grad_norm / (norm + 1e-6);
   // A norm that is no number goes to all gradients, as in torch: none is taken at its full length.

@@ -474,6 +474,14 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("hogwild optimizers: norms of half types' gradients are computed in float") {
+  Tensors mine = leaves({torch::zeros({400}, at::kHalf)}, true);
+  hogwild::SGD optimizer(mine, {.lr = 1}, {.clip_grad_norm = 20.0});
+  mine[0].mutable_grad() = torch::full({400}, 4000, at::kHalf);  // of norm 80,000, which is no number of half
+  optimizer.step();
+  CHECK(torch::allclose(mine[0].detach().to(at::kFloat), torch::full({400}, -1.F), 1e-3, 0));
+}
+
 TEST_CASE("hogwild optimizers: what does not fit is refused") {
   const auto refuses = [](auto&& make, const std::string& why) { CHECK_THROWS_WITH(make(), ContainsSubstring(why)); };
   Tensors mine = leaves(make_parameters(at::kFloat), true);
