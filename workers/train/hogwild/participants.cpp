@@ -23,7 +23,7 @@ bool Participants::has_record() const noexcept {
 }
 
 void Participants::come() {
-  if (has_record()) return;
+  if (has_record() || find_record()) return;
   take_record();
   ParticipantRecord& own = layout_.participant(own_);
   SHOAL_KILL_POINT("hogwild.come.taken");
@@ -34,6 +34,16 @@ void Participants::come() {
   // I2: until this process counted, the others went on without it.
   own.clock.store(std::max(own.clock.load(), slowest(own.clock.load())));
   layout_.clock_changed.notify_all();
+}
+
+bool Participants::find_record() {
+  const std::uint32_t self = SessionCore::current().self().word(), used = layout_.participants_used.load();
+  for (std::uint32_t index = 0; index < used; ++index)
+    if (layout_.participant(index).tag.load() == self) {
+      own_ = index;
+      return true;
+    }
+  return false;
 }
 
 void Participants::take_record() {

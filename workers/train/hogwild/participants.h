@@ -9,7 +9,8 @@ namespace shoal::hogwild {
 
 /// This process's part in the staleness bound of one optimizer (stale synchronous parallel: Ho and others, 2013). One
 /// thread. Each process that does steps has a record with its clock. A process is at most `staleness_bound` steps ahead
-/// of the slowest one that lives and has not left:
+/// of the slowest one that lives and has not left. Several objects of a process, which got the optimizer several times, are
+/// one participant: they share its record, and the first that leaves gives it back until another one steps.
 ///
 ///   I1 Only the process that a record's tag names writes to the record, or, if that process is dead, the one whose CAS
 ///      from the dead tag wins.
@@ -32,6 +33,7 @@ class Participants {
 
  private:
   bool has_record() const noexcept;
+  bool find_record();  // that another object of this process has taken
   void take_record();
   /// The least clock of the others that count, or `otherwise`; `whose`: the record's index.
   std::int64_t slowest(std::int64_t otherwise, std::uint32_t* whose = nullptr) const;

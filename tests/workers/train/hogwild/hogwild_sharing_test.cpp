@@ -3,6 +3,7 @@
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/event.h>
+#include <shoal/ipc/queue.h>
 #include <shoal/runtime/failure.h>
 #include <shoal/runtime/process.h>
 #include <shoal/runtime/spawn.h>
@@ -16,6 +17,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -278,6 +280,39 @@ TEST_CASE("hogwild sharing: nobody waits for a process that left or died") {
       process.kill();
       process.join();
     }
+}
+
+TEST_CASE("hogwild sharing: a process that has got the optimizer several times does not wait for itself") {
+  Tensors parameters{share_memory_(torch::zeros({3}))};
+  hogwild::SGD optimizer(parameters, {.lr = 1}, {.staleness_bound = 1, .timeout = std::chrono::milliseconds(30)});
+  Queue<hogwild::SGD> queue(1);
+  queue.put(optimizer);
+  auto again = std::make_unique<hogwild::SGD>(queue.get());
+  again->attach(parameters);
+  const auto step = [&](hogwild::SGD& with) {
+    parameters[0].mutable_grad() = torch::ones({3});
+    with.step();
+  };
+  for (int i = 0; i < 3; ++i) {
+    step(optimizer);
+    step(*again);
+    step(*again);
+  }
+  Event there, go;
+  Process process({}, stay_behind, parameters, optimizer, there, go, End::waits);
+  process.start();
+  there.wait();
+  // The other process counts, whichever handle steps; it has come one step further.
+  step(*again);
+  step(optimizer);
+  CHECK_THROWS_AS(step(*again), TimeoutError);
+  again.reset();
+  step(optimizer);  // which comes anew, where the other is
+  CHECK_THROWS_AS(step(optimizer), TimeoutError);
+  go.set();
+  process.join();
+  step(optimizer);
+  CHECK(optimizer.finished_steps() == 16);
 }
 
 namespace {
