@@ -82,7 +82,7 @@ const std::vector<at::Tensor>& Optimizer::parameters() const { return state_->te
 // relaxed: counts, and nothing else hangs on them.
 std::int64_t Optimizer::steps() const { return state_->layout->begun.load(std::memory_order_relaxed); }
 void Optimizer::set_steps(std::int64_t steps) {
-  if (steps < 0) throw std::invalid_argument(fmt::format("hogwild: set_steps({})", steps));
+  if (steps < 0) throw std::invalid_argument(fmt::format("hogwild: set_steps({}): give 0 or more", steps));
   state_->layout->begun.store(steps, std::memory_order_relaxed);  // relaxed, both: nobody is in a step
   state_->layout->finished.store(steps, std::memory_order_relaxed);
 }

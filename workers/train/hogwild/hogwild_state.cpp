@@ -17,6 +17,7 @@ namespace shoal::hogwild {
 namespace {
 
 constexpr std::uint64_t kLine = 64;
+constexpr std::size_t kMostStripeBytes = std::size_t(1) << 62;  // more was a number below 0
 
 std::uint64_t in_lines(std::uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -34,23 +35,26 @@ void check_parameter(const at::Tensor& parameter, std::size_t index) {
   if (!parameter.device().is_cpu()) refuse("is not on the CPU");
   if (parameter.layout() != c10::kStrided || !parameter.is_non_overlapping_and_dense())
     refuse("has gaps in its memory or overlaps itself");
-  const auto type = parameter.scalar_type();
   if (parameter.is_neg()) refuse("is a lazily negated view: give its resolve_neg()");
+  const auto type = parameter.scalar_type();
   if (type != at::kFloat && type != at::kDouble && type != at::kHalf && type != at::kBFloat16)
     refuse(fmt::format("is of type {}: float, double, half and bfloat16 are updated", c10::toString(type)));
   if (!is_shared(parameter)) refuse("is not in shared memory: call share_memory_(module) first");
 }
 
 void check_sharing(const SharingOptions& sharing) {
-  if (sharing.stripe_bytes == 0) throw std::invalid_argument("hogwild: stripes of 0 bytes");
-  if (sharing.staleness_bound && *sharing.staleness_bound < 0)
-    throw std::invalid_argument("hogwild: the staleness bound is below 0");
+  const auto check = [](bool holds, const char* what, auto value, const char* allowed) {
+    if (!holds) throw std::invalid_argument(fmt::format("hogwild: {} is {}: give {}", what, value, allowed));
+  };
+  check(sharing.stripe_bytes > 0 && sharing.stripe_bytes <= kMostStripeBytes, "stripe_bytes", sharing.stripe_bytes,
+        "1 to 2^62 bytes");
+  check(sharing.staleness_bound.value_or(0) >= 0, "staleness_bound", sharing.staleness_bound.value_or(0),
+        "a number of steps from 0 on, or nothing");
+  check(sharing.timeout.count() >= 0, "timeout", fmt::format("{} ns", sharing.timeout.count()), "0 ns or more");
   // The comparisons are false for NaN.
-  if (sharing.clip_grad_value && !(*sharing.clip_grad_value >= 0))
-    throw std::invalid_argument("hogwild: clip_grad_value is below 0");
-  if (sharing.clip_grad_norm && !(*sharing.clip_grad_norm >= 0))
-    throw std::invalid_argument("hogwild: clip_grad_norm is below 0");
-  if (!(sharing.clip_grad_norm_type > 0)) throw std::invalid_argument("hogwild: clip_grad_norm_type is not above 0");
+  check(sharing.clip_grad_value.value_or(0) >= 0, "clip_grad_value", sharing.clip_grad_value.value_or(0), "0 or more");
+  check(sharing.clip_grad_norm.value_or(0) >= 0, "clip_grad_norm", sharing.clip_grad_norm.value_or(0), "0 or more");
+  check(sharing.clip_grad_norm_type > 0, "clip_grad_norm_type", sharing.clip_grad_norm_type, "a number above 0");
 }
 
 std::int64_t row_of(const at::Tensor& parameter) {

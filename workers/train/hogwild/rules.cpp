@@ -10,14 +10,14 @@ namespace shoal::hogwild {
 namespace {
 
 /// `holds` is false for NaN, too.
-void check(bool holds, const char* what, double value) {
-  if (!holds) throw std::invalid_argument(fmt::format("hogwild: {} of {}", what, value));
+void check(bool holds, const char* what, double value, const char* allowed = "0 or more") {
+  if (!holds) throw std::invalid_argument(fmt::format("hogwild: {} of {}: give {}", what, value, allowed));
 }
 
 void check_adaptive(const auto& o) {
   const auto [beta1, beta2] = o.betas;
-  check(beta1 >= 0 && beta1 < 1, "a first beta", beta1);
-  check(beta2 >= 0 && beta2 < 1, "a second beta", beta2);
+  check(beta1 >= 0 && beta1 < 1, "a first beta", beta1, "0 or more, below 1");
+  check(beta2 >= 0 && beta2 < 1, "a second beta", beta2, "0 or more, below 1");
 }
 
 Numbers numbers_of(const SGDOptions& o) {

@@ -7,6 +7,7 @@
 #include <shoal/tensors/share.h>
 #include <torch/torch.h>
 
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -497,9 +498,15 @@ TEST_CASE("hogwild optimizers: what does not fit is refused") {
   refuses([&] { hogwild::AdamW(mine, {.betas = {0.5, -1}}); }, "second beta of -1");
   refuses([&] { hogwild::Adagrad(mine, {.lr_decay = -1}); }, "lr_decay of -1");
   refuses([&] { hogwild::RMSprop(mine, {.alpha = -1}); }, "alpha of -1");
-  refuses([&] { hogwild::SGD(mine, {}, {.stripe_bytes = 0}); }, "0 bytes");
-  refuses([&] { hogwild::SGD(mine, {}, {.staleness_bound = -1}); }, "staleness");
-  refuses([&] { hogwild::SGD(mine, {}, {.clip_grad_norm = -1.0}); }, "clip_grad_norm");
+  refuses([&] { hogwild::SGD(mine, {}, {.stripe_bytes = 0}); }, "stripe_bytes is 0: give 1 to 2^62");
+  refuses([&] { hogwild::SGD(mine, {}, {.stripe_bytes = std::size_t(-1)}); }, "stripe_bytes is 18446744073709551615");
+  refuses([&] { hogwild::SGD(mine, {}, {.staleness_bound = -1}); }, "staleness_bound is -1: give a number of steps");
+  refuses([&] { hogwild::SGD(mine, {}, {.timeout = std::chrono::nanoseconds(-5)}); }, "timeout is -5 ns: give 0 ns");
+  refuses([&] { hogwild::SGD(mine, {}, {.clip_grad_value = -2.0}); }, "clip_grad_value is -2: give 0 or more");
+  refuses([&] { hogwild::SGD(mine, {}, {.clip_grad_norm = -1.0}); }, "clip_grad_norm is -1: give 0 or more");
+  refuses([&] { hogwild::SGD(mine, {}, {.clip_grad_norm_type = 0}); }, "clip_grad_norm_type is 0: give a number above");
+  refuses([&] { hogwild::SGD(one(share_memory_(torch::ones({2}, at::kComplexFloat)))); }, "of type ComplexFloat");
+  refuses([&] { hogwild::SGD(one(share_memory_(torch::ones({2}))._neg_view())); }, "is a lazily negated view");
 
   hogwild::SGD optimizer(mine, {.lr = 1});
   const at::Tensor before = mine[0].detach().clone();
@@ -513,6 +520,7 @@ TEST_CASE("hogwild optimizers: what does not fit is refused") {
   Tensors others = leaves(make_parameters(at::kFloat), true);
   refuses([&] { optimizer.attach(others); }, "parameter 0 is not the optimizer's");
   refuses([&] { optimizer.load_state({torch::ones({1})}); }, "1 tensors");
+  refuses([&] { optimizer.set_steps(-3); }, "set_steps(-3): give 0 or more");
 }
 
 }  // namespace hogwild_optimizer_test
