@@ -35,7 +35,7 @@ struct FlightLog {
   std::atomic<std::int32_t> pid;
   std::atomic<std::uint32_t> thread;  // that called last, as gettid()
   std::atomic<std::uint32_t> left;    // 1: the rank has left the group
-  std::atomic<std::uint32_t> told;    // in rank 0's, 1: some rank has reported a time-out
+  std::atomic<std::uint32_t> told;  // 1: some rank has reported, in rank 0's a time-out, in rank 1's who has not joined
   std::atomic<std::uint32_t> number;  // that the rank has in a group over several hosts, plus 1; 0: in none
   alignas(64) FlightRecord records[kRecords];
 };

@@ -14,14 +14,22 @@
 #include <shoal/internal/workers/train/group/time_out_report.h>
 #include <shoal/internal/workers/train/group/time_text.h>
 #include <shoal/ipc/error.h>
+#include <shoal/ipc/log.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace shoal {
+namespace {
+
+/// Longer than programs take to start their ranks: who waits for ranks that nobody started learns of it here.
+constexpr std::chrono::seconds kTellsAfter{10};
+
+}  // namespace
 
 Rounds::Rounds(GroupLayout& layout, int rank)
     : layout_(layout), rank_(rank), fork_count_(fork_count()), round_(layout.first_round) {
@@ -104,6 +112,8 @@ void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline
   if (has_met_ && turns_ == Spinner::Turns::pauses && Patience().wait([&] { return has_arrived(peer); }))
     return spinner.ended(true);
   if (!deadline) deadline = Deadline::after(timeout_);
+  if (!has_met_ && !tells_at_)
+    tells_at_ = Deadline::after(std::min<std::chrono::nanoseconds>(kTellsAfter, timeout_ / 2));
   SleepNote note;
   LivenessWatch watch(kLivenessSlice);  // a reclaimer's wake-up may be missed: see wake_all_sleepers
   MailNaps mail;                        // the peer that is late may be waiting for what is under way here
@@ -116,6 +126,7 @@ void Rounds::wait_for(RankLayout& peer, const char* what, std::optional<Deadline
     if (aborted_.load(std::memory_order_seq_cst))  // A4: seq_cst, after the event word was prepared
       fail(std::make_exception_ptr(Error(fmt::format("{}: rank {} was told to give up", what, rank_))),
            RankLayout::kNoCulprit);
+    if (!has_met_) tell_of_absent(what);
     if (deadline->passed()) give_up(what);
     note.asleep_on(&peer.event);
     peer.event.sleep(prepared, deadline->left(nap));
@@ -164,6 +175,19 @@ void Rounds::check_peers(const char* what) {
                                                       what, left, pid))),
          RankLayout::kNoCulprit);
   }
+}
+
+void Rounds::tell_of_absent(const char* what) {
+  if (!tells_at_->passed()) return;
+  tells_at_ = Deadline::never();
+  std::vector<int> absent;
+  for (int other = 0; other < world_size(); ++other)
+    if (layout_.rank(other).tag.load(std::memory_order_relaxed) == 0) absent.push_back(other);  // relaxed: for people
+  // relaxed: decides who tells, and passes nothing on.
+  if (absent.empty() || layout_.flight(1).told.exchange(1, std::memory_order_relaxed) != 0) return;
+  log_warning("{}: rank{} {} of this group of {} {} not joined yet: is it started? Rank {} waits for up to {}", what,
+              absent.size() == 1 ? "" : "s", fmt::join(absent, ", "), world_size(), absent.size() == 1 ? "has" : "have",
+              rank_, text_of(timeout_));
 }
 
 /// Returns if all have come after all. What the others do is theirs to find out: their rounds go on until they look

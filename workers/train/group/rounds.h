@@ -72,6 +72,8 @@ class Rounds {
   void check_nobody_gave_up(const char* what);
   bool has_arrived(RankLayout& peer) const;
   void wait_for(RankLayout& peer, const char* what, std::optional<Deadline>& deadline);
+  /// Says once in a group's life, in one line of the log, which ranks have not joined, if this one has waited for a while.
+  void tell_of_absent(const char* what);
   void give_up(const char* what);
   [[noreturn]] void fail(std::exception_ptr error, int culprit);
 
@@ -85,7 +87,8 @@ class Rounds {
   std::function<void(const std::vector<int>&)> when_late_;
   std::atomic<bool> aborted_{false};
   double cpus_needed_ = 1;
-  bool has_met_ = false;  // all ranks have joined
+  bool has_met_ = false;              // all ranks have joined
+  std::optional<Deadline> tells_at_;  // of those that have not joined, while it waits for them
   Spinner::Turns turns_ = Spinner::Turns::pauses;
   DeathWatch death_watch_;  // who waits here is to learn of a death at once
 };

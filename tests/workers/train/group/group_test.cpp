@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/said.h"
 #include "tests/workers/fork_refusal.h"
 
 using namespace shoal;
+using namespace shoal::test;
 using c10::ScalarType;
 
 namespace group_test {
@@ -153,6 +155,32 @@ TEST_CASE("group: a rank that leaves is named to those that wait for it") {
 TEST_CASE("group: waiting for a rank that never comes ends with the timeout") {
   auto said = spawn({.nprocs = 2}, wait_in_vain, ShmGroup(2));
   CHECK_THAT(said[0], ContainsSubstring("barrier: not all ranks came within"));
+}
+
+TEST_CASE("group: who has not joined is named in one line of the log, by whichever rank waits, before it gives up") {
+  for (const int others : {1, 2}) {
+    ShmGroup group(1 + others + 1);
+    const auto wait = [&](int rank) {
+      Communicator ranks = group.join(rank);
+      ranks.set_timeout(std::chrono::milliseconds(100));
+      try {
+        ranks.barrier();
+      } catch (const Error&) {  // a time-out of its own, or of another one
+        return;
+      }
+      throw Error("the barrier was passed");
+    };
+    const std::string said = said_by([&] {
+      Forked other([&] { wait(0); });
+      wait(1);
+      if (other.join() != 0) throw Error("rank 0 has failed");
+    });
+    const std::string line = others == 1 ? "barrier: rank 2 of this group of 3 has not joined yet: is it started? Rank "
+                                         : "barrier: ranks 2, 3 of this group of 4 have not joined yet";
+    INFO(said);
+    CHECK(times_in(said, line) == 1);
+    CHECK(times_in(said, "not joined yet") == 1);
+  }
 }
 
 namespace {
