@@ -259,8 +259,9 @@ TEST_CASE("checkpoint: what each rank has as its own may have other names, and o
 
 namespace {
 
-/// Rank 1 finds at step 30 that its shard of step 10 was not written. Then all load, and go on.
-std::string go_on_after_failed_save(int rank, ShmGroup group, std::string folder) {
+/// Rank 1 finds at step 30 that its shard of step 10 was not written. Then all load step 20, together or by its number, and
+/// go on.
+std::string go_on_after_failed_save(int rank, ShmGroup group, std::string folder, bool by_number) {
   auto process_group = init_process_group(group, rank);
   const auto place_of = [&](std::int64_t step, int shard) {
     return folder + "/" + shoal::detail::shard_file_name({step, shard, 2});
@@ -286,7 +287,14 @@ std::string go_on_after_failed_save(int rank, ShmGroup group, std::string folder
     process_group->barrier()->wait();
     return checkpoints.load(plain.parts).value_or(-1);
   };
-  require(load() == 20 && plain.is(20), "the step before the failure");
+  if (by_number) {
+    checkpoints.wait();
+    process_group->barrier()->wait();
+    checkpoints.load_step(20, plain.parts);
+  } else {
+    require(load() == 20, "another step than the one before the failure");
+  }
+  require(plain.is(20), "the step before the failure");
   save(30);
   save(40);
   require(load() == 40 && plain.is(40), "a step after it");
@@ -313,9 +321,12 @@ std::string go_on_after_failed_save(int rank, ShmGroup group, std::string folder
 }  // namespace
 
 TEST_CASE("checkpoint: what ranks save after a failure of one of them and a load() is of one run") {
-  const TemporaryFolder folder;
-  for (auto& said : spawn({.nprocs = 2}, go_on_after_failed_save, ShmGroup(2), folder.path()))
-    CHECK(said == "went through");
+  for (const bool by_number : {false, true}) {
+    INFO((by_number ? "load_step()" : "load()"));
+    const TemporaryFolder folder;
+    for (auto& said : spawn({.nprocs = 2}, go_on_after_failed_save, ShmGroup(2), folder.path(), by_number))
+      CHECK(said == "went through");
+  }
 }
 
 TEST_CASE("checkpoint: ranks' own optimizers may have other numbers of groups, and none takes another rank's") {
