@@ -48,11 +48,11 @@ class ZeroRedundancyOptimizer final : public Joinable {
 
   /// torch::nn::utils::clip_grad_norm_ of all parameters, where a rank may have the gradients of its own alone. Returns the
   /// norm of all of them, the same bits on all ranks. `norm_type`: infinity is the largest element. Collective; not
-  /// inside a Join.
+  /// inside a Join. A rank whose gradients have no norm throws what libtorch does, the others Error; nothing is clipped.
   double clip_grad_norm_(double max_norm, double norm_type = 2);
 
   /// Collective: root gets an ordinary optimizer of all parameters with everybody's state, for torch::save; the others
-  /// get null. For what optimizer_state() supports; throws std::invalid_argument for others.
+  /// get null. For what optimizer_state() supports; throws std::invalid_argument for others, and for a root that is no rank.
   std::unique_ptr<torch::optim::Optimizer> consolidate(int root = 0);
   /// An ordinary optimizer of all parameters, without state: to torch::load into, for load_state().
   std::unique_ptr<torch::optim::Optimizer> make_whole() const;
