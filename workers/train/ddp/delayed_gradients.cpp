@@ -9,7 +9,7 @@
 
 namespace shoal {
 
-DelayedGradients::DelayedGradients(const NamedTensors& parameters) {
+DelayedGradients::DelayedGradients(const NamedTensorList& parameters) {
   for (const auto& [name, parameter] : parameters) {
     auto piece = std::ranges::find_if(
         pieces_, [&](const Piece& other) { return other.parameters[0].options().type_equal(parameter.options()); });

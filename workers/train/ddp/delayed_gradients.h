@@ -16,7 +16,7 @@ namespace shoal {
 /// Owned by a GradientReducer. The parameters' gradients go through one buffer for each element type, in the heap.
 class DelayedGradients {
  public:
-  explicit DelayedGradients(const NamedTensors& parameters);
+  explicit DelayedGradients(const NamedTensorList& parameters);
 
   /// Collective, if there are any: each gradient becomes the sum of all ranks' divided by `divisor`. One that this rank
   /// does not have counts as zero, and is there afterwards.

@@ -128,7 +128,7 @@ bool DirectReduction::is_enough(const DistributedDataParallelOptions& options, c
          averages(process_group);
 }
 
-DirectReduction::DirectReduction(const NamedTensors& parameters, const std::vector<c10d::GradBucket>& buckets,
+DirectReduction::DirectReduction(const NamedTensorList& parameters, const std::vector<c10d::GradBucket>& buckets,
                                  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
     : state_(std::make_unique<State>()) {
   State& s = *state_;

@@ -40,7 +40,7 @@ class DirectReduction {
                         const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
 
   /// `buckets`: the Reducer's, after it has made them for good. They have all of `parameters`.
-  DirectReduction(const NamedTensors& parameters, const std::vector<c10d::GradBucket>& buckets,
+  DirectReduction(const NamedTensorList& parameters, const std::vector<c10d::GradBucket>& buckets,
                   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
   ~DirectReduction();
 

@@ -42,7 +42,7 @@ void average_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group
   broadcast_tensors(process_group, counted, root);
 }
 
-std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+std::vector<at::Tensor> tensors_of(const NamedTensorList& named) {
   std::vector<at::Tensor> tensors;
   tensors.reserve(named.size());
   for (const auto& [name, tensor] : named) tensors.push_back(tensor);

@@ -24,6 +24,6 @@ void average_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group
                      const std::vector<at::Tensor>& tensors, int root, int ranks, bool takes_part);
 
 /// The tensors without their names.
-std::vector<at::Tensor> tensors_of(const NamedTensors& named);
+std::vector<at::Tensor> tensors_of(const NamedTensorList& named);
 
 }  // namespace shoal

@@ -48,7 +48,7 @@ struct BucketScope {
 };
 
 /// The parameters that the Reducer's complaint about an unfinished backward pass lists by their indices.
-std::string names_without_gradient(const std::string& complaint, const NamedTensors& parameters) {
+std::string names_without_gradient(const std::string& complaint, const NamedTensorList& parameters) {
   constexpr std::string_view kBefore = "did not receive grad for rank";
   auto at = complaint.rfind(kBefore);
   if (at == std::string::npos || (at = complaint.find(": ", at)) == std::string::npos) return {};
@@ -149,7 +149,7 @@ class DivisorWork final : public c10d::Work {
 
 struct GradientReducer::State {
   void make_reducer_anew();
-  void watch_gradients(const NamedTensors& watched, bool reduced_by_reducer);
+  void watch_gradients(const NamedTensorList& watched, bool reduced_by_reducer);
   void queue_what_comes_last();
   void gradient_came();
   void check_layout(std::size_t parameter, const at::Tensor& gradient) const;
@@ -284,7 +284,7 @@ void GradientReducer::State::queue_what_comes_last() {
 
 /// The Reducer says neither which gradient has a layout that it cannot do nor, when the next pass begins, whether the
 /// last one came to its end.
-void GradientReducer::State::watch_gradients(const NamedTensors& watched, bool reduced_by_reducer) {
+void GradientReducer::State::watch_gradients(const NamedTensorList& watched, bool reduced_by_reducer) {
   for (std::size_t i = 0; i < watched.size(); ++i) {
     at::Tensor parameter = watched[i].second;
     const unsigned number = parameter.register_hook([this, i, reduced_by_reducer](const at::Tensor& gradient) {

@@ -15,7 +15,7 @@
 namespace shoal {
 namespace {
 
-std::string describe(const NamedTensors& tensors, const std::vector<std::string>& uses) {
+std::string describe(const NamedTensorList& tensors, const std::vector<std::string>& uses) {
   std::string text;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, tensor] = tensors[i];
@@ -59,8 +59,9 @@ std::pair<std::string, std::string> first_difference(const std::string& first, c
 
 }  // namespace
 
-void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const NamedTensors& tensors,
-                             std::string_view whose, const std::vector<std::string>& uses) {
+void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
+                             const NamedTensorList& tensors, std::string_view whose,
+                             const std::vector<std::string>& uses) {
   const std::string own = describe(tensors, uses);
   at::Tensor summary = at::empty({2}, at::kLong);
   summary.data_ptr<std::int64_t>()[0] = std::int64_t(own.size());

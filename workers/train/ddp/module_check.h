@@ -15,13 +15,14 @@ class ProcessGroup;
 
 namespace shoal {
 
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+using NamedTensorList = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// Collective: throws std::invalid_argument on every rank, with the same words, if a rank's tensors
 /// differ from rank 0's in number, name, type, shape or strides, or in what is said of them. Names the rank and the first
 /// that differs. Of an undefined tensor the name alone counts. `whose`: "module", for example. `uses`: for each tensor, in
 /// words; or none.
-void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const NamedTensors& tensors,
-                             std::string_view whose = "module", const std::vector<std::string>& uses = {});
+void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
+                             const NamedTensorList& tensors, std::string_view whose = "module",
+                             const std::vector<std::string>& uses = {});
 
 }  // namespace shoal

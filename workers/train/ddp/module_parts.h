@@ -15,10 +15,10 @@ class Module;
 namespace shoal {
 
 struct ModuleParts {
-  NamedTensors parameters;          ///< trained ones that the Reducer reduces; tied ones once
+  NamedTensorList parameters;       ///< trained ones that the Reducer reduces; tied ones once
   std::vector<bool> expect_sparse;  ///< for each of `parameters`
-  NamedTensors delayed;             ///< trained ones that are reduced at the end
-  NamedTensors all;                 ///< everything that a replica has to start with: also what is not trained
+  NamedTensorList delayed;          ///< trained ones that are reduced at the end
+  NamedTensorList all;              ///< everything that a replica has to start with: also what is not trained
   std::vector<std::string> uses;    ///< what is done with the gradients of each of `all`, the same on all ranks
   std::vector<at::Tensor> buffers;  ///< defined ones
 };

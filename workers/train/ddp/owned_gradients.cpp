@@ -63,7 +63,7 @@ std::vector<at::Tensor> gradients_in(const at::Tensor& buffer, const std::vector
   return views;
 }
 
-OwnedGradients::OwnedGradients(const NamedTensors& parameters, const std::vector<bool>& expect_sparse,
+OwnedGradients::OwnedGradients(const NamedTensorList& parameters, const std::vector<bool>& expect_sparse,
                                const GradientOwners& owners, c10::intrusive_ptr<c10d::ProcessGroup> process_group)
     : process_group_(std::move(process_group)) {
   std::unordered_map<const c10::TensorImpl*, int> owner_of;

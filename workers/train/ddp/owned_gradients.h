@@ -35,8 +35,8 @@ class OwnedGradients : public std::enable_shared_from_this<OwnedGradients> {
  public:
   /// Collective. Throws std::invalid_argument for a parameter without an owner, an owner that is no rank, and if the
   /// ranks differ in the owners.
-  OwnedGradients(const NamedTensors& parameters, const std::vector<bool>& expect_sparse, const GradientOwners& owners,
-                 c10::intrusive_ptr<c10d::ProcessGroup> process_group);
+  OwnedGradients(const NamedTensorList& parameters, const std::vector<bool>& expect_sparse,
+                 const GradientOwners& owners, c10::intrusive_ptr<c10d::ProcessGroup> process_group);
 
   /// The Reducer has made these buckets: takes their memory away.
   void adopt(const std::vector<c10d::GradBucket>& buckets);

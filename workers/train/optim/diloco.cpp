@@ -72,7 +72,7 @@ struct DiLoCo::State {
   State(const std::vector<at::Tensor>& given, c10::intrusive_ptr<c10d::ProcessGroup> group,
         const DiLoCoOptions& options)
       : parameters(each_once(given)), process_group(std::move(group)), options(options) {
-    NamedTensors named;
+    NamedTensorList named;
     for (const at::Tensor& parameter : parameters)
       named.emplace_back(fmt::format("parameter {}{}", named.size(), parameter.defined() ? "" : ", undefined"),
                          parameter);

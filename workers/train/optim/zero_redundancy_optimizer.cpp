@@ -96,7 +96,7 @@ struct ZeroRedundancyOptimizer::State {
       : groups(without_repetitions(given)), make(std::move(make)), process_group(std::move(process_group)) {
     for (const OptimizerParamGroup& group : groups)
       parameters.insert(parameters.end(), group.params().begin(), group.params().end());
-    NamedTensors named;
+    NamedTensorList named;
     named.reserve(parameters.size());
     for (const at::Tensor& parameter : parameters)
       named.emplace_back(fmt::format("parameter {}{}", named.size(), parameter.defined() ? "" : ", undefined"),
