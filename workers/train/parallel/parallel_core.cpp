@@ -153,7 +153,7 @@ ParallelCore::ParallelCore(torch::nn::Module& module, int workers, std::int64_t 
         "DataParallelOptions::processes is {}: give a number of workers, or 0 for one on each CPU", workers));
   check_module(module);
   share_memory_(module);
-  for (const auto& [name, tensor] : named_tensors(module)) shared_.push_back({name, place_of(tensor)});
+  for (const auto& [name, tensor] : named_tensors(module)) shared_.emplace_back(name, place_of(tensor));
   if (workers == 0) workers = usable_cpus();
   for (int index = 0; index < workers; ++index) {
     Pipe<ParallelTask> tasks({.duplex = false});
