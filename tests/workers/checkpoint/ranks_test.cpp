@@ -318,6 +318,19 @@ std::string go_on_after_failed_save(int rank, ShmGroup group, std::string folder
   return "went through";
 }
 
+/// What the second rank's options are refused with, and what the first says of it. Then both make what they can.
+std::string make_what_rank_one_cannot(int rank, ShmGroup group, std::string folder) {
+  auto process_group = init_process_group(group, rank);
+  std::string said = "nothing";
+  try {
+    const Checkpoints none({.folder = folder, .keep = 1 - rank}, process_group);
+  } catch (const std::exception& error) {
+    said = error.what();
+  }
+  const Checkpoints whole({.folder = folder}, process_group);
+  return said;
+}
+
 }  // namespace
 
 TEST_CASE("checkpoint: what ranks save after a failure of one of them and a load() is of one run") {
@@ -327,6 +340,13 @@ TEST_CASE("checkpoint: what ranks save after a failure of one of them and a load
     for (auto& said : spawn({.nprocs = 2}, go_on_after_failed_save, ShmGroup(2), folder.path(), by_number))
       CHECK(said == "went through");
   }
+}
+
+TEST_CASE("checkpoint: what one rank cannot make is refused on all, and none waits for it") {
+  const TemporaryFolder folder;
+  const auto said = spawn({.nprocs = 2}, make_what_rank_one_cannot, ShmGroup(2), folder.path());
+  CHECK_THAT(said[0], ContainsSubstring("cannot be made on another rank"));
+  CHECK_THAT(said[1], ContainsSubstring("0 kept"));
 }
 
 TEST_CASE("checkpoint: ranks' own optimizers may have other numbers of groups, and none takes another rank's") {

@@ -67,6 +67,23 @@ struct Checkpoints::State {
       options.rank = process_group->getRank();
       options.ranks = process_group->getSize();
     }
+    std::exception_ptr failure;
+    try {
+      check_options();
+      detail::make_folder(options.folder);
+    } catch (const std::exception&) {
+      failure = std::current_exception();
+    }
+    // Ranks that go on would wait in what follows for those that do not.
+    const bool any_failed = process_group ? on_any_rank(failure != nullptr) : failure != nullptr;
+    if (failure) std::rethrow_exception(failure);
+    if (any_failed)
+      throw Error(fmt::format("checkpoints in '{}' cannot be made on another rank: its error says why",
+                              options.folder.native()));
+    run = process_group ? std::uint64_t(agree(std::int64_t(random_run()))) : run_of(options);
+  }
+
+  void check_options() const {
     if (options.folder.empty() || options.ranks < 1 || options.ranks > detail::kMostRanks || options.rank < 0 ||
         options.rank >= options.ranks || options.keep < 1 || options.saves_in_flight < 1)
       throw std::invalid_argument(
@@ -74,8 +91,14 @@ struct Checkpoints::State {
                       "a rank from 0 on and below their number, and at least one of the others",
                       options.folder.native(), options.rank, options.ranks, options.keep, options.saves_in_flight,
                       detail::kMostRanks));
-    run = process_group ? std::uint64_t(agree(std::int64_t(random_run()))) : run_of(options);
-    detail::make_folder(options.folder);
+  }
+
+  bool on_any_rank(bool here) const {
+    std::vector<at::Tensor> any{at::tensor(std::vector<std::int64_t>{here ? 1 : 0}, at::kLong)};
+    c10d::AllreduceOptions maximum;
+    maximum.reduceOp = c10d::ReduceOp::MAX;
+    process_group->allreduce(any, maximum)->wait();
+    return any[0].item<std::int64_t>() != 0;
   }
 
   /// Rank 0's number on all ranks.
@@ -289,15 +312,8 @@ std::vector<std::int64_t> Checkpoints::steps() const {
 }
 
 bool Checkpoints::save_if_stopped(std::int64_t step, const CheckpointParts& parts) {
-  bool stops = stop_requested();
-  if (state_->process_group) {
-    std::vector<at::Tensor> any{at::tensor(std::vector<std::int64_t>{stops ? 1 : 0}, at::kLong)};
-    c10d::AllreduceOptions options;
-    options.reduceOp = c10d::ReduceOp::MAX;
-    state_->process_group->allreduce(any, options)->wait();
-    stops = any[0].item<std::int64_t>() != 0;
-  }
-  if (!stops) return false;
+  const bool stops = stop_requested();
+  if (!(state_->process_group ? state_->on_any_rank(stops) : stops)) return false;
   state_->finish_and_log();  // an earlier one that failed must not keep this one from being written
   save(step, parts);
   return true;
