@@ -20,15 +20,11 @@ std::string describe(const NamedTensorList& tensors, const std::vector<std::stri
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, tensor] = tensors[i];
     if (!tensor.defined()) {
-      text += name +
-              "
-              ";  // which says all
-              continue;
+      text += name + "\n";  // which says all
+      continue;
     }
     text += fmt::format(
-        "{} ({} [{}], {}{}{})
-        ", name, c10::toString(tensor.scalar_type()),
-        fmt::join(tensor.sizes().vec(), ", "),
+        "{} ({} [{}], {}{}{})\n", name, c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes().vec(), ", "),
         tensor.layout() == c10::kStrided ? fmt::format("strides [{}]", fmt::join(tensor.strides().vec(), ", "))
                                          : c10::str(tensor.layout()),
         uses.empty() || uses[i].empty() ? "" : ", ", uses.empty() ? "" : uses[i]);
