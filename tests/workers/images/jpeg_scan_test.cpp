@@ -39,9 +39,17 @@ struct Messages {
   bool has_one;
 };
 
-/// `decompressor`: lies outside of the frame that is jumped into.
-void decode_with(jpeg_decompress_struct& info, const Bytes& jpeg, bool by_libjpeg_alone, Messages& messages,
-                 Decoded& decoded) {
+/// What is read of a picture.
+struct Reading {
+  int denominator = 1;
+  JDIMENSION skipped = 0;                 // rows
+  JDIMENSION left = 0, width = 0;         // columns; all, if the width is 0
+  JDIMENSION rows = JDIMENSION(1) << 30;  // at most
+};
+
+/// `info`: lies outside of the frame that is jumped into.
+void decode_with(jpeg_decompress_struct& info, const Bytes& jpeg, bool by_libjpeg_alone, const Reading& reading,
+                 Messages& messages, Decoded& decoded) {
   info.err = jpeg_std_error(&messages.base);
   messages.base.error_exit = [](j_common_ptr its) { std::longjmp(reinterpret_cast<Messages*>(its->err)->back, 1); };
   messages.base.emit_message = [](j_common_ptr its, int level) {
@@ -54,34 +62,41 @@ void decode_with(jpeg_decompress_struct& info, const Bytes& jpeg, bool by_libjpe
   jpeg_read_header(&info, TRUE);
   if (std::size_t(info.image_width) * info.image_height > 1'000'000) return;  // a damaged header says so
   info.out_color_space = info.num_components == 4 ? JCS_CMYK : JCS_RGB;
+  info.scale_num = 1;
+  info.scale_denom = unsigned(reading.denominator);
   jpeg_start_decompress(&info);
   if (!by_libjpeg_alone) decoded.was_taken_over = shoal::jpeg::take_over_scan(info);
+  JDIMENSION left = reading.left, width = reading.width;
+  if (width != 0) jpeg_crop_scanline(&info, &left, &width);
+  if (reading.skipped != 0) jpeg_skip_scanlines(&info, reading.skipped);
   const std::size_t row_bytes = std::size_t(info.output_width) * std::size_t(info.output_components);
+  const JDIMENSION end = std::min(info.output_height, info.output_scanline + reading.rows);
   decoded.pixels.assign(row_bytes * info.output_height, 0);
-  while (info.output_scanline < info.output_height) {
+  while (info.output_scanline < end) {
     JSAMPROW row = decoded.pixels.data() + info.output_scanline * row_bytes;
     jpeg_read_scanlines(&info, &row, 1);
   }
-  jpeg_finish_decompress(&info);
+  if (end == info.output_height) jpeg_finish_decompress(&info);
   decoded.is_decoded = true;
 }
 
-Decoded decode(const Bytes& jpeg, bool by_libjpeg_alone) {
+Decoded decode(const Bytes& jpeg, bool by_libjpeg_alone, const Reading& reading = {}) {
   jpeg_decompress_struct info{};
   Messages messages{};
   Decoded decoded;
-  decode_with(info, jpeg, by_libjpeg_alone, messages, decoded);
+  decode_with(info, jpeg, by_libjpeg_alone, reading, messages, decoded);
   jpeg_destroy_decompress(&info);
   decoded.has_message = messages.has_one;
   return decoded;
 }
 
-void check_pixels(const Bytes& jpeg, bool is_left_to_libjpeg = false) {
-  const Decoded expected = decode(jpeg, true), got = decode(jpeg, false);
+enum class Whose { ours, libjpegs, either };
+void check_pixels(const Bytes& jpeg, Whose whose = Whose::either, const Reading& reading = {}) {
+  const Decoded expected = decode(jpeg, true, reading), got = decode(jpeg, false, reading);
   REQUIRE(expected.is_decoded);
   REQUIRE(got.is_decoded);
   REQUIRE_FALSE(got.has_message);
-  REQUIRE(got.was_taken_over == (shoal::jpeg::decodes_scans() && !is_left_to_libjpeg));
+  if (whose != Whose::either) REQUIRE(got.was_taken_over == (shoal::jpeg::decodes_scans() && whose == Whose::ours));
   REQUIRE(std::ranges::equal(got.pixels, expected.pixels));
 }
 
@@ -118,8 +133,8 @@ TEST_CASE("jpeg scan: pictures of every kind have libjpeg's pixels") {
     check_pixels(sampled_jpeg_of(picture, 1 + int(random() % 2), 1 + int(random() % 4)));
     check_pixels(jpeg_of(picture.narrow(0, 0, 1).contiguous(), quality, JpegColor::grey));
     check_pixels(jpeg_of(at::randint(0, 256, {4, height, width}, at::kByte), quality, JpegColor::cmyk));
-    check_pixels(progressive_jpeg_of(picture), true);
-    check_pixels(restarting_jpeg_of(picture, 1 + i % 5), true);
+    check_pixels(progressive_jpeg_of(picture), Whose::libjpegs);
+    check_pixels(restarting_jpeg_of(picture, 1 + i % 5), Whose::libjpegs);
   }
 }
 
@@ -127,8 +142,35 @@ TEST_CASE("jpeg scan: pictures of any number of bytes, also more than are fetche
   for (const std::int64_t side : {60, 130, 180, 190, 200, 210, 220, 700})
     for (const int quality : {50, 100}) {
       CAPTURE(side, quality);
-      check_pixels(jpeg_of(noise(side, side), quality));
+      check_pixels(jpeg_of(noise(side, side), quality), side > 120 ? Whose::ours : Whose::either);
     }
+}
+
+TEST_CASE("jpeg scan: small pictures are decoded by tables that are there, and leave new ones to libjpeg") {
+  const Bytes large = jpeg_of(ordinary(130, 130, 1), 90), small = jpeg_of(ordinary(40, 40, 2), 90);
+  const Bytes other = optimized_jpeg_of(ordinary(40, 40, 3), 90);
+  check_pixels(large, Whose::ours);
+  check_pixels(small, Whose::ours);
+  check_pixels(other, Whose::libjpegs);
+  check_pixels(small, Whose::ours);
+}
+
+TEST_CASE("jpeg scan: parts of pictures, smaller ones, and such as are given up have libjpeg's pixels") {
+  std::mt19937 random(14);
+  for (int i = 0; i < 300; ++i) {
+    const auto height = std::int64_t(130 + random() % 90), width = std::int64_t(130 + random() % 90);
+    const at::Tensor picture = i % 2 == 0 ? ordinary(height, width, i) : noise(height, width);
+    Reading reading{.denominator = 1 << random() % 4};
+    const auto rows = JDIMENSION((height + reading.denominator - 1) / reading.denominator);
+    const auto columns = JDIMENSION((width + reading.denominator - 1) / reading.denominator);
+    if (i % 3 != 0) reading.skipped = JDIMENSION(random() % rows);
+    if (i % 4 != 0)
+      reading.left = JDIMENSION(random() % columns),
+      reading.width = 1 + JDIMENSION(random()) % (columns - reading.left);
+    if (i % 5 != 0) reading.rows = JDIMENSION(random() % rows);
+    CAPTURE(i, height, width, reading.denominator, reading.skipped, reading.left, reading.width, reading.rows);
+    check_pixels(jpeg_of(picture, 60 + int(random() % 40)), Whose::ours, reading);
+  }
 }
 
 TEST_CASE("jpeg scan: threads decode at once") {

@@ -121,9 +121,9 @@ class JpegDecoder {
     shoal::jpeg::HalfColorRows rows(info_.output_width, info_.output_height, memory);
     const std::size_t blocks = std::size_t(info_.MCUs_per_row) * std::size_t(info_.blocks_in_MCU);
     while (info_.output_scanline < info_.output_height) {
-      const std::size_t y = info_.output_scanline;
+      const std::size_t first = info_.output_scanline;
       if (sink.ahead != nullptr)
-        ahead_ = sink.ahead(sink.context, y, std::min(kRowsAtOnce, info_.output_height - y), blocks);
+        ahead_ = sink.ahead(sink.context, first, std::min(kRowsAtOnce, info_.output_height - first), blocks);
       jpeg_read_raw_data(&info_, rows.next(), JDIMENSION(shoal::jpeg::HalfColorRows::kLumaRows));
       rows.put([&](std::size_t y, const std::uint8_t* luma, const HalfColors& colors) {
         sink.put(sink.context, y, luma, colors);

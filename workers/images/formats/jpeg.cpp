@@ -125,7 +125,7 @@ class Decoder {
   bool try_pixels() {
     if (setjmp(failure_.back) != 0) return false;
     jpeg_start_decompress(&info_);
-    take_over_scan(info_);
+    if (!options_.strict) take_over_scan(info_);  // whose warnings are not all libjpeg's
     while (info_.output_scanline < info_.output_height) {
       const std::size_t first = info_.output_scanline;
       const std::size_t got = jpeg_read_scanlines(&info_, rows_, kRowsAtOnce);
@@ -139,7 +139,7 @@ class Decoder {
     if (setjmp(failure_.back) != 0) return false;
     info_.raw_data_out = TRUE;
     jpeg_start_decompress(&info_);
-    take_over_scan(info_);
+    if (!options_.strict) take_over_scan(info_);  // whose warnings are not all libjpeg's
     const std::size_t row = HalfColors::rounded_up(info_.output_width);
     colors_.resize(3 * row);
     HalfColorRows rows(info_.output_width, info_.output_height, pixels_);

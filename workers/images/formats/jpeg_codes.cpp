@@ -21,15 +21,18 @@ CodeTable::CodeTable(Kind kind, std::span<const std::uint8_t, 17> counts, std::s
       const int symbol = symbols_[at & 0xFFU];
       const int zeros = kind == Kind::kDifferences ? 0 : symbol >> 4;
       const int of_value = kind == Kind::kDifferences ? symbol : symbol & 0xF;
-      // All that the bits behind the word can be.
       const int behind = kBits - bits;
-      for (std::uint32_t rest = 0; rest < 1U << unsigned(behind); ++rest) {
-        const std::size_t place = (std::size_t(word) << unsigned(behind) | rest) % looks_.size();
-        words_[place] = std::uint16_t(bits << 8 | symbol);
-        if (of_value > behind) continue;
-        ScanBits value{.window = std::uint64_t(rest) << unsigned(64 - behind) % 64U, .held = behind};
-        looks_[place] = Look(bits + of_value, kind == Kind::kDifferences ? 0 : advance_of(zeros, of_value),
-                             of_value == 0 ? 0 : value.take_value(of_value));
+      const std::size_t place = (std::size_t(word) << unsigned(behind)) % looks_.size();
+      std::fill_n(words_.begin() + std::ptrdiff_t(place), std::size_t(1) << unsigned(behind),
+                  std::uint16_t(bits << 8 | symbol));
+      if (of_value > behind) continue;
+      // All that the value can be, and what follows it.
+      const int advance = kind == Kind::kDifferences ? 0 : advance_of(zeros, of_value);
+      const std::size_t same = std::size_t(1) << unsigned(behind - of_value);
+      for (std::size_t value = 0; value < std::size_t(1) << unsigned(of_value); ++value) {
+        ScanBits its{.window = std::uint64_t(value) << 1U << unsigned(63 - of_value), .held = of_value};
+        std::fill_n(looks_.begin() + std::ptrdiff_t(place + value * same), same,
+                    Look(bits + of_value, advance, its.take_value(of_value)));
       }
     }
     limits_[std::size_t(bits)] = word << unsigned(kLongestWord - bits);

@@ -122,8 +122,11 @@ class ScanBytes {
 /// A table, made again only for other words: most pictures have the same ones.
 class KeptTable {
  public:
+  bool is_of(const JHUFF_TBL& its) const {
+    return table_ && std::ranges::equal(counts_, its.bits) && std::ranges::equal(symbols_, its.huffval);
+  }
   const CodeTable& of(CodeTable::Kind kind, const JHUFF_TBL& its) {
-    if (!table_ || !std::ranges::equal(counts_, its.bits) || !std::ranges::equal(symbols_, its.huffval)) {
+    if (!is_of(its)) {
       std::ranges::copy(its.bits, counts_.begin());
       std::ranges::copy(its.huffval, symbols_.begin());
       table_.emplace(kind, counts_, symbols_);
@@ -140,7 +143,21 @@ class KeptTable {
 /// A picture's scan. A thread has one, for one picture after the other; libjpeg may jump out of it at a warning.
 class Scan {
  public:
+  /// Making tables takes as long as what they save in a small picture.
+  bool is_worthwhile(const jpeg_decompress_struct& info) const {
+    constexpr std::size_t kFewBlocks = 300;  // some 100 x 100 pixels
+    if (calls_of(info) * std::size_t(info.blocks_in_MCU) >= kFewBlocks) return true;
+    for (int i = 0; i < info.comps_in_scan; ++i) {
+      const jpeg_component_info& its = *info.cur_comp_info[i];
+      if (!differences_[std::size_t(its.dc_tbl_no)].is_of(*info.dc_huff_tbl_ptrs[its.dc_tbl_no]) ||
+          !coefficients_[std::size_t(its.ac_tbl_no)].is_of(*info.ac_huff_tbl_ptrs[its.ac_tbl_no]))
+        return false;
+    }
+    return true;
+  }
+
   void begin(jpeg_decompress_struct& info, MemoryAhead* ahead) {
+    of_ = &info;
     ahead_ = ahead;
     for (int i = 0; i < info.blocks_in_MCU; ++i) {
       const int component = info.MCU_membership[i];
@@ -154,7 +171,7 @@ class Scan {
     bytes_.begin(info.src->next_input_byte, info.src->bytes_in_buffer);
     bits_ = {};
     predictions_ = {};
-    left_ = std::size_t(info.MCUs_per_row) * info.MCU_rows_in_scan;
+    left_ = calls_of(info);
     has_ended_ = false;
     info.client_data = this;
     info.entropy->decode_mcu = &decode_for_any;
@@ -177,6 +194,10 @@ class Scan {
   }
 #endif
 
+  static std::size_t calls_of(const jpeg_decompress_struct& info) {
+    return std::size_t(info.MCUs_per_row) * info.MCU_rows_in_scan;
+  }
+
   /// What the blocks that are decoded together are, in order.
   struct BlockTables {
     const CodeTable* differences;
@@ -186,6 +207,8 @@ class Scan {
 
   /// `blocks`: of zeros; null if nobody wants them.
   [[gnu::always_inline]] inline void decode(jpeg_decompress_struct& info, JBLOCKROW* blocks) {
+    // Another picture of this thread has begun since: what is kept here is that one's.
+    if (of_ != &info) ERREXIT1(&info, JERR_BAD_STATE, info.global_state);
     --left_;
     if (!has_ended_) {
       bytes_.provide(bits_);
@@ -258,7 +281,7 @@ class Scan {
     }
   }
 
-  /// The rest is libjpeg's. Up to 8 bytes in front of the marker it would have taken, and not missed.
+  /// The rest is libjpeg's. Up to 7 bytes in front of the marker it may have taken, and not missed.
   void give_back(jpeg_decompress_struct& info) {
     static constexpr std::array<JOCTET, 2> kEnd{0xFF, JPEG_EOI};
     info.src->next_input_byte = bytes_.source();
@@ -269,9 +292,10 @@ class Scan {
       info.src->bytes_in_buffer = kEnd.size();
     }
     const std::ptrdiff_t unread = -bytes_.bits_too_many(bits_) / 8;
-    if (unread > 8 && bytes_.has_marker()) WARNMS2(&info, JWRN_EXTRANEOUS_DATA, int(unread), bytes_.source()[1]);
+    if (unread > 7 && bytes_.has_marker()) WARNMS2(&info, JWRN_EXTRANEOUS_DATA, int(unread), bytes_.source()[1]);
   }
 
+  const jpeg_decompress_struct* of_ = nullptr;
   MemoryAhead* ahead_ = nullptr;
   ScanBytes bytes_;
   ScanBits bits_;
@@ -299,6 +323,7 @@ bool take_over_scan(jpeg_decompress_struct& info, MemoryAhead* ahead) {
   if (!is_taken_over(info)) return false;
   thread_local std::unique_ptr<Scan> scan;
   if (scan == nullptr) scan = std::make_unique<Scan>();
+  if (!scan->is_worthwhile(info)) return false;
   scan->begin(info, ahead);
   return true;
 }
