@@ -27,9 +27,10 @@ struct TarWriterOptions {
   std::int64_t shard_samples = 0;  ///< at most so many samples in an archive; 0: any number
   std::uint64_t shard_bytes = 0;   ///< at most so many bytes; an archive has a multiple of 10240. 0: any number
   bool index = true;               ///< writes each archive's index beside it, which a reader would have to make
-  /// Of a name with a number, where archives of such names are there, an earlier run's: readers of train-*.tar would take
-  /// both runs' for one data set. False: they are refused, and nothing is written. True: close() gives the new archives
-  /// their names, when all of them are whole, and removes the earlier run's others; until then those are as they were.
+  /// What becomes of an earlier run's archives, those whose names are this one's with any number: readers of train-*.tar
+  /// would take both runs' for one data set. False: they are refused, and nothing is written. True: close() gives the new
+  /// archives their names, when all of them are whole, and removes what else there is of the earlier run's; until then
+  /// those are as they were.
   bool replace = false;
   /// With write(): the extension of a member's file, "cls" for a label; "" for the kind of its value alone ("jpg").
   /// Without it that is the member's name and the kind: "label.cls".
@@ -44,8 +45,8 @@ struct TarWriterOptions {
   bool fork_despite_threads = false;              ///< see SpawnOptions
 };
 
-/// A sample could not be written. The archives that were finished before it stay, but with TarWriterOptions::replace;
-/// there is nothing else.
+/// A sample could not be written. The archives that were finished before it stay, unless they were to replace others
+/// (TarWriterOptions::replace); there is nothing else.
 class TarWriteFailed : public SampleWriteFailed {
  public:
   using SampleWriteFailed::SampleWriteFailed;
@@ -59,7 +60,7 @@ struct TarContents {
 
 /// Writes archives in POSIX's format (pax where a name or a size needs it). The same samples are the same bytes: nothing in
 /// an archive says when or by whom it was written. Each archive is written beside its place, and renamed when it is whole
-/// and on disk, as soon as that is or with TarWriterOptions::replace by close(). Belongs to one thread.
+/// and on disk: at once, or with TarWriterOptions::replace by close(). Belongs to one thread.
 class TarWriter {
  public:
   /// `pattern`: the archive's name, or with limits of shards a name with %d or %06d for the number of each. Throws
@@ -128,8 +129,8 @@ class TarWriter {
   std::string pattern_;
   TarWriterOptions options_;
   std::unique_ptr<detail::ShardFile> shard_;
-  std::vector<std::unique_ptr<detail::ShardFile>>
-      unnamed_;  // with replace: finished, the next numbers' behind archives_
+  /// Finished ones without their names, whose numbers follow those of archives_: with `replace` until close().
+  std::vector<std::unique_ptr<detail::ShardFile>> unnamed_;
   std::vector<std::filesystem::path> archives_;
   std::string last_key_;  // in shard_
   bool is_new_ = true;    // nothing was added or written, nor tried to

@@ -80,8 +80,9 @@ struct PowerSgdOptions {
 /// Gradients of two dimensions and more as products of thin matrices (Vogels, Karimireddy and Jaggi, 2019), by one step
 /// of a power iteration, whose factors are averaged. The others, biases for example, are averaged as they are. Buckets
 /// overlap with the backward pass. Throws std::invalid_argument for a rank or a start step below 1 (libtorch makes the
-/// buckets anew after the first step), and for a smallest compression that is below 0 or no number. With skip_all_reduce_unused_params backward() throws it: a bucket's second half
-/// waits for the next bucket, which may not come.
+/// buckets anew after the first step), and for a smallest compression that is below 0 or no number. With
+/// skip_all_reduce_unused_params backward() throws it: a bucket's second half waits for the next bucket, which may not
+/// come.
 StatefulCommHook power_sgd_hook(const ProcessGroupOfHook& process_group, const PowerSgdOptions& options = {});
 
 /// How top_k_hook() chooses.

@@ -12,8 +12,9 @@
 
 namespace shoal::png {
 
-// One reader, owned by one decode; the bytes and the name outlive it. libpng reports by a callback that must not return; as in
-// jpeg.cpp it jumps, out of functions without objects of their own, and all state is in here.
+/// A PNG that is being read. Owned by one decode, on one thread; the bytes and the name outlive it. libpng reports by a
+/// callback that must not return: as in jpeg.cpp it jumps, out of functions without objects of their own, and all state is
+/// in here.
 class Reader {
  public:
   /// What a pixel is: colours of 8 bits, as PIL's convert("RGB") has them, or one byte, a palette's number or a level of grey.

@@ -35,8 +35,8 @@ class GradientReducer final : public Joinable {
 
   /// Throws Error if the last backward pass did not reach every parameter. After that, and if that pass ended by an
   /// exception, all ranks start anew together: a rank whose pass did not gets std::invalid_argument from the collective
-  /// that it is in, or from its next one (its Join's and its buffers' are some), and then starts anew at its next call,
-  /// too.
+  /// that it is in, or from its next one, be it a gradient's, a buffer's or its Join's, and then starts anew at its next
+  /// call, too.
   void before_forward();
   /// `outputs`: where the walk for unused parameters starts. They are replaced by copies, so that gradients of those
   /// that the loss does not use are known to be none.
