@@ -7,6 +7,7 @@
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -72,17 +73,17 @@ std::string listed(std::span<const std::filesystem::path> archives) {
 }
 
 void remove_others(const std::vector<std::filesystem::path>& there, const std::vector<std::filesystem::path>& kept) {
+  const std::set<std::filesystem::path> staying(kept.begin(), kept.end());
   std::vector<std::filesystem::path> others;
   for (const auto& archive : there)
-    if (std::ranges::find(kept, archive) == kept.end()) others.push_back(archive);
+    if (!staying.contains(archive)) others.push_back(archive);
   if (others.empty()) return;
   for (const auto& archive : others) {
     std::error_code error, unknown;
     std::filesystem::remove(archive, error);
     if (error)
       throw DatasetError(
-          fmt::format("{}: an archive of an earlier run, which can't be removed: {}; the new ones are "
-                      "whole, {}",
+          fmt::format("{}: an archive of an earlier run, which can't be removed: {}; the new ones are whole, {}",
                       archive.native(), error.message(), listed(kept)));
     std::filesystem::remove(tar_index_files(archive, {}).front(),
                             unknown);  // without its archive it is never looked at
