@@ -41,8 +41,7 @@ IndexOrder::IndexOrder(const DataLoaderOptions& options, std::int64_t dataset_si
   if (drop_last_ && !batch_sampler_ && sampler_->size() > 0 && batches() == 0)
     log_warning(
         "DataLoader: there is no batch: batch_size is {}, an epoch has {} samples, and drop_last = true leaves out "
-        "what is "
-        "smaller; give a smaller batch_size, or drop_last = false",
+        "what is smaller; give a smaller batch_size, or drop_last = false",
         batch_size_, sampler_->size());
 }
 

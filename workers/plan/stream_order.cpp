@@ -44,8 +44,7 @@ StreamOrder::StreamOrder(const DataLoaderOptions& options, const Facts& dataset,
   if (share_.drop_last && share_.shards <= 1 && dataset_.size > 0 && batches() == 0)
     log_warning(
         "DataLoader: there is no batch: batch_size is {} in each of {} ranks, the data set has {} samples, and "
-        "drop_last = "
-        "true leaves out what is smaller; give a smaller batch_size, or drop_last = false",
+        "drop_last = true leaves out what is smaller; give a smaller batch_size, or drop_last = false",
         share_.batch_size, share_.num_replicas, dataset_.size);
 }
 

@@ -135,8 +135,7 @@ int run(int argc, char** argv) {
       ->expected(2, 1'000'000);
   app.add_option("--mode", options.mode,
                  "which pictures of a .beton file are JPEGs: raw, jpg, smart or proportion (jpg). JPEGs stay the bytes "
-                 "that they "
-                 "are if they need not be made smaller; others are encoded, and lose by it")
+                 "that they are if they need not be made smaller; others are encoded, and lose by it")
       ->type_name("MODE");
   app.add_option("--smart-threshold", options.images.smart_threshold, "with smart: those of more raw bytes (0: none)")
       ->type_name("BYTES");

@@ -83,8 +83,7 @@ void TarWriter::check_place() const {
   if (!there.empty())
     throw DatasetError(
         fmt::format("{}: there already is {}: readers of all would take two runs for one data set. Remove that, choose "
-                    "another name, "
-                    "or set TarWriterOptions::replace (shoal beton write --replace)",
+                    "another name, or set TarWriterOptions::replace (shoal beton write --replace)",
                     pattern_, detail::listed(there)));
 }
 

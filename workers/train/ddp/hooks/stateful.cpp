@@ -46,8 +46,7 @@ void refuse_complex(const GradBucket& bucket, const char* hook) {
     if (parameter.is_complex())
       throw std::invalid_argument(
           fmt::format("{}: a parameter is {} [{}]: complex ones are reduced by all_reduce_hook, or without a hook; or "
-                      "train real and "
-                      "imaginary parts as parameters of their own",
+                      "train real and imaginary parts as parameters of their own",
                       hook, c10::toString(parameter.scalar_type()), fmt::join(parameter.sizes(), ", ")));
 }
 
