@@ -56,9 +56,9 @@ void orthogonalize(const at::Tensor& matrix) {
 
 /// One gradient M, n x m, as P Q^T.
 struct Factors {
-  at::Tensor matrix;   // a view of the bucket
-  at::Tensor p, q;     // views of the bucket's buffers of factors
-  std::size_t of = 0;  // the parameter's number in the bucket
+  at::Tensor matrix;       // a view of the bucket
+  at::Tensor p, q;         // views of the bucket's buffers of factors
+  std::size_t number = 0;  // the parameter's, in the bucket
 };
 
 /// A bucket under way. Its collectives are two: what goes as it is together with all P, and all Q.
@@ -240,7 +240,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
     if (options_.error_feedback) remember_rest(part);
     if (!options_.warm_start) return;
     Buffers& buffers = buffers_[part.index];
-    for (const Factors& one : part.factors) buffers.kept[one.of].copy_(one.q);
+    for (const Factors& one : part.factors) buffers.kept[one.number].copy_(one.q);
     buffers.is_kept = true;
   }
 
@@ -270,7 +270,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
       const std::int64_t m = one.matrix.size(1), rank = rank_of(one.matrix);
       first_elements += one.matrix.size(0) * rank;
       second_elements += m * rank;
-      if (options_.warm_start) made.kept[one.of] = at::empty({m, rank}, part.buffer.options());
+      if (options_.warm_start) made.kept[one.number] = at::empty({m, rank}, part.buffer.options());
     }
     const SharedMemoryScope born_shared;
     made.first = at::empty({first_elements}, part.buffer.options());
@@ -282,7 +282,8 @@ class PowerSgd final : public StatefulCommHook::Memory {
   /// stay one for good (of a gradient that was zero, or of a lower rank), and one that is not finite.
   void begin_factor(const Factors& one, std::size_t bucket, const Buffers& buffers) const {
     at::Tensor from;
-    if (options_.warm_start) from = buffers.is_kept ? buffers.kept[one.of] : loaded_of(buffers.parameters[one.of]);
+    if (options_.warm_start)
+      from = buffers.is_kept ? buffers.kept[one.number] : loaded_of(buffers.parameters[one.number]);
     if (from.defined() && from.sizes() == one.q.sizes()) {
       one.q.copy_(from);
       const at::Tensor longest = one.q.abs().amax(0, true);
@@ -312,7 +313,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
   /// an exception agree again.
   at::Tensor drawn(const Factors& one, std::size_t bucket) const {
     const at::Generator generator = at::detail::createCPUGenerator(schema_hash(
-        "power_sgd_hook", options_.seed, std::uint64_t(step_), std::uint64_t(bucket), std::uint64_t(one.of)));
+        "power_sgd_hook", options_.seed, std::uint64_t(step_), std::uint64_t(bucket), std::uint64_t(one.number)));
     return at::randn(one.q.sizes(), generator, at::kFloat).to(one.q.options());
   }
 
