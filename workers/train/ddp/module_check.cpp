@@ -88,4 +88,13 @@ void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& proce
   }
 }
 
+NamedTensorList named_by_number(const std::vector<at::Tensor>& parameters) {
+  NamedTensorList named;
+  named.reserve(parameters.size());
+  for (const at::Tensor& parameter : parameters)
+    named.emplace_back(fmt::format("parameter {}{}", named.size(), parameter.defined() ? "" : ", undefined"),
+                       parameter);
+  return named;
+}
+
 }  // namespace shoal

@@ -25,4 +25,7 @@ void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& proce
                              const NamedTensorList& tensors, std::string_view whose = "module",
                              const std::vector<std::string>& uses = {});
 
+/// "parameter 0" and so on, for tensors whose names nobody knows; an undefined one's name says that it is.
+NamedTensorList named_by_number(const std::vector<at::Tensor>& parameters);
+
 }  // namespace shoal

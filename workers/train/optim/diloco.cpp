@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/ddp/equal_tensors.h>
+#include <shoal/internal/workers/train/ddp/module_check.h>
 #include <shoal/tensors/shared_memory_scope.h>
 #include <torch/optim/sgd.h>
 
@@ -72,10 +73,7 @@ struct DiLoCo::State {
   State(const std::vector<at::Tensor>& given, c10::intrusive_ptr<c10d::ProcessGroup> group,
         const DiLoCoOptions& options)
       : parameters(each_once(given)), process_group(std::move(group)), options(options) {
-    NamedTensorList named;
-    for (const at::Tensor& parameter : parameters)
-      named.emplace_back(fmt::format("parameter {}{}", named.size(), parameter.defined() ? "" : ", undefined"),
-                         parameter);
+    NamedTensorList named = named_by_number(parameters);
     named.emplace_back(name_of(options), at::Tensor());
     // Before anything is refused: from here on all ranks refuse the same.
     check_same_on_all_ranks(process_group, named, "DiLoCo");

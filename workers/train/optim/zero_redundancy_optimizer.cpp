@@ -96,13 +96,8 @@ struct ZeroRedundancyOptimizer::State {
       : groups(without_repetitions(given)), make(std::move(make)), process_group(std::move(process_group)) {
     for (const OptimizerParamGroup& group : groups)
       parameters.insert(parameters.end(), group.params().begin(), group.params().end());
-    NamedTensorList named;
-    named.reserve(parameters.size());
-    for (const at::Tensor& parameter : parameters)
-      named.emplace_back(fmt::format("parameter {}{}", named.size(), parameter.defined() ? "" : ", undefined"),
-                         parameter);
     // Before anything is refused: from here on all ranks refuse the same.
-    check_same_on_all_ranks(this->process_group, named, "ZeroRedundancyOptimizer");
+    check_same_on_all_ranks(this->process_group, named_by_number(parameters), "ZeroRedundancyOptimizer");
     check_parameters(parameters);
     std::vector<std::int64_t> sizes;
     sizes.reserve(parameters.size());
