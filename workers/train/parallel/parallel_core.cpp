@@ -366,7 +366,7 @@ void ParallelCore::worker_gone(std::size_t index) {
   Process<void>& process = workers_[index].process;
   try {
     process.result();  // throws what its end was
-    throw Error(fmt::format("DataParallel: worker '{}' has ended by itself: make a new one", process.name()));
+    throw Error(fmt::format("DataParallel: worker '{}' has ended by itself: make a new DataParallel", process.name()));
   } catch (const ProcessExited& end) {
     broken_ = std::make_exception_ptr(WorkerGone(end));
   } catch (const ProcessRaised& end) {
