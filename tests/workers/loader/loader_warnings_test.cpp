@@ -1,40 +1,16 @@
 // DataLoader: what it says of options by which there is nothing to load.
 #include <shoal/workers/data/data_loader.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <string>
 
 #include "tests/support/catch.h"
-#include "tests/support/forked.h"
+#include "tests/support/said.h"
 #include "tests/workers/loader/loader_fixtures.h"
 
-using shoal::test::Forked;
+using shoal::test::said_by;
 
 namespace {
-
-/// What a process says on stderr.
-std::string warnings_of(const std::function<void()>& body) {
-  std::array<int, 2> ends{};
-  REQUIRE(::pipe(ends.data()) == 0);
-  Forked child([&] {
-    ::dup2(ends[1], STDERR_FILENO);
-    ::close(ends[1]);
-    ::unsetenv("SHOAL_LOG");
-    body();
-  });
-  ::close(ends[1]);
-  std::string text;
-  std::array<char, 4096> bytes{};
-  for (ssize_t got; (got = ::read(ends[0], bytes.data(), bytes.size())) > 0;)
-    text.append(bytes.data(), std::size_t(got));
-  ::close(ends[0]);
-  CHECK(child.join() == 0);
-  return text;
-}
 
 /// A stream that says its size.
 struct SevenNumbers {
@@ -50,14 +26,14 @@ struct SevenNumbers {
 
 TEST_CASE("DataLoader: it warns of a batch that is larger than the data with drop_last, and of no other") {
   const auto numbers = [](std::int64_t batch_size, bool drop_last) {
-    return warnings_of([=] { DataLoader loader({.batch_size = batch_size, .drop_last = drop_last}, Numbers{7}); });
+    return said_by([=] { DataLoader loader({.batch_size = batch_size, .drop_last = drop_last}, Numbers{7}); });
   };
   CHECK_THAT(numbers(8, true), ContainsSubstring("there is no batch: batch_size is 8, an epoch has 7 samples") &&
                                    ContainsSubstring("drop_last = false"));
   CHECK(numbers(7, true).empty());
   CHECK(numbers(8, false).empty());
   const auto streamed = [](std::int64_t batch_size, bool drop_last) {
-    return warnings_of([=] {
+    return said_by([=] {
       DataLoader loader({.batch_size = batch_size, .drop_last = drop_last, .rank = 1, .num_replicas = 2},
                         SevenNumbers{});
     });
