@@ -160,9 +160,12 @@ TEST_CASE("group: waiting for a rank that never comes ends with the timeout") {
 TEST_CASE("group: who has not joined is named in one line of the log, by whichever rank waits, before it gives up") {
   for (const int others : {1, 2}) {
     ShmGroup group(1 + others + 1);
+    std::vector<Event> joined(2);
     const auto wait = [&](int rank) {
       Communicator ranks = group.join(rank);
       ranks.set_timeout(std::chrono::milliseconds(100));
+      joined[std::size_t(rank)].set();
+      joined[std::size_t(1 - rank)].wait();  // neither of the two is absent for the other
       try {
         ranks.barrier();
       } catch (const Error&) {  // a time-out of its own, or of another one
