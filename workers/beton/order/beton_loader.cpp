@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -120,10 +121,11 @@ DataLoaderOptions loader_options(const BetonLoaderOptions& options, const LoopPa
   check_own("seed", options.loader.seed, usual.seed, options.seed);
   check_own("drop_last", options.loader.drop_last, usual.drop_last, options.drop_last);
   if (options.drop_last && samples < options.batch_size)
-    throw std::invalid_argument(fmt::format(
-        "BetonLoader: batch_size is {}, and an epoch has {} samples{}: with drop_last = true, which is the "
-        "default here, there is no batch; give a batch_size of at most {}, or drop_last = false for a smaller batch",
-        options.batch_size, samples, options.distributed ? " of each rank" : "", samples));
+    throw std::invalid_argument(
+        fmt::format("BetonLoader: batch_size is {}, and an epoch has {} samples{}: with drop_last = true, which is the "
+                    "default here, there is no batch; give {}drop_last = false for a smaller batch",
+                    options.batch_size, samples, options.distributed ? " of each rank" : "",
+                    samples > 0 ? fmt::format("a batch_size of at most {}, or ", samples) : std::string()));
   DataLoaderOptions loader = options.loader;
   loader.batch_size = options.batch_size;
   loader.num_workers = options.num_workers;
