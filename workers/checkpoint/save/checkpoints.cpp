@@ -255,7 +255,7 @@ std::optional<std::int64_t> Checkpoints::load(const CheckpointParts& parts) {
   std::exception_ptr failure;
   if (decides) try {
       newest = detail::newest_whole_step(state_->options.folder);
-    } catch (const Error&) {
+    } catch (const std::exception&) {  // also of memory: the others wait for an answer
       failure = std::current_exception();
     }
   if (state_->process_group) {

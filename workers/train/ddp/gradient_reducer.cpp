@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <sstream>
 #include <stdexcept>
@@ -210,11 +211,24 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
   State& s = *state_;
   s.options = options;
   s.process_group = std::move(process_group);
-  s.parts = parts_of(module, options);
   s.divisor = s.process_group->getSize();
+  // What is refused here takes part in the comparison all the same: other ranks, with other options, would wait for it.
+  std::exception_ptr refusal;
+  NamedTensorList refused;
+  try {
+    s.parts = parts_of(module, options);
+  } catch (const std::exception& error) {
+    refusal = std::current_exception();
+    refused.emplace_back(fmt::format("nothing, since that rank refuses it: {}", error.what()), at::Tensor());
+  }
   // The check comes first: a broadcast between tensors of other sizes would say less. And where ranks reduce other
   // gradients, buckets of equal sizes would mix them.
-  check_same_on_all_ranks(s.process_group, s.parts.all, "module", s.parts.uses);
+  try {
+    check_same_on_all_ranks(s.process_group, refusal ? refused : s.parts.all, "module", s.parts.uses);
+  } catch (const std::invalid_argument&) {
+    if (!refusal) throw;
+  }
+  if (refusal) std::rethrow_exception(refusal);
   if (s.parts.parameters.empty())
     throw std::invalid_argument("DistributedDataParallel of a module without parameters that require gradients");
   if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0)

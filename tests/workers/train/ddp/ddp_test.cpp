@@ -175,6 +175,37 @@ TEST_CASE("DDP: ranks that would reduce the gradients of other parameters are re
 
 namespace {
 
+/// What it says of options that the second rank alone gives, and which are refused there.
+std::string refuse_on_one(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  Net net = make_net(0, 30, false);
+  const auto made = [&](const DistributedDataParallelOptions& options) -> std::string {
+    try {
+      DistributedDataParallel<Net> ddp(options, net, process_group);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  DistributedDataParallelOptions options;
+  if (rank == 1) options.delayed = {"third.weight"};
+  const std::string said = made(options);
+  require(made({}) == "nothing", "the next one is made");
+  return said;
+}
+
+}  // namespace
+
+TEST_CASE("DDP: options that one rank refuses are refused on all, and none waits for it") {
+  const auto said = spawn({.nprocs = 2}, refuse_on_one, ShmGroup(2));
+  CHECK_THAT(said[0], ContainsSubstring("the module of rank 1 differs from that of rank 0: nothing, since that rank "
+                                        "refuses it: ") &&
+                          ContainsSubstring("third.weight"));
+  CHECK_THAT(said[1], ContainsSubstring("third.weight") && !ContainsSubstring("differs"));
+}
+
+namespace {
+
 std::string with_unused(int rank, ShmGroup group, bool find) {
   at::set_num_threads(1);
   auto process_group = init_process_group(group, rank);
