@@ -76,7 +76,7 @@ class Checkpoints {
   /// Loads the highest step that is there, whole, of all ranks, however many they were, and returns its number; nothing
   /// if there is none, or none but damaged ones, of which the log warns: steps() has these, too. Parts that were saved and
   /// are not in the list stay where they are, and the log names them. Throws CheckpointError if it does not fit the parts:
-  /// then nothing is changed. What a process group's ranks save afterwards is of a run of its own.
+  /// then nothing is changed on that rank; others, whose parts it fits, have loaded it. What a process group's ranks save afterwards is of a run of its own.
   std::optional<std::int64_t> load(const CheckpointParts& parts);
   /// Loads a certain step. Throws CheckpointError if it is not whole.
   void load_step(std::int64_t step, const CheckpointParts& parts);

@@ -6,8 +6,10 @@
 #include <shoal/internal/workers/beton/format/jpeg_pixels.h>
 #include <shoal/internal/workers/transforms/loops/pixel_loops.h>
 #include <shoal/workers/datasets/dataset_error.h>
+#include <shoal/workers/images/decode.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -102,6 +104,20 @@ TEST_CASE("half colours: JPEGs of other kinds are left to libjpeg") {
       check(sampled_jpeg_of(picture, across, down), across == 2 && down == 2);
     }
   check(jpeg_of(picture.narrow(0, 0, 1).contiguous(), 95, JpegColor::grey), false);
+}
+
+TEST_CASE("jpeg pixels: four components are colours as pictures everywhere have them") {
+  const at::Tensor cmyk = smooth_image(41, 53).narrow(0, 0, 1).expand({4, 41, 53}).contiguous();
+  const Bytes jpeg = jpeg_of(cmyk, 95, JpegColor::cmyk);
+  REQUIRE(shoal::detail::jpeg_header(jpeg, "it").components == 4);
+  std::vector<std::uint8_t> rows(std::size_t(41 * 53 * 3));
+  shoal::detail::decode_cmyk_jpeg_rows(jpeg, 53, 41, rows, "it");
+  const at::Tensor expected = decode_image(jpeg, "it").permute({1, 2, 0}).contiguous();
+  int furthest = 0;  // decode_image has the slower inverse DCT
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    furthest = std::max(furthest, std::abs(int(rows[i]) - int(expected.const_data_ptr<std::uint8_t>()[i])));
+  CHECK(furthest <= 6);
+  CHECK_THROWS_WITH(shoal::detail::decode_jpeg_rows(jpeg, 53, 41, rows, "it"), ContainsSubstring("can't be decoded"));
 }
 
 TEST_CASE("half colours: a JPEG that is cut short or says another size is refused as ever") {

@@ -68,7 +68,9 @@ Picture decode(const TarPart& part, const std::string& name, std::vector<std::ui
   const detail::JpegHeader header = detail::jpeg_header(part.bytes, name);
   detail::check_jpeg_size(part.bytes, header.width, header.height, name);
   pixels.resize(std::size_t(header.width * header.height) * 3);
-  detail::decode_jpeg_rows(part.bytes, header.width, header.height, pixels, name);
+  constexpr int kCmyk = 4;
+  (header.components == kCmyk ? detail::decode_cmyk_jpeg_rows : detail::decode_jpeg_rows)(part.bytes, header.width,
+                                                                                          header.height, pixels, name);
   return {"jpg", header.width, header.height};
 }
 

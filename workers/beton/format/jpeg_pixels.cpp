@@ -84,6 +84,23 @@ class JpegDecoder {
     jpeg_finish_decompress(&info_);
     return true;
   }
+  /// `memory`: of a row of four components.
+  bool read_cmyk_rows(std::uint8_t* rows, std::uint8_t* memory) {
+    if (setjmp(failure_.back) != 0) return false;  // see Failure
+    info_.out_color_space = JCS_CMYK;
+    info_.dct_method = JDCT_IFAST;
+    jpeg_start_decompress(&info_);
+    shoal::jpeg::take_over_scan(info_);
+    while (info_.output_scanline < info_.output_height) {
+      JSAMPROW row = memory;
+      jpeg_read_scanlines(&info_, &row, 1);
+      for (std::size_t x = 0; x < info_.output_width; ++x)
+        for (std::size_t color = 0; color < 3; ++color)
+          *rows++ = std::uint8_t((memory[4 * x + color] * memory[4 * x + 3] + 127) / 255);
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
+  }
   /// The part's rows one after the other; nothing behind it is decoded. `pixels`: kept for the next picture.
   bool read_part(const JpegPart& part, int denominator, std::vector<std::uint8_t>& pixels, const JpegRowSink& sink) {
     if (setjmp(failure_.back) != 0) return false;  // see Failure
@@ -256,14 +273,31 @@ void check_jpeg_size(std::span<const std::uint8_t> jpeg, std::int64_t width, std
   check_size(jpeg_header(jpeg, name), width, height, name);
 }
 
-void decode_jpeg_rows(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
-                      std::span<std::uint8_t> rows, const std::string& name) {
-  if (std::uint64_t(width) * std::uint64_t(height) * 3 != rows.size())
-    throw std::invalid_argument(fmt::format("{}: {} x {} pixels into {} bytes", name, width, height, rows.size()));
-  JpegDecoder decoder(jpeg);
+namespace {
+
+/// A decoder that has read the header, of this size.
+void begin(JpegDecoder& decoder, std::int64_t width, std::int64_t height, std::size_t bytes, const std::string& name) {
+  if (std::uint64_t(width) * std::uint64_t(height) * 3 != bytes)
+    throw std::invalid_argument(fmt::format("{}: {} x {} pixels into {} bytes", name, width, height, bytes));
   if (!decoder.read_header()) report(decoder, name);
   check_size(decoder.header(), width, height, name);
+}
+
+}  // namespace
+
+void decode_jpeg_rows(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
+                      std::span<std::uint8_t> rows, const std::string& name) {
+  JpegDecoder decoder(jpeg);
+  begin(decoder, width, height, rows.size(), name);
   if (!decoder.read_rows(rows.data())) report(decoder, name);
+}
+
+void decode_cmyk_jpeg_rows(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
+                           std::span<std::uint8_t> rows, const std::string& name) {
+  JpegDecoder decoder(jpeg);
+  begin(decoder, width, height, rows.size(), name);
+  std::vector<std::uint8_t> memory(std::size_t(width) * 4);
+  if (!decoder.read_cmyk_rows(rows.data(), memory.data())) report(decoder, name);
 }
 
 ImageExtent scaled_extent(std::int64_t width, std::int64_t height, int denominator) {

@@ -34,6 +34,10 @@ void check_jpeg_size(std::span<const std::uint8_t> jpeg, std::int64_t width, std
 void decode_jpeg_rows(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
                       std::span<std::uint8_t> rows, const std::string& name);
 
+/// The same of a JPEG of four components, CMYK as Adobe has it, inverted: in the colours that decode_image() gives it.
+void decode_cmyk_jpeg_rows(std::span<const std::uint8_t> jpeg, std::int64_t width, std::int64_t height,
+                           std::span<std::uint8_t> rows, const std::string& name);
+
 /// Rows and columns of a picture, in pixels of the size in which it is decoded.
 struct JpegPart {
   std::int64_t top = 0, left = 0, height = 0, width = 0;

@@ -217,6 +217,9 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
   NamedTensorList refused;
   try {
     s.parts = parts_of(module, options);
+    if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0)
+      throw std::invalid_argument(fmt::format("buckets of {} and {} bytes: give positive sizes", options.bucket_bytes,
+                                              options.first_bucket_bytes));
   } catch (const std::exception& error) {
     refusal = std::current_exception();
     refused.emplace_back(fmt::format("nothing, since that rank refuses it: {}", error.what()), at::Tensor());
@@ -231,9 +234,6 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
   if (refusal) std::rethrow_exception(refusal);
   if (s.parts.parameters.empty())
     throw std::invalid_argument("DistributedDataParallel of a module without parameters that require gradients");
-  if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0)
-    throw std::invalid_argument(fmt::format("buckets of {} and {} bytes: give positive sizes", options.bucket_bytes,
-                                            options.first_bucket_bytes));
   if (options.init_sync) broadcast_tensors(s.process_group, tensors_of(s.parts.all), 0);
   if (!s.parts.delayed.empty()) s.delayed = std::make_unique<DelayedGradients>(s.parts.delayed);
 

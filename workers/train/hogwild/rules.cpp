@@ -23,7 +23,10 @@ void check_adaptive(const auto& o) {
 Numbers numbers_of(const SGDOptions& o) {
   check(o.momentum >= 0, "a momentum", o.momentum);
   if (o.nesterov && (o.momentum <= 0 || o.dampening != 0))
-    throw std::invalid_argument("hogwild: Nesterov momentum requires a momentum and zero dampening");
+    throw std::invalid_argument(
+        fmt::format("hogwild: nesterov with a momentum of {} and a dampening of {}: it takes a momentum above 0 and a "
+                    "dampening of 0",
+                    o.momentum, o.dampening));
   return {.momentum = o.momentum,
           .dampening = o.dampening,
           .weight_decay = o.weight_decay,

@@ -176,7 +176,7 @@ TEST_CASE("DDP: ranks that would reduce the gradients of other parameters are re
 namespace {
 
 /// What it says of options that the second rank alone gives, and which are refused there.
-std::string refuse_on_one(int rank, ShmGroup group) {
+std::string refuse_on_one(int rank, ShmGroup group, bool in_bytes) {
   auto process_group = init_process_group(group, rank);
   Net net = make_net(0, 30, false);
   const auto made = [&](const DistributedDataParallelOptions& options) -> std::string {
@@ -188,7 +188,8 @@ std::string refuse_on_one(int rank, ShmGroup group) {
     return "nothing";
   };
   DistributedDataParallelOptions options;
-  if (rank == 1) options.delayed = {"third.weight"};
+  if (rank == 1 && in_bytes) options.first_bucket_bytes = -7;
+  if (rank == 1 && !in_bytes) options.delayed = {"third.weight"};
   const std::string said = made(options);
   require(made({}) == "nothing", "the next one is made");
   return said;
@@ -197,11 +198,14 @@ std::string refuse_on_one(int rank, ShmGroup group) {
 }  // namespace
 
 TEST_CASE("DDP: options that one rank refuses are refused on all, and none waits for it") {
-  const auto said = spawn({.nprocs = 2}, refuse_on_one, ShmGroup(2));
-  CHECK_THAT(said[0], ContainsSubstring("the module of rank 1 differs from that of rank 0: nothing, since that rank "
-                                        "refuses it: ") &&
-                          ContainsSubstring("third.weight"));
-  CHECK_THAT(said[1], ContainsSubstring("third.weight") && !ContainsSubstring("differs"));
+  for (const bool in_bytes : {false, true}) {
+    const std::string value = in_bytes ? "-7 bytes" : "third.weight";
+    const auto said = spawn({.nprocs = 2}, refuse_on_one, ShmGroup(2), in_bytes);
+    CHECK_THAT(said[0], ContainsSubstring("the module of rank 1 differs from that of rank 0: nothing, since that rank "
+                                          "refuses it: ") &&
+                            ContainsSubstring(value));
+    CHECK_THAT(said[1], ContainsSubstring(value) && !ContainsSubstring("differs"));
+  }
 }
 
 namespace {
