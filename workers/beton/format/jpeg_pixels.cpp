@@ -92,11 +92,12 @@ class JpegDecoder {
     jpeg_start_decompress(&info_);
     shoal::jpeg::take_over_scan(info_);
     while (info_.output_scanline < info_.output_height) {
+      std::uint8_t* const out = rows + std::size_t(info_.output_scanline) * info_.output_width * 3;
       JSAMPROW row = memory;
       jpeg_read_scanlines(&info_, &row, 1);
       for (std::size_t x = 0; x < info_.output_width; ++x)
         for (std::size_t color = 0; color < 3; ++color)
-          *rows++ = std::uint8_t((memory[4 * x + color] * memory[4 * x + 3] + 127) / 255);
+          out[3 * x + color] = std::uint8_t((memory[4 * x + color] * memory[4 * x + 3] + 127) / 255);
     }
     jpeg_finish_decompress(&info_);
     return true;
