@@ -489,7 +489,8 @@ TEST_CASE("hogwild optimizers: what does not fit is refused") {
   refuses([&] { hogwild::SGD(one(share_memory_(torch::ones({4, 4})).slice(1, 0, 2))); }, "gaps");
   refuses([&] { hogwild::SGD(mine, {.lr = -1}); }, "learning rate of -1");
   refuses([&] { hogwild::SGD(mine, {.momentum = -1}); }, "momentum of -1");
-  refuses([&] { hogwild::SGD(mine, {.nesterov = true}); }, "Nesterov");
+  refuses([&] { hogwild::SGD(mine, {.nesterov = true}); },
+          "nesterov with a momentum of 0 and a dampening of 0: it takes a momentum above 0");
   refuses([&] { hogwild::Adam(mine, {.betas = {1, 0.5}}); }, "first beta of 1");
   refuses([&] { hogwild::AdamW(mine, {.betas = {0.5, -1}}); }, "second beta of -1");
   refuses([&] { hogwild::Adagrad(mine, {.lr_decay = -1}); }, "lr_decay of -1");
