@@ -26,7 +26,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <sstream>
 #include <stdexcept>
@@ -212,31 +211,12 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
   s.options = options;
   s.process_group = std::move(process_group);
   s.divisor = s.process_group->getSize();
-  // What is refused here takes part in the comparison all the same: other ranks, with other options, would wait for it.
-  std::exception_ptr refusal;
-  NamedTensorList refused;
-  try {
-    s.parts = parts_of(module, options);
-    if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0)
-      throw std::invalid_argument(fmt::format("buckets of {} and {} bytes: give positive sizes", options.bucket_bytes,
-                                              options.first_bucket_bytes));
-  } catch (const std::exception& error) {
-    refusal = std::current_exception();
-    refused.emplace_back(fmt::format("nothing, since that rank refuses it: {}", error.what()), at::Tensor());
-  }
-  // The check comes first: a broadcast between tensors of other sizes would say less. And where ranks reduce other
-  // gradients, buckets of equal sizes would mix them.
-  try {
-    check_same_on_all_ranks(s.process_group, refusal ? refused : s.parts.all, "module", s.parts.uses);
-  } catch (const std::invalid_argument&) {
-    if (!refusal) throw;
-  }
-  if (refusal) std::rethrow_exception(refusal);
+  // Comes first: a broadcast between tensors of other sizes would say less.
+  s.parts = parts_on_all_ranks(s.process_group, module, options);
   if (s.parts.parameters.empty())
     throw std::invalid_argument("DistributedDataParallel of a module without parameters that require gradients");
   if (options.init_sync) broadcast_tensors(s.process_group, tensors_of(s.parts.all), 0);
   if (!s.parts.delayed.empty()) s.delayed = std::make_unique<DelayedGradients>(s.parts.delayed);
-
   s.make_reducer_anew();
   s.watch_gradients(s.parts.parameters, true);
   s.watch_gradients(s.parts.delayed, false);

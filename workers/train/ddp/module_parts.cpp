@@ -5,6 +5,7 @@
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
@@ -39,9 +40,10 @@ std::unordered_set<const c10::TensorImpl*> sparse_weights(const torch::nn::Modul
   return weights;
 }
 
-}  // namespace
-
 ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParallelOptions& options) {
+  if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0)
+    throw std::invalid_argument(fmt::format("buckets of {} and {} bytes: give positive sizes", options.bucket_bytes,
+                                            options.first_bucket_bytes));
   refuse_unknown("ignored", options.ignored, module, true);
   refuse_unknown("delayed", options.delayed, module, false);
   refuse_unknown("sparse", options.sparse, module, false);
@@ -82,6 +84,28 @@ ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParal
     parts.uses.emplace_back();
     parts.buffers.push_back(item.value());
   }
+  return parts;
+}
+
+}  // namespace
+
+ModuleParts parts_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
+                               const torch::nn::Module& module, const DistributedDataParallelOptions& options) {
+  // What is refused here takes part in the comparison all the same: other ranks, with other options, would wait for it.
+  ModuleParts parts;
+  std::exception_ptr refusal;
+  try {
+    parts = parts_of(module, options);
+  } catch (const std::exception& error) {
+    refusal = std::current_exception();
+    parts.all.emplace_back(fmt::format("nothing, since that rank refuses it: {}", error.what()), at::Tensor());
+  }
+  try {
+    check_same_on_all_ranks(process_group, parts.all, "module", parts.uses);
+  } catch (const std::invalid_argument&) {
+    if (!refusal) throw;
+  }
+  if (refusal) std::rethrow_exception(refusal);
   return parts;
 }
 
