@@ -23,9 +23,9 @@ struct ModuleParts {
   std::vector<at::Tensor> buffers;  ///< defined ones
 };
 
-/// Collective, and the same on all ranks, which it compares: buckets of equal sizes would mix other gradients. Throws std::invalid_argument on every rank where one rank's module is
-/// another one, or its options cannot be: there with what is wrong (a name that the module does not have, a size that is none), on
-/// the others with the rank and that.
+/// Collective, and the same on all ranks, which it compares: buckets of equal sizes would mix other gradients. Throws
+/// std::invalid_argument on every rank where one rank's module is another one, or its options cannot be: there with what is
+/// wrong (a name that the module does not have, a size that is none), on the others with the rank and that.
 ModuleParts parts_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
                                const torch::nn::Module& module, const DistributedDataParallelOptions& options);
 
