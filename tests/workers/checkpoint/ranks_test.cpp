@@ -14,6 +14,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -259,8 +260,8 @@ TEST_CASE("checkpoint: what each rank has as its own may have other names, and o
 
 namespace {
 
-/// Rank 1 finds at step 30 that its shard of step 10 was not written. Then all load step 20, together or by its number, and
-/// go on.
+/// Rank 1 finds at step 30 that its shard of step 10 was not written: its writer stands still until all is begun. Then all
+/// load step 20, together or by its number, and go on.
 std::string go_on_after_failed_save(int rank, ShmGroup group, std::string folder, bool by_number) {
   auto process_group = init_process_group(group, rank);
   const auto place_of = [&](std::int64_t step, int shard) {
@@ -272,9 +273,18 @@ std::string go_on_after_failed_save(int rank, ShmGroup group, std::string folder
     plain.set(step);
     checkpoints.save_async(step, plain.parts);
   };
-  if (rank == 1) std::filesystem::create_directory(place_of(10, 1));
+  save(0);
+  checkpoints.wait();  // the writer has started
+  const auto send_to_writers = [&](int signal) {
+    for (const int pid : checkpoints.writer_pids()) kill(pid, signal);
+  };
+  if (rank == 1) {
+    std::filesystem::create_directory(place_of(10, 1));
+    send_to_writers(SIGSTOP);
+  }
   save(10);
   save(20);
+  send_to_writers(SIGCONT);
   try {
     save(30);
     require(rank == 0, "rank 1's save of step 30 went through");
