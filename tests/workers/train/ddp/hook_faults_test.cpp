@@ -205,9 +205,11 @@ TEST_CASE("comm hooks: PowerSGD goes on after memory for a bucket was refused") 
   TwoBuckets model({at::zeros({6'000'000}), at::zeros({12, 10})});
   const StatefulCommHook hook = power_sgd_hook(group, {.start_step = 1, .error_feedback = false});
   const std::vector<at::Tensor> gradients{at::ones({6'000'000}), at::ones({12, 10})};
+  const char* const limit = std::getenv("SHOAL_MEMORY_LIMIT");
+  const std::string before = limit ? limit : "";
   ::setenv("SHOAL_MEMORY_LIMIT", "16M", 1);
   CHECK_THROWS_AS(model.pass(hook, gradients), OutOfSharedMemory);
-  ::unsetenv("SHOAL_MEMORY_LIMIT");
+  limit ? ::setenv("SHOAL_MEMORY_LIMIT", before.c_str(), 1) : ::unsetenv("SHOAL_MEMORY_LIMIT");
   const auto sent = model.pass(hook, gradients);
   CHECK(at::equal(sent[0], at::ones({6'000'000})));
   CHECK(apart(sent[1], gradients[1]) < 1e-5);
@@ -236,6 +238,51 @@ TEST_CASE("comm hooks: a step whose gradients are not finite leaves nothing of i
     CHECK(sent[i].norm().item<double>() > 0.1);
     if (error_feedback) CHECK(apart(sent[i] + left_out[i], two_gradients()[i].reshape({-1}) + before[i]) < 1e-12);
   }
+}
+
+namespace {
+
+struct LookUpImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& indices) { return net(table(indices)); }
+  torch::nn::Embedding table{
+      register_module("table", torch::nn::Embedding(torch::nn::EmbeddingOptions(9, 12).sparse(true)))};
+  torch::nn::Linear net{register_module("net", torch::nn::Linear(12, 10))};
+};
+TORCH_MODULE(LookUp);
+
+/// In the fourth step the gradient of the table is infinite on rank 1, that of the layer on none.
+std::string spoil_sparse(int rank, ShmGroup group, bool low_rank) {
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(0);
+  LookUp net;
+  DistributedDataParallel<LookUp> ddp(net, process_group);
+  const StatefulCommHook hook =
+      low_rank ? power_sgd_hook(process_group, {.start_step = 1}) : top_k_hook(process_group, {.fraction = 0.1});
+  ddp.register_comm_hook(hook);
+  bool spoils = false;
+  net->table->weight.register_hook([&](const at::Tensor& gradient) {
+    return spoils ? gradient * std::numeric_limits<double>::infinity() : gradient;
+  });
+  const auto left_out = [&] { return hook.state_dict(net->parameters()).left_out[1].clone(); };
+  std::vector<at::Tensor> after;
+  for (int step = 0; step < 5; ++step) {
+    spoils = rank == 1 && step == 3;
+    net->zero_grad();
+    ddp.forward(torch::tensor({step, rank, 8})).pow(2).sum().backward();
+    if (step > 1) after.push_back(left_out());
+    require(net->table->weight.grad().coalesce().values().isfinite().all().item<bool>() == (step != 3), "the mean");
+  }
+  require(at::equal(after[0], after[1]), "the spoilt step has changed what is left out");
+  require(!at::equal(after[1], after[2]), "the step after it has not");
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("comm hooks: a step whose sparse gradients alone are not finite leaves nothing of it in a hook") {
+  for (const bool low_rank : {false, true})
+    for (const std::string& said : spawn({.nprocs = 2}, spoil_sparse, ShmGroup(2), low_rank))
+      CHECK(said == "went through");
 }
 
 TEST_CASE("comm hooks: a factor that was loaded and is not finite begins anew") {

@@ -94,7 +94,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
     if (step_ <= options_.start_step) return begin_mean(process_group_, bucket);
     HookResult result;
     if (is_sparse(bucket)) {
-      result = begin_mean(process_group_, bucket);
+      result = sparse_.emplace_back(begin_mean(process_group_, bucket));
     } else {
       Underway begun = begin(bucket);
       result = begun.result;
@@ -103,7 +103,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
     }
     if (bucket.is_last()) {
       if (second_phase_) begin_second(*std::exchange(second_phase_, std::nullopt));
-      end(std::exchange(last_phase_, {}));
+      end(std::exchange(last_phase_, {}), std::exchange(sparse_, {}));
     }
     return result;
   }
@@ -151,6 +151,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
   void forget_pass() {
     second_phase_.reset();
     last_phase_.clear();
+    sparse_.clear();
   }
 
   Underway begin(GradBucket& bucket) {
@@ -210,7 +211,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
 
   /// All of a pass, or nothing: what is remembered changes if no rank had an exception, and the means are finite. These
   /// are the same on all ranks.
-  void end(std::vector<Underway> parts) {
+  void end(std::vector<Underway> parts, const std::vector<HookResult>& sparse) {
     std::exception_ptr failure;
     for (const Underway& part : parts) {
       try {
@@ -220,7 +221,10 @@ class PowerSgd final : public StatefulCommHook::Memory {
       }
     }
     if (failure) std::rethrow_exception(failure);
-    bool all_finite = true;
+    bool all_finite = std::ranges::all_of(sparse, [](const HookResult& mean) {
+      mean->waitAndThrow();
+      return is_finite(mean->value().toTensor());
+    });
     for (Underway& part : parts) {
       std::int64_t at = 0;
       for (const at::Tensor& plain : part.plain) {
@@ -325,6 +329,7 @@ class PowerSgd final : public StatefulCommHook::Memory {
   std::unordered_map<const c10::TensorImpl*, Loaded> loaded_;
   std::optional<Underway> second_phase_;  // the bucket whose second collective has not begun
   std::vector<Underway> last_phase_;      // those whose second one has
+  std::vector<HookResult> sparse_;        // the pass's means of sparse gradients
 };
 
 }  // namespace

@@ -35,8 +35,9 @@ void StatefulCommHook::load_state_dict(const CommHookState& state, const std::ve
   memory_->load(state, parameters);
 }
 
-bool is_finite(const at::Tensor& tensor) {
+bool is_finite(const at::Tensor& given) {
   // One pass over the elements. The sum of finite halves is no half.
+  const at::Tensor tensor = given.is_sparse() ? given._values() : given;
   const at::Tensor sum = tensor.element_size() == 2 ? tensor.sum(at::kFloat) : tensor.sum();
   return std::isfinite(sum.item<double>());
 }

@@ -21,8 +21,8 @@ class StatefulCommHook::Memory {
   virtual void load(const CommHookState& state, const std::vector<at::Tensor>& parameters) = 0;
 };
 
-/// Whether all elements are, of floating point numbers; their sum, too.
-bool is_finite(const at::Tensor& tensor);
+/// Whether all elements are, of floating point numbers; their sum, too. Of a sparse tensor its values.
+bool is_finite(const at::Tensor& given);
 
 /// Throws std::invalid_argument if the bucket has a complex parameter, of which libtorch has two real numbers for each
 /// element there.

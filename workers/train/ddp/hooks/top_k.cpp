@@ -111,14 +111,15 @@ class TopK final : public StatefulCommHook::Memory {
  private:
   HookResult begin(GradBucket& bucket, const std::shared_ptr<NextRests>& next) {
     if (is_sparse(bucket) || bucket.step() <= options_.start_step || bucket.buffer().numel() == 0)
-      return HookResult(begin_mean(process_group_, bucket)
-                            ->then(
-                                [next](c10::ivalue::Future& mean) {
-                                  if (mean.hasError()) std::rethrow_exception(mean.exception_ptr());
-                                  next->end(true);
-                                  return mean.value();
-                                },
-                                c10::TensorType::get()));
+      return HookResult(
+          begin_mean(process_group_, bucket)
+              ->then(
+                  [next, may_have_rests = bucket.step() > options_.start_step](c10::ivalue::Future& mean) {
+                    if (mean.hasError()) std::rethrow_exception(mean.exception_ptr());
+                    next->end(!may_have_rests || is_finite(mean.value().toTensor()));
+                    return mean.value();
+                  },
+                  c10::TensorType::get()));
     const at::Tensor& buffer = bucket.buffer();
     const at::Tensor rest = options_.error_feedback ? rests_.of(bucket) : at::Tensor();
     if (rest.defined()) buffer.add_(rest);
