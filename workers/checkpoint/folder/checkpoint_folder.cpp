@@ -19,6 +19,12 @@
 namespace shoal::detail {
 namespace {
 
+constexpr const char* kWhyApart =
+    "its shards are of several runs, or ranks saved them at different states: a rank has left out a batch, or gone on "
+    "after a "
+    "pass that failed, and counts its steps otherwise than the others do (count those that all have done, or load a "
+    "checkpoint on all ranks after an exception)";
+
 struct Found {
   std::filesystem::path path;
   ShardName name;
@@ -102,7 +108,7 @@ void verify_step(const StepFiles& step) {
     if (rank == 0)
       run = header.run;
     else if (header.run != run)
-      throw CheckpointError(path, 0, "run", "another run wrote it than rank 0's: the step was not written as a whole");
+      throw CheckpointError(path, 0, "run", fmt::format("the step is not whole, since {}", kWhyApart));
     file.verify();
   }
 }
@@ -117,15 +123,28 @@ std::optional<StepFiles> newest_whole_step(const std::filesystem::path& folder) 
   return std::nullopt;
 }
 
-void remove_old_steps(const std::filesystem::path& folder, int keep, std::int64_t written) noexcept {
+void remove_old_steps(const std::filesystem::path& folder, int keep, const ShardName& written) noexcept {
   say_failures([&] {
     const std::vector<Found> files = list_files(folder);
-    std::set<std::int64_t> counted;
+    std::set<std::int64_t> counted, apart;
     for (const StepFiles& step : steps_of(files)) {  // from the highest on
       if (counted.size() == std::size_t(keep)) break;
-      if (step.step <= written && is_of_one_run(step)) counted.insert(step.step);
+      if (step.step > written.step || !step.is_complete()) continue;
+      (is_of_one_run(step) ? counted : apart).insert(step.step);
     }
-    if (counted.size() < std::size_t(keep)) return;
+    // By now all ranks have written what came before.
+    if (const auto before =
+            std::ranges::find_if(apart.rbegin(), apart.rend(), [&](auto step) { return step < written.step; });
+        written.rank == 0 && before != apart.rend() && (counted.empty() || *before > *counted.rbegin()))
+      log_warning("the checkpoint of step {} in {} is not whole, since {}: no load() takes it", *before,
+                  folder.native(), kWhyApart);
+    const bool enough = counted.size() == std::size_t(keep);
+    while (apart.size() > std::size_t(keep)) {
+      for (const Found& file : files)
+        if (file.name.step == *apart.begin() && !counted.contains(file.name.step)) remove(file);
+      apart.erase(apart.begin());
+    }
+    if (!enough) return;
     for (const Found& file : files)
       if (file.name.step < *counted.begin()) remove(file);
   });

@@ -10,6 +10,7 @@
 #include <shoal/internal/workers/checkpoint/write/atomic_file.h>
 #include <shoal/internal/workers/checkpoint/write/shard_contents.h>
 #include <shoal/internal/workers/checkpoint/write/write_shard.h>
+#include <shoal/internal/workers/train/backend/collective_process_group.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
@@ -75,11 +76,11 @@ struct Checkpoints::State {
       failure = std::current_exception();
     }
     // Ranks that go on would wait in what follows for those that do not.
-    const bool any_failed = process_group ? on_any_rank(failure != nullptr) : failure != nullptr;
+    const int failed = process_group ? last_rank_with(failure != nullptr) : -1;
     if (failure) std::rethrow_exception(failure);
-    if (any_failed)
-      throw Error(fmt::format("checkpoints in '{}' cannot be made on another rank: its error says why",
-                              options.folder.native()));
+    if (failed >= 0)
+      throw Error(fmt::format("checkpoints in '{}' cannot be made on rank {}: its error says why",
+                              options.folder.native(), failed));
     run = process_group ? std::uint64_t(agree(std::int64_t(random_run()))) : run_of(options);
   }
 
@@ -93,12 +94,13 @@ struct Checkpoints::State {
                       detail::kMostRanks));
   }
 
-  bool on_any_rank(bool here) const {
-    std::vector<at::Tensor> any{at::tensor(std::vector<std::int64_t>{here ? 1 : 0}, at::kLong)};
+  /// The highest rank that gives true; -1 if none does.
+  int last_rank_with(bool here) const {
+    std::vector<at::Tensor> last{at::tensor(std::vector<std::int64_t>{here ? options.rank : -1}, at::kLong)};
     c10d::AllreduceOptions maximum;
     maximum.reduceOp = c10d::ReduceOp::MAX;
-    process_group->allreduce(any, maximum)->wait();
-    return any[0].item<std::int64_t>() != 0;
+    process_group->allreduce(last, maximum)->wait();
+    return int(last[0].item<std::int64_t>());
   }
 
   /// Rank 0's number on all ranks.
@@ -118,7 +120,17 @@ struct Checkpoints::State {
       run = schema_hash("gone back", run, std::uint64_t(step));
       has_gone_back = true;
     }
+    // A step that is saved again is the same one: while some ranks have and others have not, it stays whole.
+    if (begun != step || run != run_then) state_then = run_of_state();
+    run_then = run;
     begun = step;
+  }
+
+  /// What all shards of a step say alike. Of a group's ranks also how many collectives went before: ranks that a lost batch
+  /// or a failed pass has put a step apart count differently, and their shards are of different states.
+  std::uint64_t run_of_state() const {
+    const auto* group = dynamic_cast<CollectiveProcessGroup*>(process_group.get());
+    return group ? schema_hash("after collectives", run, group->backend().getSequenceNumberForGroup()) : run;
   }
 
   /// A copy of this rank's shard as it is now, in a buffer of the heap.
@@ -130,7 +142,7 @@ struct Checkpoints::State {
   Image copy(std::int64_t step, const CheckpointParts& parts) {
     detail::ShardContents contents(options.rank, options.ranks);
     for (const auto& part : parts.parts()) part->write(contents);
-    const auto bytes = std::int64_t(contents.lay_out(step, run));
+    const auto bytes = std::int64_t(contents.lay_out(step, state_then));
     at::Tensor buffer;
     const auto fits = std::ranges::find_if(buffers, [&](const at::Tensor& each) { return each.numel() >= bytes; });
     if (fits != buffers.end()) {
@@ -213,10 +225,11 @@ struct Checkpoints::State {
   CheckpointOptions options;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   std::uint64_t run;
-  std::optional<std::int64_t> begun, loaded;  // the last step that was saved, and the last one that was loaded
-  bool has_gone_back = false;                 // by saving a lower step than the one before
-  std::vector<at::Tensor> buffers;            // that are not in use
-  std::unique_ptr<Pool> pool;                 // of one process, which writes in order
+  std::optional<std::int64_t> begun, loaded;   // the last step that was saved, and the last one that was loaded
+  std::uint64_t run_then = 0, state_then = 0;  // when the last one was saved first: `run`, and what its shards say
+  bool has_gone_back = false;                  // by saving a lower step than the one before
+  std::vector<at::Tensor> buffers;             // that are not in use
+  std::unique_ptr<Pool> pool;                  // of one process, which writes in order
   std::deque<Saving> saving;
 };
 
@@ -313,7 +326,7 @@ std::vector<std::int64_t> Checkpoints::steps() const {
 
 bool Checkpoints::save_if_stopped(std::int64_t step, const CheckpointParts& parts) {
   const bool stops = stop_requested();
-  if (!(state_->process_group ? state_->on_any_rank(stops) : stops)) return false;
+  if (!(state_->process_group ? state_->last_rank_with(stops) >= 0 : stops)) return false;
   state_->finish_and_log();  // an earlier one that failed must not keep this one from being written
   save(step, parts);
   return true;

@@ -15,7 +15,7 @@ void write_shard(std::span<std::byte> image, const ShardPlace& place) {
   file.commit();
   if (place.abandons_higher) remove_abandoned_steps(place.folder, name);
   // Each rank does: the last one to write its shard makes the step complete.
-  remove_old_steps(place.folder, place.keep, place.step);
+  remove_old_steps(place.folder, place.keep, name);
 }
 
 }  // namespace shoal::detail
