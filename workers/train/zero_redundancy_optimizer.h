@@ -28,7 +28,8 @@ namespace shoal {
 class ZeroRedundancyOptimizer final : public Joinable {
  public:
   /// Collective. Throws std::invalid_argument if there are no parameters or another rank's differ in number, type or shape (two
-  /// of one shape in each other's place are not seen: they would get each other's values), and what `make` throws.
+  /// of one shape in each other's place are not seen: they would get each other's values), or in the options that `make`
+  /// gives them, and what `make` throws; where it throws on one rank, the others get std::invalid_argument.
   ZeroRedundancyOptimizer(const std::vector<at::Tensor>& parameters, MakeOptimizer make,
                           c10::intrusive_ptr<c10d::ProcessGroup> process_group);
   /// Of several groups with their own options.

@@ -87,6 +87,24 @@ ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParal
   return parts;
 }
 
+/// Those by which ranks would call other collectives, a line each.
+NamedTensorList option_lines(const DistributedDataParallelOptions& options) {
+  NamedTensorList lines;
+  constexpr const char* kBufferSyncs[] = {"broadcast_before", "broadcast_after", "average_before", "average_after"};
+  const auto add = [&](const char* name, auto value) {
+    lines.emplace_back(fmt::format("{} = {}", name, value), at::Tensor());
+  };
+  add("bucket_bytes", options.bucket_bytes);
+  add("first_bucket_bytes", options.first_bucket_bytes);
+  add("find_unused_parameters", options.find_unused_parameters);
+  add("static_graph", options.static_graph);
+  add("skip_all_reduce_unused_params", options.skip_all_reduce_unused_params);
+  add("init_sync", options.init_sync);
+  add("broadcast_buffers", options.broadcast_buffers);
+  add("buffer_sync", kBufferSyncs[int(options.buffer_sync)]);
+  return lines;
+}
+
 }  // namespace
 
 ModuleParts parts_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
@@ -106,6 +124,7 @@ ModuleParts parts_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& pro
     if (!refusal) throw;
   }
   if (refusal) std::rethrow_exception(refusal);
+  check_same_on_all_ranks(process_group, option_lines(options), "DistributedDataParallel");
   return parts;
 }
 

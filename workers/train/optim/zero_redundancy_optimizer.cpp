@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/ddp/module_check.h>
+#include <shoal/internal/workers/train/optim/option_text.h>
 #include <shoal/internal/workers/train/optim/partition.h>
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/optimizer.h>
@@ -110,7 +111,26 @@ struct ZeroRedundancyOptimizer::State {
       shares[std::size_t(owners[i])].push_back(parameters[i]);
       elements[std::size_t(owners[i])] += sizes[i];
     }
-    local = this->make(share_of(groups, owners, this->process_group->getRank()));
+    make_local();
+  }
+
+  /// On all ranks, or on none: a rank without its part would leave the others in step().
+  void make_local() {
+    NamedTensorList options;
+    std::exception_ptr refusal;
+    try {
+      local = make(share_of(groups, owners, process_group->getRank()));
+      for (std::string& line : option_lines(*local)) options.emplace_back(std::move(line), at::Tensor());
+    } catch (const std::exception& error) {
+      refusal = std::current_exception();
+      options.emplace_back(fmt::format("nothing, since that rank cannot make it: {}", error.what()), at::Tensor());
+    }
+    try {
+      check_same_on_all_ranks(process_group, options, "ZeroRedundancyOptimizer");
+    } catch (const std::invalid_argument&) {
+      if (!refusal) throw;
+    }
+    if (refusal) std::rethrow_exception(refusal);
   }
 
   /// The local step, and each rank's parameters from that rank.
@@ -284,7 +304,11 @@ void ZeroRedundancyOptimizer::load_state(Optimizer& whole) {
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> ZeroRedundancyOptimizer::join_group() const { return state_->process_group; }
-void ZeroRedundancyOptimizer::set_join(Join* join) { state_->join = join; }
+void ZeroRedundancyOptimizer::set_join(Join* join) {
+  if (join && state_->join)
+    throw std::invalid_argument("Join of a ZeroRedundancyOptimizer that is in another Join: finish() that one first");
+  state_->join = join;
+}
 /// DistributedDataParallel's shadow has left the gradients here. A step without reduction is one of an accumulation, and the
 /// others' optimizers do not step.
 void ZeroRedundancyOptimizer::shadow(const JoinStep& step) {

@@ -1,0 +1,49 @@
+#include <shoal/internal/workers/train/optim/option_text.h>
+
+#include <ATen/core/ivalue.h>
+#include <c10/util/Type.h>
+#include <fmt/format.h>
+#include <torch/optim/optimizer.h>
+#include <torch/serialize/archive.h>
+
+#include <algorithm>
+#include <exception>
+#include <sstream>
+#include <typeinfo>
+#include <utility>
+
+namespace shoal {
+namespace {
+
+std::vector<std::string> lines_of(const torch::optim::OptimizerOptions& options, std::size_t group) {
+  try {
+    torch::serialize::OutputArchive written;
+    options.serialize(written);
+    std::stringstream stream;
+    written.save_to(stream);
+    torch::serialize::InputArchive read;
+    read.load_from(stream);
+    std::vector<std::string> names = read.keys(), lines;
+    std::ranges::sort(names);
+    for (const std::string& name : names) {
+      c10::IValue value;
+      // Of what a class of the user's own nests in its archive, the place in memory would be told.
+      if (read.try_read(name, value) && !value.isObject())
+        lines.push_back(fmt::format("{} of group {} = {}", name, group, c10::str(value)));
+    }
+    return lines;
+  } catch (const std::exception&) {
+    return {fmt::format("options of group {}: {}", group, c10::demangle(typeid(options).name()))};
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> option_lines(torch::optim::Optimizer& optimizer) {
+  std::vector<std::string> all;
+  for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group)
+    for (std::string& line : lines_of(optimizer.param_groups()[group].options(), group)) all.push_back(std::move(line));
+  return all;
+}
+
+}  // namespace shoal
