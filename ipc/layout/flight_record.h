@@ -46,7 +46,7 @@ static_assert(sizeof(FlightLog) == 64 + 64 * FlightLog::kRecords && offsetof(Fli
 /// GroupLayout.
 struct GroupHead {
   static constexpr std::uint32_t kMagic = 0x6b6e6172;  // "rank"
-  static constexpr std::uint32_t kVersion = 4;
+  static constexpr std::uint32_t kVersion = 5;
   static constexpr std::uint32_t kLargestWorld = 256;
 
   std::uint32_t magic;

@@ -122,6 +122,23 @@ TEST_CASE("hosts: a model that is trained on several hosts is the one that one p
   check_all(ranks, "ddp");
 }
 
+// On one host, and where the host of the rank has no other one to compare with.
+TEST_CASE("hosts: a pass of one rank that brings no gradients is told to all, who go on together") {
+  REQUIRE_NETWORK_HOSTS();
+  const NetworkHosts hosts(2);
+  const std::vector<int> shape = GENERATE(std::vector<int>{1, 2}, std::vector<int>{2, 1}, std::vector<int>{1, 1});
+  const char* const progress = GENERATE("in_call", "thread");
+  HostRanks ranks(hosts, shape, "lost_pass", {{"PROGRESS", progress}});
+  ranks.start();
+  for (const ProgramResult& result : ranks.finish()) {
+    INFO(result.output << result.error);
+    CHECK(result.code == 0);
+    const std::string said = line_after(result.output, "SAID ");
+    CHECK_THAT(said, ContainsSubstring("in forward pass 4 of DistributedDataParallel") &&
+                         ContainsSubstring("is ahead: a pass that it began has brought no gradients"));
+  }
+}
+
 TEST_CASE("hosts: DiLoCo's parameters are those of one process that keeps every host's replica") {
   REQUIRE_NETWORK_HOSTS();
   const NetworkHosts hosts(2);

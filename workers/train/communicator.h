@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 
 namespace shoal {
@@ -25,6 +26,13 @@ struct Region {
 
 enum class Collective : std::uint32_t;  // group_layout.h
 class Mailbox;
+
+/// What all ranks get where they call different collectives, and the others where one cannot take part in what all call. The
+/// group can be used on.
+class CollectiveMismatch : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
 
 /// A collective whose data are values of any type. object_collectives.h makes it.
 struct ObjectExchange {
@@ -41,7 +49,7 @@ struct ObjectExchange {
 /// same bits. Movable; one thread at a time uses it; not usable in a forked child. docs/collectives.md has the
 /// algorithms.
 ///
-/// - If the calls differ, every rank gets std::invalid_argument, which says who calls what. The group can be used on.
+/// - If the calls differ, every rank gets CollectiveMismatch, which says who calls what. The group can be used on.
 /// - If a rank dies or leaves (destroys its Communicator) while others are in a collective or start one, they get
 ///   PeerDied, which names it, within a second, from that call and every later one. Their outputs then have any
 ///   content.

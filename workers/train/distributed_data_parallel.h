@@ -40,7 +40,8 @@ struct Owner<Module> {
 ///
 /// All ranks construct it, and run the same number of forward and backward passes. One thread. GradientReducer says
 /// what happens when a rank dies. The module is shared with the caller; optimizers take module.parameters() as usual.
-/// Without gradients enabled, forward() is the module's own and no collective, so one rank may evaluate alone.
+/// Without gradients enabled, forward() is the module's own and no collective, so one rank may evaluate alone; with them it
+/// is a pass of all ranks, which compare how many there were.
 ///
 /// With find_unused_parameters, static_graph or delayed forward() may return tensors and aggregates, containers, tuples,
 /// optionals, variants and owning pointers of them; anything else throws std::invalid_argument. It then returns copies of

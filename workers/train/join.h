@@ -35,9 +35,10 @@ class Joinable {
   virtual c10::intrusive_ptr<c10d::ProcessGroup> join_group() const = 0;  ///< the group of its collectives
   /// Says in which Join it is; null: in none any more. In one it calls Join::announce() before a step's first collective.
   virtual void set_join(Join* join) = 0;
-  /// In finish(), before the ranks meet for a step: what a rank with a batch does before it calls announce(). `failed`:
-  /// the last step did not come to its end here, since another rank was in another collective.
-  virtual void before_meeting([[maybe_unused]] bool failed) {}
+  /// Whether its last step did not come to its end on this rank, because of an exception here or on another one.
+  virtual bool has_failed() const { return false; }
+  /// Collective, on all ranks for all joinables in their order, where one has failed: makes this one fit for the next step.
+  virtual void start_anew() {}
   /// On a rank that has no batch: takes part in all collectives of one step of those that have one.
   virtual void shadow(const JoinStep& step) = 0;
   /// On all ranks when none has a batch left. `root` has taken part in the last step, so its state is the newest.
@@ -67,7 +68,7 @@ struct JoinOptions {
 /// gather of a few bytes more. Collectives of the user's own inside the loop, also SyncBatchNorm's, are not matched.
 ///
 /// One thread of each rank. If a rank dies, the others get PeerDied, in finish() too. If an exception ends one rank's
-/// backward pass and its loop goes on, ranks in finish() start anew with the others, and say so in the log. Without finish()
+/// pass and its loop goes on, all joinables of all ranks start anew; ranks in finish() say so in the log. Without finish()
 /// (an exception goes through the loop) the object just ends: the others are told by their collectives. If no exception
 /// does, it was forgotten, and ranks with more batches wait for this one until it calls another collective or ends: the
 /// log has a warning.
@@ -83,7 +84,8 @@ class Join {
   void finish();
 
   /// For joinables: this rank has a batch. The first joinable's call is a collective, the others' get what that one
-  /// got. Throws std::invalid_argument on all ranks if they differ in `syncs`; Error as the options say.
+  /// got; if a joinable has failed, all start anew before. Throws std::invalid_argument on all ranks if they differ in
+  /// `syncs`; Error as the options say, and for one that has failed within this step: the next one begins with the first.
   const JoinStep& announce(const Joinable& joinable, bool syncs);
   /// For joinables: whether all ranks have met for the step, also where announce() has thrown.
   bool has_met() const { return has_met_; }
@@ -92,7 +94,9 @@ class Join {
 
  private:
   void meet(bool has_data, bool syncs);
-  void shadow_step(bool failed);
+  void shadow_step();
+  bool any_failed() const;
+  void start_anew();
   void leave();
 
   std::vector<std::reference_wrapper<Joinable>> joinables_;

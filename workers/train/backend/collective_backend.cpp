@@ -11,6 +11,7 @@
 #include <shoal/internal/workers/train/collectives/row_exchange.h>
 #include <shoal/internal/workers/train/collectives/tensor_bytes.h>
 #include <shoal/internal/workers/train/collectives/tensor_messages.h>
+#include <shoal/internal/workers/train/group/forward_pass.h>
 #include <shoal/internal/workers/train/group/group_layout.h>
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/share.h>
@@ -139,11 +140,18 @@ void CollectiveBackend::perform(CollectiveWork& work, Collective what, std::chro
     // Its own timeout overrides the backend's.
     ranks_->set_timeout(timeout.count() > 0 ? timeout : this->timeout());
     begun_before_ = ranks_->begun();
+    const ForwardPassScope in_group({ForwardPassScope::current().in(this), this});
     body();
+  } catch (const CollectiveMismatch&) {
+    failure = std::current_exception();
+    count_mismatch();
   } catch (...) {
     failure = std::current_exception();
     error_.store(error_type(failure), std::memory_order_relaxed);  // relaxed: a word by itself
-    if (ranks_->begun() == begun_before_) refuse(what, failure);
+    if (ranks_->begun() == begun_before_) {
+      refuse(what, failure);
+      count_mismatch();
+    }
   }
   work.end(failure, std::chrono::steady_clock::now() - since);
 }
@@ -174,7 +182,9 @@ CollectiveBackend::Work CollectiveBackend::submit(Kind kind, std::chrono::millis
   const auto since = std::chrono::steady_clock::now();
   if (thread_) {
     // A copy of the hook: what is chained to the work's future may have the last share of this.
-    thread_->push([this, work, what = kind.what, timeout, since, hook = onCompletionHook_, body = std::move(body)] {
+    thread_->push([this, work, what = kind.what, timeout, since, hook = onCompletionHook_,
+                   pass = ForwardPassScope::current(), body = std::move(body)] {
+      const ForwardPassScope scope(pass);  // also of what is chained to the work's end
       perform(*work, what, timeout, body);
       report(hook, *work, since);
     });

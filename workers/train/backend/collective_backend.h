@@ -87,6 +87,12 @@ class CollectiveBackend final : public c10d::Backend {
   /// What the last collective that went wrong did so by; SUCCESS where only arguments did not fit.
   c10d::ErrorType getError() override;
   void abort() override { ranks_->abort(); }
+  /// The number of another model whose passes (ForwardPass) are compared in this group's collectives: from 1, the same on all
+  /// ranks if these ask in the same order.
+  std::uint32_t number_model() { return ++models_; }
+  /// How many collectives came to nothing, since ranks called different ones or one could not take part: the same on all
+  /// ranks, as soon as each has done them.
+  std::uint64_t mismatches() const { return mismatches_.load(std::memory_order_relaxed); }  // relaxed: a number
   std::shared_ptr<Mailbox> mailbox() const { return ranks_->mailbox(); }
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   /// In the heap, where collectives find it in place.
@@ -99,6 +105,7 @@ class CollectiveBackend final : public c10d::Backend {
   template <class Body>
   void perform(CollectiveWork& work, Collective what, std::chrono::milliseconds timeout, const Body& body);
   void refuse(Collective what, const std::exception_ptr& failure) noexcept;
+  void count_mismatch() { mismatches_.fetch_add(1, std::memory_order_relaxed); }  // relaxed: a number
   using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
   static void report(const Hook& hook, const CollectiveWork& work, std::chrono::steady_clock::time_point since);
   Work begun(Work work);
@@ -117,6 +124,8 @@ class CollectiveBackend final : public c10d::Backend {
   std::atomic<std::chrono::milliseconds> timeout_ = kBackendDefaultTimeout;
   std::atomic<c10d::ErrorType> error_ = c10d::ErrorType::SUCCESS;
   std::uint64_t sequence_ = 0;
+  std::atomic<std::uint32_t> models_ = 0;
+  std::atomic<std::uint64_t> mismatches_ = 0;
   std::uint64_t begun_before_ = 0;  // the ranks' collectives, before the one that is begun next; of who does them
   std::optional<std::vector<Work>> coalesced_;
   Progress progress_;

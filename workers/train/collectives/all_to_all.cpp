@@ -99,7 +99,7 @@ void Communicator::all_to_all(Region input, std::span<const std::size_t> input_b
     s.rounds.check_usable();  // the stage is this rank's to fill from then on
     State::copy_bytes(s.layout.stage(s.me, s.rounds.next_stage()) + sizes.row_bytes(), input.data, input.bytes);
   }
-  s.begin({Collective::all_to_all, std::uint32_t(type), State::kNone, -1, sizes.row_bytes(), 0, 0, 0, 0, 0, {}},
+  s.begin({Collective::all_to_all, std::uint32_t(type), State::kNone, -1, sizes.row_bytes()},
           {reinterpret_cast<std::byte*>(sizes.row(me)), sizes.row_bytes(), nullptr});
   for (std::size_t rank = 0; rank < world; ++rank)
     if (rank != me)
@@ -120,9 +120,8 @@ void Communicator::all_to_all(Region input, std::span<const std::size_t> input_b
     return;
   }
   if (longest == 0) return State::copy_bytes(to[me], own, output_bytes[me]);  // nobody sends to another
-  const auto transfer =
-      s.begin({Collective::all_to_all_parts, std::uint32_t(type), State::kNone, -1, input.bytes, 0, 0, 0, 0, 0, {}},
-              input, sizes.most_input());
+  const auto transfer = s.begin({Collective::all_to_all_parts, std::uint32_t(type), State::kNone, -1, input.bytes},
+                                input, sizes.most_input());
   if (transfer == State::Transfer::staged) {
     // A stage holds a piece of every part, as in reduce_scatter. This rank's own part needs none.
     const std::size_t step = s.layout.chunk_bytes / world / State::kLine * State::kLine;

@@ -99,7 +99,7 @@ void Communicator::exchange(const ObjectExchange& exchange) {
   } catch (...) {
     fail("an exception that is no std::exception");
   }
-  s.begin({exchange.what, State::kNone, State::kNone, exchange.root, sizeof note, 0, 0, 0, 0, 0, {}},
+  s.begin({exchange.what, State::kNone, State::kNone, exchange.root, sizeof note},
           {reinterpret_cast<std::byte*>(&note), sizeof note, nullptr});
   s.compare_notes(exchange, failure);
   for (int to = 0; to < s.world; ++to)

@@ -51,8 +51,8 @@ void all_reduce_sparse(Communicator& ranks, const at::Tensor& tensor, ReduceOp o
     if (part.op != parts[0].op || part.tensor.sizes() != parts[0].tensor.sizes() ||
         part.tensor.scalar_type() != parts[0].tensor.scalar_type() ||
         part.tensor.sparse_dim() != parts[0].tensor.sparse_dim())
-      throw std::invalid_argument(fmt::format("all_reduce: rank 0 gave the {}, and rank {} the {}", describe(parts[0]),
-                                              &part - parts.data(), describe(part)));
+      throw CollectiveMismatch(fmt::format("all_reduce: rank 0 gave the {}, and rank {} the {}", describe(parts[0]),
+                                           &part - parts.data(), describe(part)));
   std::vector<at::Tensor> tensors;
   tensors.reserve(parts.size());
   for (const SparsePart& part : parts) tensors.push_back(part.tensor);

@@ -110,6 +110,7 @@ struct DirectReduction::State {
   std::vector<Bucket> buckets;
   std::size_t next_bucket = 0;
   bool expects = false;
+  GroupsPass pass;                               // that it expects
   std::shared_ptr<GradientPlacement> placement;  // null if nothing is placed
   std::vector<at::Tensor> views;                 // what it is told
   int times_left = 0;                            // by buckets, their own memory
@@ -176,9 +177,10 @@ DirectReduction::DirectReduction(const NamedTensorList& parameters, const std::v
 
 DirectReduction::~DirectReduction() = default;
 
-void DirectReduction::begin_pass() {
+void DirectReduction::begin_pass(const GroupsPass& pass) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
+  s.pass = pass;
   s.expects = true;
   s.next_bucket = 0;
   for (State::Slot& slot : s.slots) slot.has_come = false;
@@ -324,6 +326,7 @@ void DirectReduction::State::put_in_place(Slot& slot, at::Tensor& gradient) {
 
 void DirectReduction::State::reduce_next() {
   Bucket& bucket = buckets[next_bucket++];
+  const ForwardPassScope scope(pass);
   try {
     bucket.work = begin_average(*backend, bucket.buffer);
   } catch (...) {

@@ -5,6 +5,7 @@
 #include <shoal/internal/workers/train/ddp/ddp_options.h>
 #include <shoal/internal/workers/train/ddp/module_check.h>
 #include <shoal/internal/workers/train/ddp/module_parts.h>
+#include <shoal/internal/workers/train/group/forward_pass.h>
 
 #include <cstddef>
 #include <memory>
@@ -45,7 +46,7 @@ class DirectReduction {
   ~DirectReduction();
 
   /// A forward pass has ended whose backward pass reduces: the next one does, and none after it.
-  void begin_pass();
+  void begin_pass(const GroupsPass& pass);
   /// The Reducer leads the next one.
   void end_pass();
   /// Parameters that got no gradient in the last backward pass of that kind, which can therefore not have ended. Empty if

@@ -16,6 +16,8 @@
 #include <shoal/internal/workers/train/ddp/module_parts.h>
 #include <shoal/internal/workers/train/ddp/owned_gradients.h>
 #include <shoal/internal/workers/train/ddp/reducer_factory.h>
+#include <shoal/internal/workers/train/ddp/reducer_hook.h>
+#include <shoal/internal/workers/train/group/forward_pass.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/trace_span.h>
 #include <shoal/tensors/shared_memory_scope.h>
@@ -93,42 +95,6 @@ struct PassOn : torch::autograd::Function<PassOn> {
   }
 };
 
-/// The calls of a hook, counted here: in the pass that learns a static graph, the Reducer calls each bucket number 0.
-struct HookCalls {
-  std::size_t buckets = 0;  // of the Reducer, as it is now
-  std::size_t in_step = 0;  // so far
-  std::int64_t step = 0;    // the last one that a hook was called in
-  GradBucket::Place place_of(const c10d::GradBucket& bucket) {
-    if (in_step == 0) ++step;
-    GradBucket::Place place{.index = std::max(bucket.getIndex(), in_step++), .step = step};
-    place.is_last = place.index + 1 == buckets;
-    return place;
-  }
-};
-
-/// The user's hook as the Reducer calls it.
-class HookOfReducer final : public c10d::CommHookInterface {
- public:
-  HookOfReducer(const CommHook& hook, HookCalls& calls, const int& divisor, bool all_come)
-      : hook_(hook), calls_(calls), divisor_(divisor), all_come_(all_come) {}
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    GradBucket::Place place = calls_.place_of(bucket);
-    place.divisor = divisor_;
-    place.all_come = all_come_;
-    GradBucket ours(bucket, place);
-    return hook_(ours);
-  }
-  at::Tensor parseHookResult(const c10::IValue& result) override {
-    return c10d::detail::parseCppCommHookResult(result);
-  }
-
- private:
-  const CommHook& hook_;
-  HookCalls& calls_;
-  const int& divisor_;
-  bool all_come_;
-};
-
 /// The number by which the Reducer divides, in the form in which it asks for it.
 class DivisorWork final : public c10d::Work {
  public:
@@ -164,7 +130,7 @@ struct GradientReducer::State {
     if (owned) owned->adopt(buckets);
   }
   void give_hook_to_reducer() {
-    reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, hook_calls, divisor,
+    reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, hook_calls, divisor, passes,
                                                                 /*all_come=*/!options.skip_all_reduce_unused_params));
   }
   bool syncs_buffers(BufferSync one, BufferSync other) const {
@@ -195,9 +161,14 @@ struct GradientReducer::State {
   bool synced_last_time = true;
   Join* join = nullptr;
   JoinStep step;
+  GroupsPass passes;                   // the last one that reduces
+  std::uint64_t mismatches_known = 0;  // in the group, when all last started anew
   std::vector<std::pair<at::Tensor, unsigned>> hooks;
   c10::intrusive_ptr<BackwardBegins> backward_begins = c10::make_intrusive<BackwardBegins>();
   bool in_backward = false;  // or in what goes before it; also after one of these has ended by an exception
+  /// Or the ranks have called different collectives since, whoever's: another rank may know by that alone that it has to
+  /// start anew, with models of which nothing failed here.
+  bool has_failed() const { return in_backward || mismatches_known != mismatches_in(process_group); }
   ~State() {
     backward_begins->call = nullptr;  // graphs may live longer
     for (auto& [parameter, hook] : hooks) parameter.remove_hook(hook);
@@ -215,6 +186,8 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
   s.parts = parts_on_all_ranks(s.process_group, module, options);
   if (s.parts.parameters.empty())
     throw std::invalid_argument("DistributedDataParallel of a module without parameters that require gradients");
+  s.passes = passes_of_new_model(s.process_group);
+  s.mismatches_known = mismatches_in(s.process_group);
   if (options.init_sync) broadcast_tensors(s.process_group, tensors_of(s.parts.all), 0);
   if (!s.parts.delayed.empty()) s.delayed = std::make_unique<DelayedGradients>(s.parts.delayed);
   s.make_reducer_anew();
@@ -269,6 +242,7 @@ void GradientReducer::State::queue_what_comes_last() {
   if (delayed && !std::exchange(delayed_queued, true))
     engine.queue_callback([this] {
       torch::autograd::Engine::get_default_engine().queue_callback([this] {
+        const ForwardPassScope scope(passes);
         delayed->reduce(process_group, divisor);
         delayed_queued = false;
       });
@@ -330,7 +304,13 @@ void GradientReducer::State::check_layout(std::size_t parameter, const at::Tenso
 /// back; and another rank may have come further. So all have to be here: a barrier goes with nothing else that a rank
 /// could be in.
 void GradientReducer::State::start_anew() {
-  process_group->barrier()->wait();
+  in_backward = true;  // until it is done
+  passes.pass.number = ForwardPass::kStartsAnew;
+  {
+    const ForwardPassScope scope(passes);
+    process_group->barrier()->wait();
+  }
+  mismatches_known = mismatches_in(process_group);
   if (hook && !hook_is_default) {
     // Some ranks' hooks may have come to a step that others' have not.
     std::vector<at::Tensor> step{at::full({1}, hook_calls.step, parts.parameters[0].second.options().dtype(at::kLong))};
@@ -338,17 +318,17 @@ void GradientReducer::State::start_anew() {
     hook_calls.step = step[0].item<std::int64_t>();
   }
   make_reducer_anew();
+  passes.pass.number = 0;
   in_backward = false;
 }
 
 /// The step, in a Join. A rank that starts anew is in its barrier instead, and so this one has to come there as well;
 /// but not where all ranks have met, and are told the same.
 JoinStep GradientReducer::State::announced(const Joinable& self) {
-  in_backward = true;
   try {
     return join->announce(self, syncs);
   } catch (...) {
-    in_backward = !join->has_met();
+    in_backward = in_backward || !join->has_met();
     throw;
   }
 }
@@ -391,11 +371,14 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
   }
   if (syncs_buffers(BufferSync::broadcast_before, BufferSync::average_before) && synced_last_time)
     equalize_buffers(has_data);
+  // Behind the buffers: a rank that accumulates gradients has had its own in the first pass in no_sync(), which counts nothing.
+  if (step.syncs) ++passes.pass.number;
   in_backward = false;
 }
 
 void GradientReducer::State::equalize_buffers(bool has_data) {
   in_backward = true;  // as in begin_step()
+  const ForwardPassScope scope(passes);
   if (options.buffer_sync == BufferSync::average_before || options.buffer_sync == BufferSync::average_after)
     average_tensors(process_group, parts.buffers, step.first_active, step.active, has_data);
   else
@@ -449,7 +432,10 @@ void GradientReducer::State::shadow_backward() {
         gradient = gradients[k].clone();
     }
   }
-  if (delayed) delayed->reduce_nothing(process_group);
+  if (delayed) {
+    const ForwardPassScope scope(passes);
+    delayed->reduce_nothing(process_group);
+  }
   has_learnt = options.static_graph;
   // As with the others, the step that learns says nothing of an order.
   if (!learns) reducer->push_rebuilt_params_for_all_indices();
@@ -460,7 +446,7 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::before_forward() {
   State& s = *state_;
   if (!at::GradMode::is_enabled()) return;
-  if (s.in_backward) s.start_anew();
+  if (!s.join && s.has_failed()) s.start_anew();
   s.begin_step(s.join ? s.announced(*this) : s.everyones_step(), true);
   if (s.goes_directly()) return;
   // Asked for when the first gradient comes; without a Join the Reducer divides by the number of ranks.
@@ -476,7 +462,7 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   if (!s.syncs) return;
   if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(true);
   if (s.goes_directly()) {
-    s.direct->begin_pass();
+    s.direct->begin_pass(s.passes);
     return;
   }
   if (s.direct) s.direct->end_pass();
@@ -571,6 +557,8 @@ void GradientReducer::set_join(Join* join) {
         "Join with DistributedDataParallelOptions::skip_all_reduce_unused_params: a rank that has ended does not know "
         "which "
         "buckets the others skip; leave that option out");
+  if (join && state_->join)
+    throw std::invalid_argument("Join of a DistributedDataParallel that is in another Join: finish() that one first");
   state_->join = join;
 }
 
@@ -585,9 +573,8 @@ void GradientReducer::shadow(const JoinStep& step) {
   s.in_backward = false;
 }
 
-void GradientReducer::before_meeting(bool failed) {
-  if (failed || state_->in_backward) state_->start_anew();
-}
+bool GradientReducer::has_failed() const { return state_->has_failed(); }
+void GradientReducer::start_anew() { state_->start_anew(); }
 
 void GradientReducer::end_join(int root) {
   State& s = *state_;

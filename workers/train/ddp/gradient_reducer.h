@@ -34,9 +34,9 @@ class GradientReducer final : public Joinable {
   ~GradientReducer() override;
 
   /// Throws Error if the last backward pass did not reach every parameter. After that, and if that pass ended by an
-  /// exception, all ranks start anew together: a rank whose pass did not gets std::invalid_argument from the collective
+  /// exception, all ranks start anew together: a rank whose pass did not gets CollectiveMismatch from the collective
   /// that it is in, or from its next one, be it a gradient's, a buffer's or its Join's, and then starts anew at its next
-  /// call, too.
+  /// call, too. So do all where one rank has called this more often than the others: a pass of it has left no gradients.
   void before_forward();
   /// `outputs`: where the walk for unused parameters starts. They are replaced by copies, so that gradients of those
   /// that the loss does not use are known to be none.
@@ -56,7 +56,8 @@ class GradientReducer final : public Joinable {
 
   c10::intrusive_ptr<c10d::ProcessGroup> join_group() const override;
   void set_join(Join* join) override;
-  void before_meeting(bool failed) override;
+  bool has_failed() const override;
+  void start_anew() override;
   void shadow(const JoinStep& step) override;
   void end_join(int root) override;
 

@@ -5,7 +5,10 @@
 #include <fmt/format.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/log.h>
+#include <shoal/workers/train/communicator.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -21,7 +24,16 @@ Join::Join(std::vector<std::reference_wrapper<Joinable>> joinables, const JoinOp
     if (joinable.join_group() != process_group_)
       throw std::invalid_argument("Join of what works in several process groups: each group needs its own");
   step_.active = process_group_->getSize();
-  for (Joinable& joinable : joinables_) joinable.set_join(this);
+  std::size_t joined = 0;
+  try {
+    for (Joinable& joinable : joinables_) {
+      joinable.set_join(this);
+      ++joined;
+    }
+  } catch (...) {
+    while (joined > 0) joinables_[--joined].get().set_join(nullptr);
+    throw;
+  }
 }
 
 Join::~Join() {
@@ -78,8 +90,24 @@ void Join::meet(bool has_data, bool syncs) {
   ++steps_;
 }
 
+bool Join::any_failed() const {
+  return std::ranges::any_of(joinables_, [](const Joinable& joinable) { return joinable.has_failed(); });
+}
+
+/// All of them, so that every rank does the same, whichever of its joinables have failed.
+void Join::start_anew() {
+  for (Joinable& joinable : joinables_) joinable.start_anew();
+}
+
 const JoinStep& Join::announce(const Joinable& joinable, bool syncs) {
-  if (&joinable == &joinables_.front().get()) meet(true, syncs);
+  if (&joinable == &joinables_.front().get()) {
+    has_met_ = false;
+    if (any_failed()) start_anew();
+    meet(true, syncs);
+  } else if (joinable.has_failed()) {
+    throw Error(
+        "a step of a Join in which a pass has failed cannot go on: begin the next one with the Join's first joinable");
+  }
   return step_;
 }
 
@@ -93,10 +121,10 @@ void Join::finish() {
     for (bool failed = false; failed || step_.active > 0;) {
       has_met_ = false;
       try {
-        shadow_step(failed);
+        if (failed || any_failed()) start_anew();
         failed = false;
-      } catch (const std::invalid_argument& error) {
-        if (has_met_ && failed_) throw;  // what all ranks are told
+        shadow_step();
+      } catch (const CollectiveMismatch& error) {
         log_warning("a Join's finish(): {}; if that rank's pass has failed, all start anew", error.what());
         failed = true;
       }
@@ -110,8 +138,7 @@ void Join::finish() {
 }
 
 /// One step of the others, if they have one.
-void Join::shadow_step(bool failed) {
-  for (Joinable& joinable : joinables_) joinable.before_meeting(failed);
+void Join::shadow_step() {
   meet(false, true);
   if (step_.active == 0) return;
   for (Joinable& joinable : joinables_) joinable.shadow(step_);

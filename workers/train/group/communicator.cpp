@@ -46,8 +46,7 @@ void Communicator::all_reduce(Region data, c10::ScalarType type, ReduceOp op) {
   if (data.bytes % size != 0)
     throw std::invalid_argument(
         fmt::format("all_reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
-  auto transfer = s.begin(
-      {Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes, 0, 0, 0, 0, 0, {}}, data);
+  auto transfer = s.begin({Collective::all_reduce, std::uint32_t(type), std::uint32_t(op), -1, data.bytes}, data);
   if (transfer == State::Transfer::announced) {
     s.find_sources(transfer, data);
     kernel(s.sources, std::span(&data.data, 1), data.bytes / size);
@@ -80,8 +79,7 @@ void Communicator::reduce(Region data, c10::ScalarType type, ReduceOp op, int ro
   if (data.bytes % size != 0)
     throw std::invalid_argument(
         fmt::format("reduce: {} bytes are no whole number of {}", data.bytes, c10::toString(type)));
-  auto transfer =
-      s.begin({Collective::reduce, std::uint32_t(type), std::uint32_t(op), root, data.bytes, 0, 0, 0, 0, 0, {}}, data);
+  auto transfer = s.begin({Collective::reduce, std::uint32_t(type), std::uint32_t(op), root, data.bytes}, data);
   if (transfer == State::Transfer::apart)
     return s.do_apart("reduce", data, s.me == root, [&](const Region& copy) { s.reduce_staged(copy, kernel, root); });
   if (transfer == State::Transfer::staged) return s.reduce_staged(data, kernel, root);
@@ -97,8 +95,7 @@ void Communicator::broadcast(Region data, int root, Type type) {
   const Flight flight(state_->recorder);
   State& s = *state_;
   s.check_root("broadcast", root);
-  auto transfer =
-      s.begin({Collective::broadcast, std::uint32_t(type), State::kNone, root, data.bytes, 0, 0, 0, 0, 0, {}}, data);
+  auto transfer = s.begin({Collective::broadcast, std::uint32_t(type), State::kNone, root, data.bytes}, data);
   if (transfer == State::Transfer::apart)
     return s.do_apart("broadcast", data, s.me != root, [&](const Region& copy) { s.broadcast_staged(copy, root); });
   if (transfer == State::Transfer::staged) return s.broadcast_staged(data, root);
@@ -110,8 +107,7 @@ void Communicator::all_gather(Region input, std::span<std::byte* const> outputs,
   const TraceSpan span("all_gather", input.bytes);
   const Flight flight(state_->recorder);
   state_->check_outputs("all_gather", outputs.size());
-  state_->collect({Collective::all_gather, std::uint32_t(type), State::kNone, -1, input.bytes, 0, 0, 0, 0, 0, {}},
-                  input, outputs);
+  state_->collect({Collective::all_gather, std::uint32_t(type), State::kNone, -1, input.bytes}, input, outputs);
 }
 
 void Communicator::gather(Region input, std::span<std::byte* const> outputs, int root, Type type) {
@@ -119,7 +115,7 @@ void Communicator::gather(Region input, std::span<std::byte* const> outputs, int
   const Flight flight(state_->recorder);
   state_->check_root("gather", root);
   if (rank() == root) state_->check_outputs("gather", outputs.size());
-  state_->collect({Collective::gather, std::uint32_t(type), State::kNone, root, input.bytes, 0, 0, 0, 0, 0, {}}, input,
+  state_->collect({Collective::gather, std::uint32_t(type), State::kNone, root, input.bytes}, input,
                   rank() == root ? outputs : std::span<std::byte* const>());
 }
 
@@ -152,8 +148,7 @@ void Communicator::reduce_scatter(Region input, std::byte* output, c10::ScalarTy
   if (input.bytes % (size * world) != 0)
     throw std::invalid_argument(fmt::format("reduce_scatter: {} bytes are not {} equal parts of whole {}", input.bytes,
                                             world, c10::toString(type)));
-  auto transfer = s.begin(
-      {Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes, 0, 0, 0, 0, 0, {}}, input);
+  auto transfer = s.begin({Collective::reduce_scatter, std::uint32_t(type), std::uint32_t(op), -1, input.bytes}, input);
   if (transfer == State::Transfer::staged) {
     // A stage holds a piece of every part, so that all ranks have work in every round.
     const std::size_t step = s.layout.chunk_bytes / world / State::kLine * State::kLine;
@@ -186,8 +181,7 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
   if (s.me == root && input.bytes != part_bytes * world)
     throw std::invalid_argument(
         fmt::format("scatter: {} bytes are not {} parts of {} bytes", input.bytes, world, part_bytes));
-  auto transfer = s.begin(
-      {Collective::scatter, std::uint32_t(type), State::kNone, root, part_bytes * world, 0, 0, 0, 0, 0, {}}, input);
+  auto transfer = s.begin({Collective::scatter, std::uint32_t(type), State::kNone, root, part_bytes * world}, input);
   if (transfer == State::Transfer::staged) {
     const std::size_t step = s.layout.chunk_bytes / world / State::kLine * State::kLine;
     s.through_stages(
@@ -208,7 +202,7 @@ void Communicator::scatter(Region input, std::byte* output, std::size_t part_byt
 void Communicator::barrier() {
   const TraceSpan span("barrier");
   const Flight flight(state_->recorder);
-  state_->begin({Collective::barrier, State::kNone, State::kNone, -1, 0, 0, 0, 0, 0, 0, {}}, {});
+  state_->begin({Collective::barrier, State::kNone, State::kNone, -1, 0}, {});
 }
 
 }  // namespace shoal

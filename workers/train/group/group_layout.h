@@ -3,6 +3,7 @@
 
 #include <shoal/internal/ipc/base/event_word.h>
 #include <shoal/internal/ipc/layout/flight_record.h>
+#include <shoal/internal/workers/train/group/forward_pass.h>
 
 #include <atomic>
 #include <cstddef>
@@ -40,12 +41,13 @@ struct Announcement {
   std::uint32_t op;    // ReduceOp; all ones for none
   std::int32_t root;   // -1 for none
   std::uint64_t bytes;
-  std::uint64_t offset;   // of the data in its buffer, and in its block
-  std::uint32_t buffer;   // which of this rank's registered buffers (see PeerBuffers)
-  std::uint32_t letters;  // letters about its buffers that this rank has sent to each other one
-  std::uint64_t block;    // of the heap, that the data lies in which the collective changes; 0 if there is none
-  std::uint32_t once;     // 1: `buffer` is empty again, for the owner and the others, when the collective is over
-  std::uint32_t reserved[3];
+  std::uint64_t offset = 0;   // of the data in its buffer, and in its block
+  std::uint32_t buffer = 0;   // which of this rank's registered buffers (see PeerBuffers)
+  std::uint32_t letters = 0;  // letters about its buffers that this rank has sent to each other one
+  std::uint64_t block = 0;    // of the heap, that the data lies in which the collective changes; 0 if there is none
+  std::uint32_t once = 0;     // 1: `buffer` is empty again, for the owner and the others, when the collective is over
+  std::uint32_t reserved = 0;
+  ForwardPass pass = {};  // that it belongs to
 };
 
 static_assert(sizeof(Announcement) == 64);

@@ -35,12 +35,12 @@ std::string describe(const Announcement& announced) {
   else if (announced.type < std::uint32_t(c10::ScalarType::Undefined))
     text += fmt::format(" of {}", c10::toString(type));
   if (announced.root >= 0) text += fmt::format(", root {}", announced.root);
-  return text + ")";
+  return text + ")" + text_of(announced.pass);
 }
 
 bool same(const Announcement& a, const Announcement& b) {
   // What each rank gives to all_to_all may differ; the round before has compared it.
-  return a.what == b.what && a.type == b.type && a.op == b.op && a.root == b.root &&
+  return a.what == b.what && a.type == b.type && a.op == b.op && a.root == b.root && a.pass == b.pass &&
          (a.bytes == b.bytes || a.what == Collective::all_to_all_parts);
 }
 
@@ -59,6 +59,7 @@ Communicator::State::Transfer Communicator::State::begin(Announcement announceme
   if (announcement.what != Collective::all_to_all_parts)
     recorder.begin(announcement.what, announcement.type, announcement.bytes);
   const bool small = most_bytes <= kSmallBytes, tiny = most_bytes <= kTinyBytes;
+  announcement.pass = ForwardPassScope::current().pass;
   announcement.buffer = Announcement::kPrivate;
   if (!tiny && shown.hold) {
     announcement.offset = std::uint64_t(shown.data - shown.hold->data());
@@ -99,14 +100,17 @@ Communicator::State::Transfer Communicator::State::begin(Announcement announceme
   if (transfer != Transfer::in_place || other_mind >= 0) drop_buffers_of_once();
   if (refusing >= 0) {
     const Announcement& theirs = rounds.announcement(refusing);
-    throw std::invalid_argument(fmt::format(
+    throw CollectiveMismatch(fmt::format(
         "{}: rank {} cannot take part: {}", name_of(Collective(theirs.op)), refusing,
         std::string_view(reinterpret_cast<const char*>(layout.stage(refusing, rounds.last_stage())), theirs.bytes)));
   }
-  if (other_mind >= 0)
-    throw std::invalid_argument(fmt::format(
-        "rank {} called {} where rank {} called {}: all ranks have to call the same collectives in the same order", me,
-        describe(announcement), other_mind, describe(rounds.announcement(other_mind))));
+  if (other_mind >= 0) {
+    const Announcement& theirs = rounds.announcement(other_mind);
+    throw CollectiveMismatch(fmt::format(
+        "rank {} called {} where rank {} called {}: all ranks have to call the same collectives in the same order{}",
+        me, describe(announcement), other_mind, describe(theirs),
+        why_apart(fmt::format("rank {}", me), announcement.pass, fmt::format("rank {}", other_mind), theirs.pass)));
+  }
   return transfer;
 }
 
@@ -115,9 +119,9 @@ void Communicator::refuse(Collective what, const std::string& why) {
   std::string text = why.substr(0, 1000);
   static_assert(State::kSmallBytes >= 1000);  // goes with the announcement
   try {
-    s.begin({Collective::refused, State::kNone, std::uint32_t(what), -1, text.size(), 0, 0, 0, 0, 0, {}},
+    s.begin({Collective::refused, State::kNone, std::uint32_t(what), -1, text.size()},
             {reinterpret_cast<std::byte*>(text.data()), text.size(), nullptr});
-  } catch (const std::invalid_argument&) {  // what the others say
+  } catch (const CollectiveMismatch&) {  // what the others say
   }
   throw std::invalid_argument(why);
 }

@@ -493,7 +493,7 @@ void TwoLevelGroup::refuse(Collective what, const std::string& why) {
   State& s = *state_;
   try {
     s.call({Collective::refused, ~0u, std::uint32_t(what), -1, 0}, [&] { s.meet(); });
-  } catch (const std::invalid_argument&) {
+  } catch (const CollectiveMismatch&) {
     // The others' opinion of this call: this rank's own reason says more.
   }
   throw std::invalid_argument(why);

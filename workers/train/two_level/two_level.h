@@ -22,7 +22,7 @@ namespace shoal {
 ///
 /// - A reduction is each host's, in the order of local ranks, and then over these in the order of hosts: the same bits on
 ///   all ranks and in every run with the same ranks on each host. An average is the sum, divided once.
-/// - If the calls differ, on one host or between hosts, every rank gets std::invalid_argument, which says who called what.
+/// - If the calls differ, on one host or between hosts, every rank gets CollectiveMismatch, which says who called what.
 ///   Outputs may have any content. The group can be used on.
 /// - If a rank dies, leaves, cannot be reached for the link time-out, or does not come in time, all get PeerDied or
 ///   TimeoutError with the same text, which names the rank, its host and this collective; from every later call, too.

@@ -45,8 +45,8 @@ void TwoLevelGroup::all_reduce_sparse(const at::Tensor& tensor, ReduceOp op) {
   for (std::size_t rank = 0; rank < heads.size(); ++rank) {
     most = std::max(most, heads[rank].count);
     if (heads[rank].words != heads[0].words)
-      throw std::invalid_argument(fmt::format("all_reduce: {} gave the {}, and {} the {}", s.map.describe(0),
-                                              heads[0].text, s.map.describe(int(rank)), heads[rank].text));
+      throw CollectiveMismatch(fmt::format("all_reduce: {} gave the {}, and {} the {}", s.map.describe(0),
+                                           heads[0].text, s.map.describe(int(rank)), heads[rank].text));
   }
 
   std::vector<std::int64_t> shape = values.sizes().vec();

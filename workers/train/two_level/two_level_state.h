@@ -29,6 +29,7 @@ struct CallNote {
   std::uint32_t op = ~0u;    // ReduceOp; all ones: none
   std::int32_t root = -1;    // -1: none
   std::uint64_t bytes = 0;
+  ForwardPass pass = {};  // that it belongs to
 
   bool operator==(const CallNote&) const = default;
 };
@@ -40,7 +41,7 @@ struct HostNote {
   CallNote call, other_call;
 };
 
-static_assert(std::is_trivially_copyable_v<HostNote> && sizeof(HostNote) == 64);
+static_assert(std::is_trivially_copyable_v<HostNote> && sizeof(HostNote) == 80);
 
 /// Up to here a share is sent to all other hosts at once, so that one message has to be waited for and not two.
 inline constexpr std::size_t kDirectBytes = 16 << 10;
@@ -204,14 +205,17 @@ void TwoLevelGroup::State::call(const CallNote& note, Body body) {
   const char* const what = name_of(note.what);
   check_usable(what);
   set_deadlines();
-  own_note = HostNote{++number, map.rank_at(map.my_host(), 0), -1, note, {}};
+  CallNote in_pass = note;
+  in_pass.pass = ForwardPassScope::current().pass;
+  const ForwardPassScope of_parts({});  // which are compared as a whole
+  own_note = HostNote{++number, map.rank_at(map.my_host(), 0), -1, in_pass, {}};
   memory_used = 0;
   piece = 0;
   forget_posts();
   try {
     const WholeFlight flight(host->state_->recorder, note.what, note.type, note.bytes);
     watch->enter(true);
-    compare_on_host(note);
+    compare_on_host(in_pass);
     watch->enter(false);
     body();
   } catch (const std::invalid_argument&) {

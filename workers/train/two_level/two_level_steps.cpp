@@ -43,7 +43,7 @@ std::string describe(const CallNote& note) {
   if (note.type < std::uint32_t(c10::ScalarType::Undefined))
     text += fmt::format("{} {}", note.op == ~0u ? " of" : "", c10::toString(c10::ScalarType(note.type)));
   if (note.root >= 0) text += fmt::format(", root {}", note.root);
-  return text + ")";
+  return text + ")" + text_of(note.pass);
 }
 
 /// Messages of the same collective have the same tag, and if hosts disagree about it, their messages never meet: Gloo ends
@@ -51,7 +51,8 @@ std::string describe(const CallNote& note) {
 std::uint32_t tag_of(std::uint64_t number, const CallNote& call, int phase, std::uint32_t piece = 0) {
   std::uint64_t hash = number;
   for (const std::uint64_t word : {std::uint64_t(call.what), std::uint64_t(call.type), std::uint64_t(call.op),
-                                   std::uint64_t(std::uint32_t(call.root)), call.bytes, std::uint64_t(piece)})
+                                   std::uint64_t(std::uint32_t(call.root)), call.bytes, std::uint64_t(piece),
+                                   std::uint64_t(call.pass.model) << 32U | call.pass.number})
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u ^ hash >> 29;
   return (std::uint32_t(hash >> 32) << 2 | std::uint32_t(phase)) & 0x7fffffff;
 }
@@ -289,10 +290,11 @@ void TwoLevelGroup::State::meet() {
   else if (!in_column())
     verdict = {own_note.rank, own_note.other_rank, own_note.call, own_note.other_call};
   if (verdict.rank < 0) return;
-  throw std::invalid_argument(
-      fmt::format("{} called {} where {} called {}: all ranks have to call the same collectives in the same order",
-                  map.describe(verdict.rank), describe(verdict.call), map.describe(verdict.other_rank),
-                  describe(verdict.other_call)));
+  const std::string one = map.describe(verdict.rank), other = map.describe(verdict.other_rank);
+  throw CollectiveMismatch(
+      fmt::format("{} called {} where {} called {}: all ranks have to call the same collectives in the same order{}",
+                  one, describe(verdict.call), other, describe(verdict.other_call),
+                  why_apart(one, verdict.call.pass, other, verdict.other_call.pass)));
 }
 
 void TwoLevelGroup::State::finish() {

@@ -1,6 +1,8 @@
 // DistributedDataParallel and DiLoCo over a group of several hosts, compared with one process that has all the data.
 #include "tests/hosts/programs/rank/ddp.h"
 
+#include <fmt/format.h>
+#include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/diloco.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/process_group_parts.h>
@@ -8,6 +10,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+#include <vector>
 
 namespace shoal::test {
 namespace {
@@ -49,6 +53,30 @@ double difference_of_ddp(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   for (std::size_t i = 0; i < net->parameters().size(); ++i)
     most = std::max(most, (net->parameters()[i] - alone->parameters()[i]).abs().max().item<double>());
   return most;
+}
+
+std::string said_of_lost_pass(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  torch::manual_seed(7);
+  Net net;
+  DistributedDataParallel<Net> ddp(net, group);
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  const bool loses = group->getRank() == group->getSize() - 1;
+  std::string said = "nothing";
+  for (int step = 0; step < 8 + int(loses); ++step) try {
+      optimizer.zero_grad();
+      const at::Tensor loss = ddp.forward(input_of(group->getRank(), step)).pow(2).mean();
+      if (step == 3 && loses) continue;
+      loss.backward();
+      optimizer.step();
+    } catch (const CollectiveMismatch& error) {
+      if (said != "nothing") return fmt::format("it was told again: {}", error.what());
+      said = error.what();
+    }
+  // The same parameters everywhere?
+  const at::Tensor own = torch::nn::utils::parameters_to_vector(net->parameters()).detach();
+  std::vector<at::Tensor> least{own.clone()};
+  group->allreduce(least, {.reduceOp = c10d::ReduceOp::MIN})->wait();
+  return at::equal(own, least[0]) ? said : "the ranks' parameters differ";
 }
 
 double difference_of_diloco(const c10::intrusive_ptr<c10d::ProcessGroup>& group, const std::vector<int>& host_of) {

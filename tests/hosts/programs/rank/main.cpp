@@ -417,6 +417,7 @@ int work(const std::string& what) {
     const double difference = shoal::test::difference_of_ddp(group);
     require(difference < 1e-12, fmt::format("the parameters after a training, by {}", difference));
   }
+  if (what == "lost_pass") fmt::print("SAID {}\n", shoal::test::said_of_lost_pass(group));
   if (what == "diloco") {
     std::vector<int> host_of;
     int host = 0;

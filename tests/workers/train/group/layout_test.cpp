@@ -28,7 +28,8 @@ TEST_CASE("group layout: docs/collectives.md shows the structures as they are, o
   CHECK(documented("collectives.md", "Announcement") ==
         Fields{FIELD(Announcement, what), FIELD(Announcement, type), FIELD(Announcement, op), FIELD(Announcement, root),
                FIELD(Announcement, bytes), FIELD(Announcement, offset), FIELD(Announcement, buffer),
-               FIELD(Announcement, letters), FIELD(Announcement, block), FIELD(Announcement, once)});
+               FIELD(Announcement, letters), FIELD(Announcement, block), FIELD(Announcement, once),
+               FIELD(Announcement, pass)});
 }
 
 }  // namespace layout_test
