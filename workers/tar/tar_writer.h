@@ -64,7 +64,7 @@ struct TarContents {
 class TarWriter {
  public:
   /// `pattern`: the archive's name, or with limits of shards a name with %d or %06d for the number of each. Throws
-  /// std::invalid_argument for limits without a number in the name.
+  /// std::invalid_argument for limits without a number in the name, and for a name with two.
   explicit TarWriter(std::string pattern, TarWriterOptions options = {});
   TarWriter(TarWriter&&) noexcept;
   TarWriter& operator=(TarWriter&&) noexcept;

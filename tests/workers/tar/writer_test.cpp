@@ -191,6 +191,15 @@ TEST_CASE(
   CHECK(tar_dataset(folder.file("n-*.tar")).size() == 17);
 }
 
+TEST_CASE("tar writer: a name with more than one place for a number is refused") {
+  for (const char* pattern : {"o-%d-%d.tar", "o-%02d/%06d.tar"}) {
+    CHECK_THROWS_AS(TarWriter(pattern), std::invalid_argument);
+    CHECK_THROWS_WITH(TarWriter(pattern, {.shard_samples = 2}),
+                      ContainsSubstring(pattern) && ContainsSubstring("more than one place for a number"));
+  }
+  CHECK_NOTHROW(TarWriter("o-%d-%x.tar"));
+}
+
 TEST_CASE("tar writer: what replaces an earlier run's archives leaves none of these, and no other file") {
   const TemporaryFolder folder;
   write_earlier_run(folder);

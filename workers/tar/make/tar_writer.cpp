@@ -22,8 +22,12 @@ TarWriter::TarWriter(std::string pattern, TarWriterOptions options)
   if (options_.num_workers < 0 || options_.chunk_size < 1)
     throw std::invalid_argument(fmt::format("TarWriter: num_workers is {}, chunk_size {}; at least 0, and at least 1",
                                             options_.num_workers, options_.chunk_size));
+  const auto name = detail::numbered_name(pattern_);
+  if (name && detail::numbered_name(name->behind))
+    throw std::invalid_argument(
+        fmt::format("TarWriter: {:?} has more than one place for a number; leave one %d or %06d in it", pattern_));
   const bool is_limited = options_.shard_samples > 0 || options_.shard_bytes > 0;
-  if (is_limited && !detail::numbered_name(pattern_))
+  if (is_limited && !name)
     throw std::invalid_argument(fmt::format(
         "TarWriter: several archives, and one name, {:?}; put %06d in it, for the number of each", pattern_));
 }
