@@ -182,13 +182,17 @@ TEST_CASE(
     CHECK_THROWS_AS(TarWriter(folder.file(pattern)).add("a", kFile), DatasetError);
     CHECK(names_in(folder) == before);
   };
-  is_refused("n-%02d.tar", "3 archives, " + folder.file("n-00.tar") + " to " + folder.file("n-02.tar"));
+  is_refused("n-%02d.tar",
+             "there already are 3 archives, " + folder.file("n-00.tar") + " to " + folder.file("n-02.tar"));
   is_refused("n-%06d.tar", "3 archives");  // n-*.tar reads these, too
   // Other names are in nobody's way, and a name without a number is replaced as a file is.
   for (const char* other : {"m-%02d.tar", "n-%02d.x.tar", "n-1%02d.tar"})
     CHECK_NOTHROW(TarWriter(folder.file(other)).add("a", kFile));
   CHECK_NOTHROW(TarWriter(folder.file("n-00.tar")).write(Rows{2}));
   CHECK(tar_dataset(folder.file("n-*.tar")).size() == 17);
+  TarWriter(folder.file("k-%d.tar")).write(Rows{1});
+  CHECK_THROWS_WITH(TarWriter(folder.file("k-%d.tar")).write(Rows{1}),
+                    ContainsSubstring("there already is the archive " + folder.file("k-0.tar")));
 }
 
 TEST_CASE("tar writer: a name with more than one place for a number is refused") {

@@ -85,10 +85,10 @@ void TarWriter::check_place() const {
   if (!name || options_.replace) return;
   const auto there = detail::archives_there(*name);
   if (!there.empty())
-    throw DatasetError(
-        fmt::format("{}: there already is {}: readers of all would take two runs for one data set. Remove that, choose "
-                    "another name, or set TarWriterOptions::replace (shoal beton write --replace)",
-                    pattern_, detail::listed(there)));
+    throw DatasetError(fmt::format(
+        "{}: there already {} {}: readers of all would take two runs for one data set. Remove {}, choose "
+        "another name, or set TarWriterOptions::replace (shoal beton write --replace)",
+        pattern_, there.size() == 1 ? "is" : "are", detail::listed(there), there.size() == 1 ? "that" : "those"));
 }
 
 void TarWriter::finish_shard() {
