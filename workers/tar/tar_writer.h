@@ -76,7 +76,8 @@ class TarWriter {
   /// DatasetError for an archive that cannot be written, and before the first one for an earlier run's archives.
   void add(std::string_view key, std::span<const TarContents> files);
   /// Gives the last archive its name; the next sample begins another one. Throws std::invalid_argument if there was no
-  /// sample.
+  /// sample; DatasetError for an archive that cannot be written or named. With `replace` that says which archives are
+  /// new and which may be an earlier run's, and another close() goes on with these.
   void close();
 
   /// The archives that have their names.

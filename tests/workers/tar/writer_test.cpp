@@ -204,6 +204,27 @@ TEST_CASE("tar writer: a name with more than one place for a number is refused")
   CHECK_NOTHROW(TarWriter("o-%d-%x.tar"));
 }
 
+TEST_CASE("tar writer: if one of several cannot take its place, the error says which are new, and close() goes on") {
+  const TemporaryFolder folder;
+  write_earlier_run(folder);
+  TarWriter writer(folder.file("n-%02d.tar"), {.shard_samples = 1, .index = false, .replace = true});
+  for (const char* key : {"a", "b", "c"}) writer.add(key, kFile);
+  std::filesystem::remove(folder.file("n-01.tar"));
+  std::filesystem::create_directories(folder.file("n-01.tar/in"));
+  CHECK_THROWS_AS(writer.close(), DatasetError);
+  CHECK_THROWS_WITH(writer.close(),
+                    ContainsSubstring("n-01.tar: can't be renamed to that") &&
+                        ContainsSubstring("these have their names: the archive " + folder.file("n-00.tar")) &&
+                        ContainsSubstring("in their places: 2 archives, " + folder.file("n-01.tar") + " and " +
+                                          folder.file("n-02.tar")));
+  CHECK(writer.archives().size() == 1);
+  CHECK(TarFile(folder.file("n-02.tar")).size() == 5);
+  std::filesystem::remove_all(folder.file("n-01.tar"));
+  writer.close();
+  CHECK(writer.archives().size() == 3);
+  CHECK(tar_dataset(folder.file("n-*.tar")).size() == 3);
+}
+
 TEST_CASE("tar writer: what replaces an earlier run's archives leaves none of these, and no other file") {
   const TemporaryFolder folder;
   write_earlier_run(folder);

@@ -98,11 +98,25 @@ void TarWriter::finish_shard() {
 }
 
 void TarWriter::name_finished() {
-  while (!unnamed_.empty()) {
-    unnamed_.front()->publish(options_.index);
-    archives_.push_back(unnamed_.front()->path());
-    unnamed_.erase(unnamed_.begin());
+  auto next = unnamed_.begin();
+  try {
+    for (; next != unnamed_.end(); ++next) {
+      (*next)->publish(options_.index);
+      archives_.push_back((*next)->path());
+    }
+  } catch (const DatasetError& error) {
+    unnamed_.erase(unnamed_.begin(), next);
+    if (!options_.replace || archives_.empty()) throw;  // each name has one archive of one run
+    std::vector<std::filesystem::path> waiting;
+    waiting.reserve(unnamed_.size());
+    for (const auto& shard : unnamed_) waiting.push_back(shard->path());
+    throw DatasetError(
+        fmt::format("{}. Of this run's archives these have their names: {}. These do not, and an earlier run's may be "
+                    "in their places: {}. Mend what is wrong and call close() again, or write all anew; until then "
+                    "readers of all take two runs for one data set",
+                    error.what(), detail::listed(archives_), detail::listed(waiting)));
   }
+  unnamed_.clear();
 }
 
 void TarWriter::close() {
