@@ -84,6 +84,10 @@ ImageFiles find_images(const fs::path& root) {
   std::error_code error;
   if (!fs::is_directory(root, error)) {
     if (error && error != std::errc::no_such_file_or_directory) fail(root, error);
+    if (fs::exists(root, error))
+      throw DatasetError(
+          fmt::format("{}: this is a file; an image folder has a folder for each class: name the folder that has these",
+                      root.native()));
     throw DatasetError(fmt::format("{}: no such folder; an image folder has a folder for each class", root.native()));
   }
   ImageFiles images;

@@ -86,6 +86,7 @@ TEST_CASE("image folder: a folder without classes, or a class without pictures, 
   CHECK_THROWS_WITH(image_folder(folder.file("none")), ContainsSubstring("none: no such folder"));
   CHECK_THROWS_WITH(image_folder(folder.path()), ContainsSubstring("no folder in this folder"));
   add(folder, "full/1.png");
+  CHECK_THROWS_WITH(image_folder(folder.file("full/1.png")), ContainsSubstring("full/1.png: this is a file; "));
   std::filesystem::create_directory(folder.file("hollow"));
   CHECK_THROWS_WITH(image_folder(folder.path()), ContainsSubstring("hollow: no .jpg, .jpeg or .png file"));
 }
