@@ -14,7 +14,8 @@
 namespace shoal {
 
 /// A std::map<std::string, at::Tensor> whose at() names those that there are: a field's name that is written wrong is
-/// found at once. Threads: as a std::map.
+/// found at once. operator[] is the map's: for a name that is not there it adds an undefined tensor, and says nothing; it
+/// is for adding, at() for reading. Threads: as a std::map.
 class NamedTensors : public std::map<std::string, at::Tensor> {
  public:
   using Map = std::map<std::string, at::Tensor>;  ///< what it is but for at()
