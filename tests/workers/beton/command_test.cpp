@@ -12,6 +12,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/runtime/command/shoal_program.h"
 #include "tests/support/catch.h"
@@ -54,6 +56,16 @@ std::vector<std::string> files_in(const std::string& folder) {
   for (const auto& file : std::filesystem::directory_iterator(folder)) names.push_back(file.path().filename().native());
   std::ranges::sort(names);
   return names;
+}
+
+/// By one line and the code for bad values, and nothing is written into the folder.
+void write_is_refused(const TemporaryFolder& out, std::vector<std::string> words, const std::string& what) {
+  words.insert(words.begin(), "write");
+  const ProgramResult result = beton(std::move(words));
+  CAPTURE(what);
+  CHECK(result.code == 4);
+  CHECK_THAT(result.error, ContainsSubstring(what));
+  CHECK(files_in(out.path()).empty());
 }
 
 }  // namespace
@@ -103,9 +115,29 @@ TEST_CASE("shoal beton: a folder becomes tar archives, these a .beton file, and 
   const ProgramResult info = beton({"info", out.file("s-01.tar")});
   CHECK_THAT(info.output, ContainsSubstring("s-01.tar: 2 samples") &&
                               ContainsSubstring("  cls               2 files; 1 to 1 bytes"));
-  // The archives' files are the fields; a sample without one of them ends the writing.
+  // The archives' files are the fields; a sample without one of them ends the writing, and --field says what may be it.
   CHECK_THAT(beton({"write", out.file("s-*.tar"), out.file("it.beton"), "--quiet"}).error,
-             ContainsSubstring("000004: no file for the member \"jpg\""));
+             ContainsSubstring("000004: no file for the member \"jpg\"") && ContainsSubstring("--field image=jpg,png"));
+  const std::vector<std::string> of_both = {"--field", "image=jpg,png", "--field", "label=cls"};
+  const auto write_both = [&](std::string from, const std::string& to) {
+    std::vector<std::string> words = of_both;
+    words.insert(words.end(), {std::move(from), to});
+    REQUIRE(write(std::move(words)) == 0);
+  };
+  write_both(out.file("s-*.tar"), out.file("both.beton"));
+  write_both(out.file("s-*.tar"), out.file("both.tar"));
+  const auto both = rows_of(out.file("both.beton")), files = rows_of(out.file("both.tar"));
+  REQUIRE(both.size() == 6);
+  REQUIRE(files.size() == 6);
+  CHECK(both[1]["fields"]["image"] == first[1]["fields"]["jpg"]);
+  CHECK(both[4]["fields"]["label"] == 1);
+  CHECK(files[1]["fields"] == first[1]["fields"]);
+  CHECK(files[4]["fields"] == second[0]["fields"]);
+  const TemporaryFolder none;
+  write_is_refused(none, {from, none.file("it.beton"), "--field", "image=jpg"}, "--field is given for '" + from + "'");
+  for (const char* field : {"image", "image=", "=jpg", "image=jpg,", "image=.jpg"})
+    write_is_refused(none, {out.file("s-*.tar"), none.file("it.beton"), "--field", field},
+                     "--field is '" + std::string(field) + "': give NAME=EXTENSION");
   REQUIRE(write({out.file("s-00.tar"), out.file("it.beton")}) == 0);
   const auto rows = rows_of(out.file("it.beton"));
   REQUIRE(rows.size() == 4);

@@ -9,6 +9,7 @@
 #include <shoal/workers/datasets/encoded_folder.h>
 #include <shoal/workers/tar/tar_writer.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,7 +26,8 @@ namespace shoal::command {
 namespace {
 
 struct Options {
-  std::vector<std::string> paths;  // the last one is what is written
+  std::vector<std::string> paths;   // the last one is what is written
+  std::vector<std::string> fields;  // "NAME=EXTENSION,EXTENSION"
   std::string mode = "jpg";
   BetonImageOptions images = {};
   BetonWriterOptions writer = {.num_workers = 1};
@@ -45,22 +48,70 @@ BetonWriteMode mode_of(const std::string& name) {
   return found->second;
 }
 
-/// `names`: of rows' fields; of a tar archive's files they are the extensions already. `arrays`: of those that are arrays in
-/// the source, and stay arrays whatever their shape: uint8 [3, height, width] would become pictures.
+/// "image=jpg,png". Throws std::invalid_argument.
+detail::TarField field_of(const std::string& text) {
+  const auto equals = text.find('=');
+  detail::TarField field{text.substr(0, equals), {}};
+  std::string_view left = equals == std::string::npos ? "" : std::string_view(text).substr(equals + 1);
+  for (bool is_last = false; !is_last;) {
+    const auto comma = left.find(',');
+    is_last = comma == std::string_view::npos;
+    field.extensions.emplace_back(left.substr(0, comma));
+    left.remove_prefix(is_last ? left.size() : comma + 1);
+    if (field.name.empty() || field.extensions.back().empty() || field.extensions.back().starts_with('.'))
+      throw std::invalid_argument(
+          fmt::format("--field is '{}': give NAME=EXTENSION or NAME=EXTENSION,EXTENSION, as image=jpg,png", text));
+  }
+  return field;
+}
+
+/// What the fields of rows are.
+struct Fields {
+  std::vector<std::string> names;
+  /// Those that are arrays in the source. They stay arrays whatever their shape: uint8 [3, height, width] would become
+  /// pictures.
+  std::map<std::string, BetonType> arrays;
+  std::map<std::string, std::string> extensions;  // of their files in tar archives
+};
+
+Fields fields_of(const detail::TarRows& rows) {
+  Fields fields;
+  const BetonRow first = rows.get(0);
+  for (std::size_t i = 0; i < rows.fields.size(); ++i) {
+    const auto& [name, extensions] = rows.fields[i];
+    fields.names.push_back(name);
+    const auto* array = std::get_if<at::Tensor>(&first.values[i]);
+    const bool is_array = array != nullptr && array->dim() > 0;
+    if (is_array) fields.arrays[name] = BetonType::tensor;
+    // A file keeps its extension; where a field may be several, their kind is behind its name.
+    if (extensions.size() == 1)
+      fields.extensions[name] = extensions.front();
+    else if (is_array)
+      fields.extensions[name] = name + ".npy";
+  }
+  return fields;
+}
+
+Fields fields_of(const detail::BetonRows& rows) {
+  Fields fields{rows.names(), {}, {}};
+  for (const BetonField& field : rows.file.fields())
+    if (field.is_array() && !field.shape.empty()) {
+      fields.arrays[field.name] = field.type;
+      fields.extensions[field.name] = field.name + ".npy";
+    }
+  return fields;
+}
+
 template <class D>
-void copy(D dataset, const std::vector<std::string>& names, const std::map<std::string, BetonType>& arrays,
-          const std::string& target, Options& options) {
-  options.writer.names = options.tar.names = names;
+void copy(D dataset, const Fields& fields, const std::string& target, Options& options) {
+  options.writer.names = options.tar.names = fields.names;
   options.tar.num_workers = options.writer.num_workers;
   options.tar.chunk_size = options.writer.chunk_size;
   if (target.ends_with(".tar")) {
-    if (options.paths.front().ends_with(".tar"))
-      for (const std::string& name : names) options.tar.extensions[name] = name;
-    else
-      for (const auto& [name, type] : arrays) options.tar.extensions[name] = name + ".npy";
+    for (const auto& [name, extension] : fields.extensions) options.tar.extensions[name] = extension;
     TarWriter(target, options.tar).write(std::move(dataset));
   } else {
-    for (const auto& [name, type] : arrays) options.writer.fields[name].type = type;
+    for (const auto& [name, type] : fields.arrays) options.writer.fields[name].type = type;
     BetonWriter(target, options.writer).write(std::move(dataset));
   }
 }
@@ -78,36 +129,30 @@ int write(Options& options) {
   options.paths.pop_back();
   const std::string& source = options.paths.front();
   if (source.ends_with(".tar")) {
+    std::vector<detail::TarField> fields;
+    for (const std::string& field : options.fields) fields.push_back(field_of(field));
     std::vector<std::filesystem::path> archives;
     for (const std::string& pattern : options.paths)
       for (auto& archive : tar_archives(pattern)) archives.push_back(std::move(archive));
-    auto rows = detail::tar_rows(tar_dataset(archives));
-    const auto names = rows.extensions;
-    const BetonRow first = rows.get(0);
-    std::map<std::string, BetonType> arrays;
-    for (std::size_t i = 0; i < names.size(); ++i)
-      if (const auto* array = std::get_if<at::Tensor>(&first.values[i]); array != nullptr && array->dim() > 0)
-        arrays[names[i]] = BetonType::tensor;
-    copy(std::move(rows), names, arrays, target, options);
+    detail::TarRows rows = detail::tar_rows(tar_dataset(archives), std::move(fields));
+    const Fields its = fields_of(rows);
+    copy(std::move(rows), its, target, options);
     return 0;
   }
   if (options.paths.size() > 1)
     throw std::invalid_argument(fmt::format("'{}' and others: only tar archives can be several", source));
   if (source.ends_with(".beton")) {
     detail::BetonRows rows{BetonFile(source)};
-    const auto names = rows.names();
-    std::map<std::string, BetonType> arrays;
-    for (const BetonField& field : rows.file.fields())
-      if (field.is_array() && !field.shape.empty()) arrays[field.name] = field.type;
-    copy(std::move(rows), names, arrays, target, options);
+    const Fields its = fields_of(rows);
+    copy(std::move(rows), its, target, options);
   } else {
-    copy(encoded_folder(source), {}, {}, target, options);
+    copy(encoded_folder(source), {}, target, options);
   }
   return 0;
 }
 
 /// An option that would change nothing is a mistake.
-void refuse_options_of_the_other(const CLI::App& app, const std::string& target) {
+void check_use(const CLI::App& app, const std::string& source, const std::string& target) {
   const bool is_tar = target.ends_with(".tar");
   const std::vector<const char*> of_tars = {"--shard-samples", "--shard-size", "--replace"},
                                  of_betons = {"--mode",    "--smart-threshold", "--probability", "--max-resolution",
@@ -117,6 +162,8 @@ void refuse_options_of_the_other(const CLI::App& app, const std::string& target)
       throw std::invalid_argument(
           fmt::format("{} is given for '{}': it is of {}", name, target,
                       is_tar ? ".beton files; archives have pictures as their source has them" : "tar archives"));
+  if (app.count("--field") > 0 && !source.ends_with(".tar"))
+    throw std::invalid_argument(fmt::format("--field is given for '{}': it is of tar archives that are read", source));
 }
 
 int run(int argc, char** argv) {
@@ -133,6 +180,12 @@ int run(int argc, char** argv) {
                  "train-{000..146}.tar. FILE: the .beton file, or NAME.tar, or train-%06d.tar with limits")
       ->required()
       ->expected(2, 1'000'000);
+  app.add_option("--field", options.fields,
+                 "of tar archives that are read: a field, and which of a sample's files it is, the first that is "
+                 "there; image=jpg,png. Once for each field (the first sample's files, by their extensions)")
+      ->type_name("NAME=EXTENSION,...")
+      ->take_all()
+      ->allow_extra_args(false);
   app.add_option("--mode", options.mode,
                  "which pictures of a .beton file are JPEGs: raw, jpg, smart or proportion (jpg). JPEGs stay the bytes "
                  "that they are if they need not be made smaller; others are encoded, and lose by it")
@@ -170,7 +223,7 @@ int run(int argc, char** argv) {
       "  4    an option has a bad value");
   try {
     app.parse(argc, argv);
-    refuse_options_of_the_other(app, options.paths.back());
+    check_use(app, options.paths.front(), options.paths.back());
     return write(options);
   } catch (...) {
     return end_by_exception(app, "shoal: beton write");

@@ -65,7 +65,7 @@ const TarPart* find_part(const TarSource& source, std::string_view member) {
   return named == source.sample.parts.end() ? nullptr : &*named;
 }
 
-void fail_without_part(const TarSource& source, std::string_view member) {
+void fail_without_part(const TarSource& source, std::string_view member, const char* remedy) {
   std::vector<std::string> there;
   there.reserve(source.sample.parts.size());
   for (const TarPart& part : source.sample.parts) there.push_back(part.extension);
@@ -74,10 +74,8 @@ void fail_without_part(const TarSource& source, std::string_view member) {
         "{}: {}: the archive ends in the middle of this sample, at byte {}, without an end mark: there is no "
         "file for the member {:?} behind {}; is it cut off?",
         source.archive, source.sample.key, source.cut_at, member, there));
-  throw DatasetError(
-      fmt::format("{}: {}: no file for the member {:?} among {}; TarOptions::extensions says which file is "
-                  "which member's",
-                  source.archive, source.sample.key, member, there));
+  throw DatasetError(fmt::format("{}: {}: no file for the member {:?} among {}; {}", source.archive, source.sample.key,
+                                 member, there, remedy));
 }
 
 template <class Number>

@@ -39,8 +39,9 @@ struct TarSource {
 /// The member's file: one of its extensions, the first that is there; without any the file whose extension is the
 /// member's name, or begins with it and a dot. Capitals make no difference. nullptr if there is none.
 const TarPart* find_part(const TarSource& source, std::string_view member);
-/// Throws DatasetError, which lists the sample's files, or says that the archive is cut off.
-[[noreturn]] void fail_without_part(const TarSource& source, std::string_view member);
+/// Throws DatasetError, which lists the sample's files and says what to do, or says that the archive is cut off.
+[[noreturn]] void fail_without_part(const TarSource& source, std::string_view member,
+                                    const char* remedy = "TarOptions::extensions says which file is which member's");
 
 // A file as a value. All throw DatasetError, which names archive, file and contents.
 /// Of std::int64_t or std::uint64_t.

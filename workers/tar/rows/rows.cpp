@@ -25,9 +25,10 @@ BetonRow::Value value_of(const TarSource& source, const TarPart& part) {
 
 }  // namespace
 
-TarRows tar_rows(TarDataset<> dataset) {
-  TarRows rows{std::move(dataset), {}};
-  for (const TarPart& part : rows.dataset.parts(0).parts) rows.extensions.push_back(part.extension);
+TarRows tar_rows(TarDataset<> dataset, std::vector<TarField> fields) {
+  TarRows rows{std::move(dataset), std::move(fields)};
+  if (rows.fields.empty())
+    for (const TarPart& part : rows.dataset.parts(0).parts) rows.fields.push_back({part.extension, {part.extension}});
   return rows;
 }
 
@@ -37,9 +38,12 @@ BetonRow TarRows::get(std::int64_t index) const {
   const TarSource source{parts, path, dataset.options.extensions, dataset.options.decode,
                          dataset.archives.cut_at(index)};
   BetonRow row;
-  for (const std::string& extension : extensions) {
-    const TarPart* part = parts.find(extension);
-    if (part == nullptr) fail_without_part(source, extension);
+  for (const TarField& field : fields) {
+    const TarPart* part = nullptr;
+    for (const std::string& extension : field.extensions)
+      if (part == nullptr) part = parts.find(extension);
+    if (part == nullptr)
+      fail_without_part(source, field.name, "shoal beton write --field image=jpg,png says which files a field may be");
     row.values.push_back(value_of(source, *part));
   }
   return row;

@@ -11,18 +11,24 @@
 
 namespace shoal::detail {
 
-/// The samples of tar archives, with the files that the first one has: pictures, JSON, numbers (cls, index, id), arrays
-/// (npy), else bytes. A plain aggregate, so it crosses to workers.
+/// A field, and the files that it may be: the first of these extensions that a sample has.
+struct TarField {
+  std::string name;
+  std::vector<std::string> extensions;
+};
+
+/// The samples of tar archives: pictures, JSON, numbers (cls, index, id), arrays (npy), else bytes. A plain aggregate, so it
+/// crosses to workers.
 struct TarRows {
   TarDataset<> dataset;
-  std::vector<std::string> extensions;
+  std::vector<TarField> fields;
 
   std::int64_t size() const { return dataset.size(); }
-  /// Throws DatasetError for a sample that lacks one of the files.
+  /// Throws DatasetError for a sample without a file for one of the fields.
   BetonRow get(std::int64_t index) const;
 };
-/// Its fields are those of the first sample.
-TarRows tar_rows(TarDataset<> dataset);
+/// Without `fields` they are the files of the first sample, each by its extension.
+TarRows tar_rows(TarDataset<> dataset, std::vector<TarField> fields = {});
 
 /// The samples of a .beton file: JPEGs as they are, raw pictures as tensors.
 struct BetonRows {
