@@ -334,6 +334,18 @@ TEST_CASE("shoal beton: options of archives are refused for a .beton file, and t
   CHECK(files_in(out.path()).empty());
 }
 
+TEST_CASE("shoal beton: names that do not say what is written, and those of several numbers, are refused") {
+  const TemporaryFolder folder, out;
+  const std::string from = pictures(folder);
+  for (const char* name : {"it.tar.gz", "it.tgz", "it", "it.tar.zst"})
+    write_is_refused(out, {from, out.file(name)},
+                     "'" + out.file(name) + "' cannot be written: name a .beton file, or archives .tar");
+  for (const char* name : {"o-%d-%d.tar", "o-%02d-%03d.tar"})
+    write_is_refused(out, {from, out.file(name), "--shard-samples", "2"}, "more than one place for a number");
+  write_file(folder.file("it.tar.gz"), {0x1f, 0x8b, 8, 0});
+  write_is_refused(out, {folder.file("it.tar.gz"), out.file("it.beton")}, "unpack a compressed archive (gunzip)");
+}
+
 TEST_CASE("shoal beton: write says how far it is, with a rate and bytes, unless it is to be quiet") {
   const TemporaryFolder folder, out;
   const ProgramResult told = beton({"write", pictures(folder), out.file("it.beton"), "--mode", "raw"});

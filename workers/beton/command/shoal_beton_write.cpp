@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -141,19 +142,30 @@ int write(Options& options) {
   }
   if (options.paths.size() > 1)
     throw std::invalid_argument(fmt::format("'{}' and others: only tar archives can be several", source));
+  std::error_code unknown;  // then reading it says what is wrong
   if (source.ends_with(".beton")) {
     detail::BetonRows rows{BetonFile(source)};
     const Fields its = fields_of(rows);
     copy(std::move(rows), its, target, options);
+  } else if (std::filesystem::is_regular_file(source, unknown)) {
+    throw std::invalid_argument(
+        fmt::format("'{}' is a file whose name ends neither in .beton nor in .tar: give it the name that says what it "
+                    "is, and unpack a compressed archive (gunzip)",
+                    source));
   } else {
     copy(encoded_folder(source), {}, target, options);
   }
   return 0;
 }
 
-/// An option that would change nothing is a mistake.
+/// An option that would change nothing is a mistake, and so is a name that does not say what is to be written.
 void check_use(const CLI::App& app, const std::string& source, const std::string& target) {
   const bool is_tar = target.ends_with(".tar");
+  if (!is_tar && !target.ends_with(".beton"))
+    throw std::invalid_argument(
+        fmt::format("'{}' cannot be written: name a .beton file, or archives .tar; these are not compressed, since "
+                    "nothing in a compressed one is found by its place",
+                    target));
   const std::vector<const char*> of_tars = {"--shard-samples", "--shard-size", "--replace"},
                                  of_betons = {"--mode",    "--smart-threshold", "--probability", "--max-resolution",
                                               "--quality", "--re-encode",       "--page-size",   "--seed"};
