@@ -346,6 +346,23 @@ TEST_CASE("shoal beton: names that do not say what is written, and those of seve
   write_is_refused(out, {folder.file("it.tar.gz"), out.file("it.beton")}, "unpack a compressed archive (gunzip)");
 }
 
+TEST_CASE("shoal beton: values that options cannot have are refused by the option's name") {
+  const TemporaryFolder folder, out;
+  const std::string from = pictures(folder);
+  const auto is_bad = [&](const char* option, const char* value, const char* remedy, const char* to = "it.beton") {
+    write_is_refused(out, {from, out.file(to), option, value},
+                     std::string(option) + " is " + value + ": give " + remedy);
+  };
+  is_bad("--quality", "0", "1 to 100");
+  is_bad("--page-size", "3", "a power of two");
+  is_bad("--page-size", "4096", "a power of two");
+  is_bad("--max-resolution", "-1", "at least 0");
+  is_bad("--probability", "1.5", "0 to 1");
+  is_bad("--workers", "-1", "at least 0");
+  is_bad("--chunk-size", "0", "at least 1");
+  is_bad("--shard-samples", "-1", "at least 0", "it.tar");
+}
+
 TEST_CASE("shoal beton: write says how far it is, with a rate and bytes, unless it is to be quiet") {
   const TemporaryFolder folder, out;
   const ProgramResult told = beton({"write", pictures(folder), out.file("it.beton"), "--mode", "raw"});

@@ -9,6 +9,7 @@
 #include <shoal/workers/datasets/encoded_folder.h>
 #include <shoal/workers/tar/tar_writer.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -117,12 +118,31 @@ void copy(D dataset, const Fields& fields, const std::string& target, Options& o
   }
 }
 
+/// Throws std::invalid_argument, which names the option, unless its value `is_good`.
+template <class Value>
+void check(bool is_good, const char* option, const Value& value, const char* remedy) {
+  if (!is_good) throw std::invalid_argument(fmt::format("{} is {}: give {}", option, value, remedy));
+}
+
+void check_values(const Options& options) {
+  const BetonImageOptions& images = options.images;
+  check(images.compress_probability >= 0 && images.compress_probability <= 1, "--probability",
+        images.compress_probability, "0 to 1");
+  check(images.max_resolution >= 0, "--max-resolution", images.max_resolution, "at least 0");
+  check(images.jpeg_quality >= 1 && images.jpeg_quality <= 100, "--quality", images.jpeg_quality, "1 to 100");
+  check(options.writer.num_workers >= 0, "--workers", options.writer.num_workers, "at least 0");
+  check(options.writer.chunk_size >= 1, "--chunk-size", options.writer.chunk_size, "at least 1");
+  check(options.page_mib >= 2 && options.page_mib <= 2048 && std::has_single_bit(std::uint64_t(options.page_mib)),
+        "--page-size", options.page_mib, "a power of two from 2 to 2048");
+  check(options.tar.shard_samples >= 0, "--shard-samples", options.tar.shard_samples, "at least 0");
+  check(options.shard_mib >> 44U == 0, "--shard-size", options.shard_mib, "less than 17592186044416");
+}
+
 int write(Options& options) {
   options.images.write_mode = mode_of(options.mode);
   options.images.verbatim = !options.reencode;
+  check_values(options);
   options.writer.images = options.images;
-  if (options.page_mib < 2 || options.page_mib > 2048)
-    throw std::invalid_argument(fmt::format("--page-size is {}: give 2 to 2048, a power of two", options.page_mib));
   options.writer.page_bytes = std::uint64_t(options.page_mib) << 20U;
   options.writer.progress = !options.quiet;
   options.tar.shard_bytes = options.shard_mib << 20U;
