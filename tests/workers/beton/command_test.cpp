@@ -7,12 +7,14 @@
 #include <shoal/workers/tar/tar_dataset.h>
 #include <shoal/workers/tar/tar_writer.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/runtime/command/shoal_program.h"
@@ -361,6 +363,25 @@ TEST_CASE("shoal beton: values that options cannot have are refused by the optio
   is_bad("--workers", "-1", "at least 0");
   is_bad("--chunk-size", "0", "at least 1");
   is_bad("--shard-samples", "-1", "at least 0", "it.tar");
+}
+
+TEST_CASE("shoal beton: a writer that is asked to stop ends by the signal, and leaves nothing") {
+  const TemporaryFolder folder, out;
+  write_file(folder.file("pictures/a/0.jpg"), jpeg_of(smooth_image(200, 300)));
+  for (int i = 1; i < 3000; ++i)
+    std::filesystem::create_symlink("0.jpg", folder.file("pictures/a/" + std::to_string(i) + ".jpg"));
+  const auto [is_tar, workers, number] =
+      GENERATE(std::tuple(false, "0", SIGINT), std::tuple(false, "1", SIGTERM), std::tuple(true, "1", SIGINT));
+  const std::string to = out.file(is_tar ? "it-%d.tar" : "it.beton");
+  std::vector<std::string> words = {kShoal,      "beton", "write",   folder.file("pictures"), to,
+                                    "--workers", workers, "--quiet", "--chunk-size",          "1"};
+  if (!is_tar) words.emplace_back("--re-encode");
+  // Messages wait a while, so that it is at work when the signal comes; without workers the encoding takes as long.
+  RunningProgram writer(words, [] { ::setenv("SHOAL_DELAY_AT", "ring.put.claimed:20000:1", 1); });
+  while (files_in(out.path()).empty()) ::usleep(1000);
+  ::kill(number == SIGINT ? -writer.pid() : writer.pid(), number);  // Ctrl-C goes to all of a terminal's processes
+  CHECK(writer.finish().code == -number);
+  CHECK(files_in(out.path()).empty());
 }
 
 TEST_CASE("shoal beton: write says how far it is, with a rate and bytes, unless it is to be quiet") {

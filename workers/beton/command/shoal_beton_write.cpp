@@ -5,7 +5,9 @@
 #include <shoal/internal/runtime/command/subcommand.h>
 #include <shoal/internal/workers/tar/rows/rows.h>
 #include <shoal/runtime/init.h>
+#include <shoal/runtime/stop.h>
 #include <shoal/workers/beton/beton_writer.h>
+#include <shoal/workers/datasets/dataset_error.h>
 #include <shoal/workers/datasets/encoded_folder.h>
 #include <shoal/workers/tar/tar_writer.h>
 
@@ -104,17 +106,33 @@ Fields fields_of(const detail::BetonRows& rows) {
   return fields;
 }
 
+/// A data set that ends the writing when the command is asked to stop. A plain aggregate, so it crosses to workers, which
+/// are told what this process is.
+template <class D>
+struct UntilStopped {
+  D dataset;
+
+  auto size() const { return dataset.size(); }
+  auto get(std::int64_t index) const {
+    if (stop_requests() > 0) throw DatasetError("the command was asked to stop");
+    return dataset.get(index);
+  }
+};
+
 template <class D>
 void copy(D dataset, const Fields& fields, const std::string& target, Options& options) {
+  // Ctrl-C and SIGTERM end this process when it is gone: behind the writer, which has removed what has no name yet.
+  const HeldStop held;
+  UntilStopped<D> source{std::move(dataset)};
   options.writer.names = options.tar.names = fields.names;
   options.tar.num_workers = options.writer.num_workers;
   options.tar.chunk_size = options.writer.chunk_size;
   if (target.ends_with(".tar")) {
     for (const auto& [name, extension] : fields.extensions) options.tar.extensions[name] = extension;
-    TarWriter(target, options.tar).write(std::move(dataset));
+    TarWriter(target, options.tar).write(std::move(source));
   } else {
     for (const auto& [name, type] : fields.arrays) options.writer.fields[name].type = type;
-    BetonWriter(target, options.writer).write(std::move(dataset));
+    BetonWriter(target, options.writer).write(std::move(source));
   }
 }
 
