@@ -173,7 +173,12 @@ TEST_CASE("shoal beton: verify says what is wrong with a tar archive") {
   write_file(out.file("it.tar"), bytes);
   CHECK_THAT(beton({"verify", "--quick", out.file("it.tar")}).error, ContainsSubstring("cut off"));
   write_file(out.file("packed.tar"), {0x1f, 0x8b, 8, 0});
-  CHECK_THAT(beton({"info", out.file("packed.tar")}).error, ContainsSubstring("compressed by gzip"));
+  for (const char* name : {"packed.tar", "packed.tar.gz", "packed.tgz", "packed.beton.gz"}) {
+    write_file(out.file(name), {0x1f, 0x8b, 8, 0});
+    for (const char* command : {"info", "verify", "cat"})
+      CHECK_THAT(beton({command, out.file(name)}).error,
+                 ContainsSubstring("compressed by gzip") && ContainsSubstring("gunzip it"));
+  }
 }
 
 TEST_CASE("shoal beton: cat --json prints a line a sample, with hashes of what is no number") {

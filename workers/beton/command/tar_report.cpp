@@ -9,6 +9,7 @@
 #include <shoal/internal/workers/beton/format/jpeg_pixels.h>
 #include <shoal/internal/workers/images/formats/png_reader.h>
 #include <shoal/internal/workers/tar/format/npy_header.h>
+#include <shoal/internal/workers/tar/format/tar_index.h>
 #include <shoal/workers/datasets/dataset_error.h>
 
 #include <algorithm>
@@ -119,7 +120,9 @@ bool is_tar(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string header(512, '\0');
   in.read(header.data(), std::streamsize(header.size()));
-  return in.gcount() == 512 && std::string_view(header).substr(257, 5) == "ustar";
+  const auto count = std::size_t(in.gcount());
+  detail::refuse_compressed({reinterpret_cast<const std::uint8_t*>(header.data()), count}, path);
+  return count == header.size() && std::string_view(header).substr(257, 5) == "ustar";
 }
 
 std::string tar_info_text(const TarFile& file) {

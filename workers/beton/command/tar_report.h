@@ -10,7 +10,7 @@
 
 namespace shoal::command {
 
-/// Whether a file is a tar archive, by its name or its first header.
+/// Whether a file is a tar archive, by its name or its first header. Throws DatasetError for a compressed file.
 bool is_tar(const std::string& path);
 
 /// info's text: samples, and the files of each extension.

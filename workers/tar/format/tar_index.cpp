@@ -39,23 +39,6 @@ std::uint64_t hash_of(std::span<const std::uint8_t> bytes) {
   return hash;
 }
 
-void refuse_compressed(std::span<const std::uint8_t> archive, const std::string& path) {
-  struct Magic {
-    std::string_view bytes, name, command;
-  };
-  constexpr std::array<Magic, 4> kMagics = {{{"\x1f\x8b", "gzip", "gunzip"},
-                                             {"\x28\xb5\x2f\xfd", "zstd", "unzstd"},
-                                             {"BZh", "bzip2", "bunzip2"},
-                                             {"\xfd\x37zXZ", "xz", "unxz"}}};
-  const std::string_view text(reinterpret_cast<const char*>(archive.data()), archive.size());
-  for (const Magic& magic : kMagics)
-    if (text.starts_with(magic.bytes))
-      throw DatasetError(
-          fmt::format("{}: compressed by {}; samples in it cannot be found, and pictures do not get "
-                      "smaller by it: {} it",
-                      path, magic.name, magic.command));
-}
-
 /// Empty for a file that is not there or cannot be read.
 std::vector<std::uint8_t> bytes_of(const std::filesystem::path& path) {
   const Fd file = lift(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
@@ -80,6 +63,23 @@ Fd lock_of(const std::string& path) {
 }
 
 }  // namespace
+
+void refuse_compressed(std::span<const std::uint8_t> archive, const std::string& path) {
+  struct Magic {
+    std::string_view bytes, name, command;
+  };
+  constexpr std::array<Magic, 4> kMagics = {{{"\x1f\x8b", "gzip", "gunzip"},
+                                             {"\x28\xb5\x2f\xfd", "zstd", "unzstd"},
+                                             {"BZh", "bzip2", "bunzip2"},
+                                             {"\xfd\x37zXZ", "xz", "unxz"}}};
+  const std::string_view text(reinterpret_cast<const char*>(archive.data()), archive.size());
+  for (const Magic& magic : kMagics)
+    if (text.starts_with(magic.bytes))
+      throw DatasetError(
+          fmt::format("{}: compressed by {}; samples in it cannot be found, and pictures do not get "
+                      "smaller by it: {} it",
+                      path, magic.name, magic.command));
+}
 
 TarPlaces find_tar_samples(std::span<const std::uint8_t> archive, const std::string& path) {
   refuse_compressed(archive, path);
