@@ -155,6 +155,41 @@ TEST_CASE("shoal beton: a folder becomes tar archives, these a .beton file, and 
   CHECK(beton({"write", out.file("s-{00..01}.tar"), out.file("again.tar"), "--quiet"}).code == 1);
 }
 
+TEST_CASE("shoal beton: info, verify and cat take several archives, and patterns of them, as write does") {
+  const TemporaryFolder folder, out;
+  REQUIRE(beton({"write", pictures(folder), out.file("s-%02d.tar"), "--shard-samples", "4", "--quiet"}).code == 0);
+  const std::string first = out.file("s-00.tar"), second = out.file("s-01.tar"), pattern = out.file("s-{00..01}.tar");
+  const std::string both = "2 archives, " + first + " to " + second + ": 6 samples";
+  for (const auto& names : {std::vector{pattern}, std::vector{out.file("s-*.tar")}, std::vector{first, second}}) {
+    const auto on = [&](const char* command) {
+      std::vector<std::string> words = {command};
+      words.insert(words.end(), names.begin(), names.end());
+      return words;
+    };
+    const ProgramResult info = beton(on("info"));
+    CHECK_THAT(info.output, StartsWith(both) && ContainsSubstring("  cls               6 files; 1 to 1 bytes") &&
+                                ContainsSubstring("  png               1 files"));
+    CHECK(beton(on("verify")).output == both + ": no fault\n");
+    auto some = on("cat");
+    some.insert(some.end(), {"--first", "3", "--count", "2"});
+    const ProgramResult lines = beton(some);
+    CHECK_THAT(lines.output, StartsWith("3  000003  ") && ContainsSubstring("\n4  000004  "));
+    CHECK(std::count(lines.output.begin(), lines.output.end(), '\n') == 2);
+  }
+  // One that is not there is one fault, and the others are looked at.
+  write_file(second, {'n', 'o'});
+  const ProgramResult bad = beton({"verify", pattern, out.file("none.tar")});
+  CHECK(bad.code == 1);
+  CHECK_THAT(bad.error, ContainsSubstring("s-01.tar: ") && ContainsSubstring("none.tar: can't be opened"));
+  const std::string file = write_beton(folder, "all", beton_vector("all"));
+  for (const auto& names : {std::pair(file, first), std::pair(first, file), std::pair(file, file)}) {
+    const ProgramResult mixed = beton({"info", names.first, names.second});
+    CHECK(mixed.code == 4);
+    CHECK_THAT(mixed.error, ContainsSubstring("'" + file + "' and others: only tar archives can be several"));
+  }
+  CHECK_THAT(beton({"info", out.file("t-*.tar")}).error, ContainsSubstring("no file has such a name"));
+}
+
 TEST_CASE("shoal beton: verify says what is wrong with a tar archive") {
   const TemporaryFolder folder, out;
   REQUIRE(beton({"write", pictures(folder), out.file("it.tar"), "--quiet"}).code == 0);

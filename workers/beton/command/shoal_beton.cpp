@@ -31,18 +31,32 @@ constexpr const char* kExitCodes =
     "  4    an option has a bad value";
 
 struct Options {
-  std::string path;
+  std::vector<std::string> names;  // of files, or patterns of archives
   std::vector<std::string> custom;
   bool json = false, quick = false;
   std::int64_t first = 0, most = 20;
   std::optional<std::int64_t> count;
 };
 
-BetonFile open_file(const Options& options) {
+/// One .beton file, or tar archives. Throws std::invalid_argument for several of which one is no archive.
+struct Files {
+  explicit Files(const std::vector<std::string>& names) {
+    for (const std::string& name : names)
+      for (const auto& path : tar_archives(name)) paths.push_back(path.native());
+    are_tars = is_tar(paths.front());
+    for (const std::string& path : paths)
+      if (paths.size() > 1 && !is_tar(path))
+        throw std::invalid_argument(fmt::format("'{}' and others: only tar archives can be several", path));
+  }
+  std::vector<std::string> paths;
+  bool are_tars = false;
+};
+
+BetonFile open_file(const Options& options, const std::string& path) {
   std::vector<BetonCustomCell> cells;
   cells.reserve(options.custom.size());
   for (const std::string& text : options.custom) cells.push_back(parse_custom(text));
-  return BetonFile(options.path, cells);
+  return BetonFile(path, cells);
 }
 
 void print(const std::string& text) {
@@ -56,11 +70,8 @@ void flush() {
 }
 
 int show_info(const Options& options) {
-  if (is_tar(options.path)) {
-    print(tar_info_text(TarFile(options.path)));
-    return 0;
-  }
-  print(info_text(open_file(options)));
+  const Files files(options.names);
+  print(files.are_tars ? tar_info_text(files.paths) : info_text(open_file(options, files.paths.front())));
   return 0;
 }
 
@@ -73,12 +84,13 @@ int say(const std::vector<std::string>& faults, const std::string& praise) {
 int verify(const Options& options) {
   if (options.most < 1) throw std::invalid_argument(fmt::format("--most is {}: give at least 1", options.most));
   const auto most = std::size_t(options.most);
-  if (is_tar(options.path)) {
-    const TarFile file(options.path);
-    return say(find_tar_faults(file, options.quick, most),
-               fmt::format("{}: {} samples: no fault\n", file.path(), file.size()));
+  const Files files(options.names);
+  if (files.are_tars) {
+    std::int64_t samples = 0;
+    const auto faults = find_tar_faults(files.paths, options.quick, most, samples);
+    return say(faults, fmt::format("{}: {} samples: no fault\n", listed(files.paths), samples));
   }
-  const BetonFile file = open_file(options);
+  const BetonFile file = open_file(options, files.paths.front());
   return say(find_faults(file, options.quick, most),
              fmt::format("{}: {} samples, {} regions: no fault\n", file.path(), file.size(), file.regions()));
 }
@@ -93,13 +105,20 @@ std::int64_t end_of(const Options& options, std::int64_t samples) {
 }
 
 int cat(const Options& options) {
-  if (is_tar(options.path)) {
-    const TarFile file(options.path);
-    for (std::int64_t i = options.first, end = end_of(options, file.size()); i < end; ++i)
-      print(tar_line(file, i, options.json));
+  const Files files(options.names);
+  if (files.are_tars) {
+    const std::vector<TarFile> archives(files.paths.begin(), files.paths.end());
+    std::int64_t samples = 0, before = 0;
+    for (const TarFile& archive : archives) samples += archive.size();
+    const std::int64_t end = end_of(options, samples);
+    for (const TarFile& archive : archives) {
+      for (std::int64_t i = std::max(options.first, before); i < std::min(end, before + archive.size()); ++i)
+        print(tar_line({.file = archive, .number = i - before, .index = i}, options.json));
+      before += archive.size();
+    }
     return 0;
   }
-  const BetonFile file = open_file(options);
+  const BetonFile file = open_file(options, files.paths.front());
   for (std::int64_t row = options.first, end = end_of(options, file.size()); row < end; ++row) {
     std::string line = options.json ? fmt::format("{{\"index\":{},\"fields\":{{", row) : fmt::format("{}", row);
     for (std::size_t f = 0; f < file.fields().size(); ++f) {
@@ -118,9 +137,14 @@ int cat(const Options& options) {
 
 CLI::App* add(CLI::App& app, const char* name, const char* help, Options& options) {
   CLI::App* command = app.add_subcommand(name, help);
-  command->add_option("FILE", options.path, "the .beton file, or a tar archive of samples")->required();
+  command
+      ->add_option("FILE", options.names,
+                   "the .beton file, or tar archives of samples: NAME.tar, train-*.tar, train-{000..146}.tar")
+      ->required();
   command->add_option("--custom", options.custom, "bytes and alignment of a custom field's cell")
-      ->type_name("NAME=BYTES:ALIGNMENT");
+      ->type_name("NAME=BYTES:ALIGNMENT")
+      ->take_all()
+      ->allow_extra_args(false);
   command->footer(kExitCodes);
   return command;
 }

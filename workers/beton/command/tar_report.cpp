@@ -113,31 +113,8 @@ std::string name_of(const TarFile& file, const TarParts& sample, const TarPart& 
   return fmt::format("{}: {}.{}", file.path(), sample.key, part.extension);
 }
 
-}  // namespace
-
-bool is_tar(const std::string& path) {
-  if (path.ends_with(".tar")) return true;  // a compressed one, say, gets an error that says so
-  std::ifstream in(path, std::ios::binary);
-  std::string header(512, '\0');
-  in.read(header.data(), std::streamsize(header.size()));
-  const auto count = std::size_t(in.gcount());
-  detail::refuse_compressed({reinterpret_cast<const std::uint8_t*>(header.data()), count}, path);
-  return count == header.size() && std::string_view(header).substr(257, 5) == "ustar";
-}
-
-std::string tar_info_text(const TarFile& file) {
-  std::map<std::string, SizeSummary> kinds;
-  for (std::int64_t i = 0; i < file.size(); ++i)
-    for (const TarPart& part : file.sample(i).parts) kinds[part.extension].add(part.bytes.size());
-  std::string text = fmt::format("{}: {} samples, {} bytes\n", file.path(), file.size(), file.file_bytes());
-  for (const auto& [extension, sizes] : kinds)
-    text += fmt::format("  {:<16}  {} files; {} to {} bytes, {} in all\n", extension, sizes.count, sizes.least,
-                        sizes.most, sizes.total);
-  return text;
-}
-
-std::vector<std::string> find_tar_faults(const TarFile& file, bool quick, std::size_t most) {
-  std::vector<std::string> faults;
+/// Of one archive, up to `most` in all.
+void add_faults(const TarFile& file, bool quick, std::size_t most, std::vector<std::string>& faults) {
   std::vector<std::uint8_t> pixels;
   for (std::int64_t i = 0; i < file.size() && faults.size() < most; ++i) try {
       const TarParts sample = file.sample(i);
@@ -154,16 +131,66 @@ std::vector<std::string> find_tar_faults(const TarFile& file, bool quick, std::s
     }
   if (faults.size() < most && file.places().back() == file.file_bytes())
     faults.push_back(file.path() + ": it has no end mark; it may be cut off between two files");
+}
+
+}  // namespace
+
+bool is_tar(const std::string& path) {
+  if (path.ends_with(".tar")) return true;  // a compressed one, say, gets an error that says so
+  std::ifstream in(path, std::ios::binary);
+  std::string header(512, '\0');
+  in.read(header.data(), std::streamsize(header.size()));
+  const auto count = std::size_t(in.gcount());
+  detail::refuse_compressed({reinterpret_cast<const std::uint8_t*>(header.data()), count}, path);
+  return count == header.size() && std::string_view(header).substr(257, 5) == "ustar";
+}
+
+std::string listed(std::span<const std::string> archives) {
+  if (archives.size() == 1) return archives.front();
+  return fmt::format("{} archives, {} to {}", archives.size(), archives.front(), archives.back());
+}
+
+std::string tar_info_text(std::span<const std::string> archives) {
+  std::map<std::string, SizeSummary> kinds;
+  std::int64_t samples = 0;
+  std::uint64_t bytes = 0;
+  for (const std::string& path : archives) {
+    const TarFile file(path);
+    for (std::int64_t i = 0; i < file.size(); ++i)
+      for (const TarPart& part : file.sample(i).parts) kinds[part.extension].add(part.bytes.size());
+    samples += file.size();
+    bytes += file.file_bytes();
+  }
+  std::string text = fmt::format("{}: {} samples, {} bytes\n", listed(archives), samples, bytes);
+  for (const auto& [extension, sizes] : kinds)
+    text += fmt::format("  {:<16}  {} files; {} to {} bytes, {} in all\n", extension, sizes.count, sizes.least,
+                        sizes.most, sizes.total);
+  return text;
+}
+
+std::vector<std::string> find_tar_faults(std::span<const std::string> archives, bool quick, std::size_t most,
+                                         std::int64_t& samples) {
+  std::vector<std::string> faults;
+  for (const std::string& path : archives) {
+    if (faults.size() >= most) break;
+    try {
+      const TarFile file(path);
+      samples += file.size();
+      add_faults(file, quick, most, faults);
+    } catch (const DatasetError& error) {
+      faults.emplace_back(error.what());
+    }
+  }
   return faults;
 }
 
-std::string tar_line(const TarFile& file, std::int64_t number, bool json) {
-  const TarParts sample = file.sample(number);
-  std::string line = json ? fmt::format(R"({{"index":{},"key":{},"fields":{{)", number, in_quotes(sample.key))
-                          : fmt::format("{}  {}", number, sample.key);
+std::string tar_line(const ArchivedSample& its, bool json) {
+  const TarParts sample = its.file.sample(its.number);
+  std::string line = json ? fmt::format(R"({{"index":{},"key":{},"fields":{{)", its.index, in_quotes(sample.key))
+                          : fmt::format("{}  {}", its.index, sample.key);
   for (std::size_t i = 0; i < sample.parts.size(); ++i) {
     const TarPart& part = sample.parts[i];
-    const std::string value = value_of(part, name_of(file, sample, part));
+    const std::string value = value_of(part, name_of(its.file, sample, part));
     line += json ? fmt::format("{}{}:{}", i == 0 ? "" : ",", in_quotes(part.extension), value)
                  : fmt::format("  {}={}", part.extension, value);
   }
