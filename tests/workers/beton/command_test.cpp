@@ -190,6 +190,25 @@ TEST_CASE("shoal beton: info, verify and cat take several archives, and patterns
   CHECK_THAT(beton({"info", out.file("t-*.tar")}).error, ContainsSubstring("no file has such a name"));
 }
 
+TEST_CASE("shoal beton: verify says of each kind of picture in an archive that it has no end") {
+  const TemporaryFolder folder;
+  const auto png = png_of(smooth_image(5, 7)), jpeg = jpeg_of(smooth_image(8, 8));
+  const auto archive = [&](std::size_t left_out) {  // of a PNG its last chunk has 12 bytes, of a JPEG the marker 2
+    TarWriter tar(folder.file("it.tar"));
+    tar.add("a", std::vector<TarContents>{{"png", std::span(png).first(png.size() - 6 * left_out)}});
+    tar.add("b", std::vector<TarContents>{{"jpg", std::span(jpeg).first(jpeg.size() - left_out)}});
+    tar.close();
+    return beton({"verify", folder.file("it.tar")});
+  };
+  CHECK(archive(0).code == 0);
+  const ProgramResult cut = archive(2);
+  CHECK(cut.code == 1);
+  CHECK_THAT(cut.error, ContainsSubstring("it.tar: a.png: this picture has no end mark") &&
+                            ContainsSubstring("it.tar: b.jpg: this picture has no end mark"));
+  CHECK(beton({"verify", "--quick", folder.file("it.tar")}).code == 0);
+  CHECK(rows_of(folder.file("it.tar"))[0]["fields"]["png"]["width"] == 7);  // readers pass over it
+}
+
 TEST_CASE("shoal beton: verify says what is wrong with a tar archive") {
   const TemporaryFolder folder, out;
   REQUIRE(beton({"write", pictures(folder), out.file("it.tar"), "--quiet"}).code == 0);

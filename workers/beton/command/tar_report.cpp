@@ -52,7 +52,16 @@ bool is_picture(const TarPart& part) {
 struct Picture {
   std::string_view mode;  // by its bytes, whatever its name: readers take it for that
   std::int64_t width = 0, height = 0;
+  bool has_end = true;  // all pixels are there without it
 };
+
+/// Whether there is an end marker behind the last scan, whose codes have no marker among them but those of restarts.
+bool has_jpeg_end(std::span<const std::uint8_t> jpeg) {
+  constexpr std::uint8_t kMarker = 0xFF, kEnd = 0xD9, kScan = 0xDA;
+  for (std::size_t i = jpeg.size(); i > 1; --i)
+    if (jpeg[i - 2] == kMarker && (jpeg[i - 1] == kEnd || jpeg[i - 1] == kScan)) return jpeg[i - 1] == kEnd;
+  return false;
+}
 
 /// A picture's pixels, rows of RGB. Throws DatasetError.
 Picture decode(const TarPart& part, const std::string& name, std::vector<std::uint8_t>& pixels) {
@@ -64,7 +73,7 @@ Picture decode(const TarPart& part, const std::string& name, std::vector<std::ui
                                      reader.height(), detail::kMostJpegPixels));
     pixels.resize(reader.row_bytes() * std::size_t(reader.height()));
     reader.read_rows(pixels.data());
-    return {"png", reader.width(), reader.height()};
+    return {"png", reader.width(), reader.height(), !reader.has_no_end()};
   }
   const detail::JpegHeader header = detail::jpeg_header(part.bytes, name);
   detail::check_jpeg_size(part.bytes, header.width, header.height, name);
@@ -72,7 +81,7 @@ Picture decode(const TarPart& part, const std::string& name, std::vector<std::ui
   constexpr int kCmyk = 4;
   (header.components == kCmyk ? detail::decode_cmyk_jpeg_rows : detail::decode_jpeg_rows)(part.bytes, header.width,
                                                                                           header.height, pixels, name);
-  return {"jpg", header.width, header.height};
+  return {"jpg", header.width, header.height, has_jpeg_end(part.bytes)};
 }
 
 /// An array that has as many bytes as its header says. Throws DatasetError.
@@ -121,7 +130,8 @@ void add_faults(const TarFile& file, bool quick, std::size_t most, std::vector<s
       for (const TarPart& part : sample.parts) {
         const std::string name = name_of(file, sample, part);
         const std::string_view kind = kind_of(part);
-        if (is_picture(part) && !quick) decode(part, name, pixels);
+        if (is_picture(part) && !quick && !decode(part, name, pixels).has_end)
+          faults.push_back(name + ": this picture has no end mark, and all its pixels; it may be cut off behind them");
         if (kind == "npy") (void)array_of(part, name);
         if (kind == "json" && !is_json(text_of(part))) faults.push_back(name + ": the text is no JSON");
         if (kind == "cls" && !is_number(part)) faults.push_back(name + ": no number");
