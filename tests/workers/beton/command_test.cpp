@@ -203,8 +203,10 @@ TEST_CASE("shoal beton: verify says of each kind of picture in an archive that i
   CHECK(archive(0).code == 0);
   const ProgramResult cut = archive(2);
   CHECK(cut.code == 1);
-  CHECK_THAT(cut.error, ContainsSubstring("it.tar: a.png: this picture has no end mark") &&
-                            ContainsSubstring("it.tar: b.jpg: this picture has no end mark"));
+  CHECK_THAT(cut.error, ContainsSubstring("it.tar: a.png: this picture has all its pixels and no end mark") &&
+                            ContainsSubstring("it.tar: b.jpg: this picture has all its pixels and no end mark"));
+  const std::string one = beton({"verify", folder.file("it.tar"), "--most", "1"}).error;
+  CHECK_THAT(one, ContainsSubstring("a.png: this") && !ContainsSubstring("b.jpg: this"));
   CHECK(beton({"verify", "--quick", folder.file("it.tar")}).code == 0);
   CHECK(rows_of(folder.file("it.tar"))[0]["fields"]["png"]["width"] == 7);  // readers pass over it
 }
@@ -404,7 +406,29 @@ TEST_CASE("shoal beton: names that do not say what is written, and those of seve
   for (const char* name : {"o-%d-%d.tar", "o-%02d-%03d.tar"})
     write_is_refused(out, {from, out.file(name), "--shard-samples", "2"}, "more than one place for a number");
   write_file(folder.file("it.tar.gz"), {0x1f, 0x8b, 8, 0});
-  write_is_refused(out, {folder.file("it.tar.gz"), out.file("it.beton")}, "unpack a compressed archive (gunzip)");
+  write_is_refused(out, {folder.file("it.tar.gz"), out.file("it.beton")}, "compressed by gzip");
+  write_file(folder.file("it.tar.zst"), {0x28, 0xb5, 0x2f, 0xfd, 0, 0, 0, 0});
+  write_is_refused(out, {folder.file("it.tar.zst"), out.file("it.beton")}, "compressed by zstd");
+}
+
+TEST_CASE("shoal beton: an archive that is there is not replaced by what others have, unless that is asked for") {
+  const TemporaryFolder folder, out;
+  const std::string from = pictures(folder);
+  for (const char* name : {"0.tar", "1.tar", "2.tar"})
+    REQUIRE(beton({"write", from, out.file(name), "--quiet"}).code == 0);
+  const auto before = rows_of(out.file("2.tar"));
+  // As a shell writes out 'write *.tar', with the target forgotten.
+  const ProgramResult forgotten = beton({"write", out.file("0.tar"), out.file("1.tar"), out.file("2.tar"), "--quiet"});
+  CHECK(forgotten.code == 4);
+  CHECK_THAT(forgotten.error, ContainsSubstring("2.tar' is there already") && ContainsSubstring("--replace"));
+  CHECK(rows_of(out.file("2.tar")) == before);
+  CHECK(beton({"write", out.file("0.tar"), out.file("1.tar"), out.file("2.tar"), "--replace", "--quiet"}).code == 0);
+  CHECK(rows_of(out.file("2.tar")).size() == 2 * before.size());
+  REQUIRE(beton({"write", from, out.file("it.beton"), "--quiet"}).code == 0);
+  const ProgramResult mixed =
+      beton({"write", out.file("0.tar"), out.file("it.beton"), out.file("new.beton"), "--quiet"});
+  CHECK(mixed.code == 4);
+  CHECK_THAT(mixed.error, ContainsSubstring("it.beton' is given among tar archives"));
 }
 
 TEST_CASE("shoal beton: values that options cannot have are refused by the option's name") {

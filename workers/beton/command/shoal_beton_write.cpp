@@ -3,6 +3,7 @@
 #include <shoal/internal/runtime/command/command_errors.h>
 #include <shoal/internal/runtime/command/help.h>
 #include <shoal/internal/runtime/command/subcommand.h>
+#include <shoal/internal/workers/tar/format/tar_index.h>
 #include <shoal/internal/workers/tar/rows/rows.h>
 #include <shoal/runtime/init.h>
 #include <shoal/runtime/stop.h>
@@ -11,11 +12,13 @@
 #include <shoal/workers/datasets/encoded_folder.h>
 #include <shoal/workers/tar/tar_writer.h>
 
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -106,8 +109,8 @@ Fields fields_of(const detail::BetonRows& rows) {
   return fields;
 }
 
-/// A data set that ends the writing when the command is asked to stop. A plain aggregate, so it crosses to workers, which
-/// are told what this process is.
+/// A data set that ends the writing when the command is asked to stop. A plain aggregate, so it crosses to workers. These are
+/// asked to stop when this process is (PoolCore::tell_of_stop).
 template <class D>
 struct UntilStopped {
   D dataset;
@@ -170,6 +173,16 @@ int write(Options& options) {
   if (source.ends_with(".tar")) {
     std::vector<detail::TarField> fields;
     for (const std::string& field : options.fields) fields.push_back(field_of(field));
+    for (const std::string& pattern : options.paths)
+      if (!pattern.ends_with(".tar"))
+        throw std::invalid_argument(fmt::format(
+            "'{}' is given among tar archives: only these can be several, with names that end in .tar", pattern));
+    std::error_code unknown;
+    if (target.ends_with(".tar") && !options.tar.replace && std::filesystem::exists(target, unknown))
+      throw std::invalid_argument(
+          fmt::format("'{}' is there already, and would be replaced by what the other archives have: name a new file "
+                      "last, or give --replace",
+                      target));
     std::vector<std::filesystem::path> archives;
     for (const std::string& pattern : options.paths)
       for (auto& archive : tar_archives(pattern)) archives.push_back(std::move(archive));
@@ -186,9 +199,16 @@ int write(Options& options) {
     const Fields its = fields_of(rows);
     copy(std::move(rows), its, target, options);
   } else if (std::filesystem::is_regular_file(source, unknown)) {
+    std::array<char, 8> first{};
+    const auto count = std::size_t(std::ifstream(source, std::ios::binary).read(first.data(), first.size()).gcount());
+    try {
+      detail::refuse_compressed({reinterpret_cast<const std::uint8_t*>(first.data()), count}, source);
+    } catch (const DatasetError& error) {
+      throw std::invalid_argument(error.what());
+    }
     throw std::invalid_argument(
         fmt::format("'{}' is a file whose name ends neither in .beton nor in .tar: give it the name that says what it "
-                    "is, and unpack a compressed archive (gunzip)",
+                    "is",
                     source));
   } else {
     copy(encoded_folder(source), {}, target, options);
@@ -221,8 +241,7 @@ int run(int argc, char** argv) {
   CLI::App app(
       "Writes samples as a .beton file, or as tar archives if the last name ends in .tar. They come from a folder of "
       "pictures, one folder in it for each class (image and label), from a .beton file, or from tar archives, whose "
-      "files' "
-      "extensions are the fields.",
+      "files' extensions are the fields.",
       "shoal beton write");
   app.formatter(std::make_shared<Help>());
   app.add_option("FROM... FILE", options.paths,

@@ -128,10 +128,11 @@ void add_faults(const TarFile& file, bool quick, std::size_t most, std::vector<s
   for (std::int64_t i = 0; i < file.size() && faults.size() < most; ++i) try {
       const TarParts sample = file.sample(i);
       for (const TarPart& part : sample.parts) {
+        if (faults.size() == most) return;
         const std::string name = name_of(file, sample, part);
         const std::string_view kind = kind_of(part);
         if (is_picture(part) && !quick && !decode(part, name, pixels).has_end)
-          faults.push_back(name + ": this picture has no end mark, and all its pixels; it may be cut off behind them");
+          faults.push_back(name + ": this picture has all its pixels and no end mark; it may be cut off behind them");
         if (kind == "npy") (void)array_of(part, name);
         if (kind == "json" && !is_json(text_of(part))) faults.push_back(name + ": the text is no JSON");
         if (kind == "cls" && !is_number(part)) faults.push_back(name + ": no number");
