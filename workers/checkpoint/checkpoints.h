@@ -62,8 +62,9 @@ class Checkpoints {
   ~Checkpoints();
 
   /// Writes this rank's shard and returns when the disk has it. All ranks save the same steps: a step of which one has no
-  /// shard never counts. Nor does one that ranks of init_process_group()'s save after different numbers of the group's
-  /// collectives, since one has left out a batch of the others': no thread of its own may call these meanwhile. It waits
+  /// shard never counts. Nor does a step that ranks of init_process_group()'s group
+  /// save after different numbers of its collectives: one has left out a batch then. So no other thread may call collectives of
+  /// this group meanwhile. It waits
   /// for no other rank, so it is no collective. Throws SystemError if it cannot be written,
   /// CheckpointNotSaved for an earlier save_async(), std::invalid_argument for a negative step and for what cannot be
   /// saved.

@@ -63,7 +63,9 @@ using HookResult = c10::intrusive_ptr<c10::ivalue::Future>;
 /// Reduces a bucket in place of the mean over all ranks: DistributedDataParallel::register_comm_hook(). It is called in
 /// the thread of the backward pass, in the order of the buckets, and may return before it is done. All ranks' hooks do
 /// the same collectives in the same order, also where a rank has no batch (see Join) and all its gradients are zero.
-/// What it throws comes out of backward(). comm_hooks.h has some.
+/// It begins them in this thread, or in continuations of the works of such groups: those of other threads belong to no
+/// forward pass, and ranks that differ in it get CollectiveMismatch. What it throws comes out of backward(). comm_hooks.h
+/// has some.
 using CommHook = std::function<HookResult(GradBucket&)>;
 
 /// What is there already, as a hook's result.

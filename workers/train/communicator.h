@@ -27,8 +27,8 @@ struct Region {
 enum class Collective : std::uint32_t;  // group_layout.h
 class Mailbox;
 
-/// What all ranks get where they call different collectives, and the others where one cannot take part in what all call. The
-/// group can be used on.
+/// What all ranks get where they call different collectives, or where one cannot take part in what all call. The group can be
+/// used on.
 class CollectiveMismatch : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
@@ -86,7 +86,7 @@ class Communicator {
   void scatter(Region input, std::byte* output, std::size_t part_bytes, int root, Type type = Type::Undefined);
   /// Every rank sends a part to every rank. `input` is the parts for rank 0, 1, ... one after the other, of
   /// input_bytes[r] each; `output` gets those from rank 0, 1, ..., of output_bytes[r] each. Parts may be empty. If a rank
-  /// expects another size from a rank than that one sends, all get std::invalid_argument, which names the two. So do they
+  /// expects another size from a rank than that one sends, all get CollectiveMismatch, which names the two. So do they
   /// if what one rank gives makes no sense by itself.
   void all_to_all(Region input, std::span<const std::size_t> input_bytes, std::byte* output,
                   std::span<const std::size_t> output_bytes, Type type = Type::Undefined);
@@ -95,7 +95,7 @@ class Communicator {
   /// Exchanges values of any type: object_collectives.h calls it.
   void exchange(const ObjectExchange& exchange);
   /// Takes part in a collective that this rank cannot do, for what it was given: nobody is left waiting, and the group
-  /// goes on. Throws std::invalid_argument with `why`; the others get one that says so, too.
+  /// goes on. Throws CollectiveMismatch with `why`; the others get one that says so, too.
   [[noreturn]] void refuse(Collective what, const std::string& why);
   /// Breaks the group for all ranks: what they are in, and what they call later, throws Error, which names this rank.
   /// Threads: any, also beside one that is in a collective.

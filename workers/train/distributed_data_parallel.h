@@ -58,7 +58,7 @@ class DistributedDataParallel {
   DistributedDataParallel(Owner module, const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
       : DistributedDataParallel(DistributedDataParallelOptions{}, std::move(module), process_group) {}
   /// Copies rank 0's parameters and buffers to all ranks, which all call it. Throws std::invalid_argument if the
-  /// modules differ.
+  /// modules or options differ.
   DistributedDataParallel(const DistributedDataParallelOptions& options, Owner module,
                           const c10::intrusive_ptr<c10d::ProcessGroup>& process_group)
       : module_(std::move(module)), reducer_(std::make_unique<GradientReducer>(options, *module_, process_group)) {}

@@ -16,7 +16,7 @@ class Communicator;
 
 /// Collective: all ranks' rows (slices along the first dimension), those of rank 0 first. Ranks may have different
 /// numbers of rows, also none; the rest of the shape and the type are the same, otherwise all get
-/// std::invalid_argument. PeerDied, TimeoutError as for any collective.
+/// CollectiveMismatch. PeerDied, TimeoutError as for any collective.
 at::Tensor all_gather_rows(Communicator& ranks, const at::Tensor& rows);
 /// The same, by a process group.
 at::Tensor all_gather_rows(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const at::Tensor& rows);
@@ -24,7 +24,7 @@ at::Tensor all_gather_rows(const c10::intrusive_ptr<c10d::ProcessGroup>& process
 /// Collective: one row for each sample of a data set of `dataset_size` samples, in its order. Each rank gives a row for
 /// each sample that it got from an EvaluationSampler, or a DistributedSampler without shuffle: of those that the latter
 /// repeats to make all shares equal, the first is taken. So a metric of the result is exact. Throws
-/// std::invalid_argument on all ranks if some have too few rows, or too many.
+/// CollectiveMismatch on all ranks if some have too few rows, or too many.
 ///
 ///   at::Tensor right = shoal::all_gather_samples(process_group, (output.argmax(1) == labels), data.size());
 ///   double accuracy = right.to(at::kDouble).mean().item<double>();

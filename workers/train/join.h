@@ -33,7 +33,7 @@ class Joinable {
   virtual ~Joinable() = default;
 
   virtual c10::intrusive_ptr<c10d::ProcessGroup> join_group() const = 0;  ///< the group of its collectives
-  /// Says in which Join it is; null: in none any more. In one it calls Join::announce() before a step's first collective.
+  /// Says in which Join it is; null: in none any more. What it throws where it cannot be in one comes out of Join's constructor. In one it calls Join::announce() before a step's first collective.
   virtual void set_join(Join* join) = 0;
   /// Whether its last step did not come to its end on this rank, because of an exception here or on another one.
   virtual bool has_failed() const { return false; }
@@ -74,7 +74,7 @@ struct JoinOptions {
 /// log has a warning.
 class Join {
  public:
-  /// Throws std::invalid_argument if there are no joinables, or if they have several groups.
+  /// Throws std::invalid_argument if there are no joinables, if they have several groups, or if one is in a Join already.
   explicit Join(std::vector<std::reference_wrapper<Joinable>> joinables, const JoinOptions& options = {});
   Join(const Join&) = delete;
   Join& operator=(const Join&) = delete;
@@ -104,8 +104,9 @@ class Join {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   JoinStep step_;
   std::int64_t steps_ = 0;
-  bool has_met_ = false, failed_ = false;  // the last meeting; it threw, or all were told something
-  int exceptions_;                         // under way when it was made
+  bool has_met_ = false;  // in the last step that was begun
+  bool failed_ = false;   // the last meeting threw, or told all ranks something: nobody waits then
+  int exceptions_;        // under way when it was made
 };
 
 }  // namespace shoal

@@ -23,7 +23,7 @@ namespace shoal {
 /// All ranks call them at once, like Communicator's collectives.
 ///
 /// - If a rank's value cannot be encoded, that rank gets what its codec threw, and all others get Error, which says so.
-/// - If types differ, all get std::invalid_argument.
+/// - If types differ, all get CollectiveMismatch.
 /// - If a value cannot be decoded, its receiver alone gets DecodeError.
 ///
 /// The group can be used on after any of these.

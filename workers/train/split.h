@@ -18,7 +18,7 @@ namespace shoal {
 /// or nothing if it is no member. Throws
 ///
 /// - std::invalid_argument at once for a list that is empty, repeats a rank or names one that does not exist,
-/// - std::invalid_argument on all ranks if they give different lists,
+/// - CollectiveMismatch on all ranks if they give different lists,
 /// - Error on all ranks if one could not make the group,
 /// - what Communicator's collectives throw.
 std::optional<Communicator> new_group(Communicator& ranks, std::vector<int> members);

@@ -170,7 +170,7 @@ TEST_CASE("ZeroRedundancyOptimizer: options that differ between ranks, or a make
   const std::vector<std::pair<Apart, std::string>> cases{
       {Apart::lr, "lr of group 0 = 0.25 instead of lr of group 0 = 0.5"},
       {Apart::betas, "betas of group 0 = (0.5, 0.75) instead of"},
-      {Apart::kind, "of group 0 = "},
+      {Apart::kind, "dampening of group 0 = 0"},
       {Apart::groups_lr, "lr of group 1 = 0.125 instead of"},
       {Apart::cannot, "rates.json"}};
   for (const auto& [apart, text] : cases)

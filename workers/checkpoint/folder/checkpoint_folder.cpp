@@ -21,9 +21,9 @@ namespace {
 
 constexpr const char* kWhyApart =
     "its shards are of several runs, or ranks saved them at different states: a rank has left out a batch, or gone on "
-    "after a "
-    "pass that failed, and counts its steps otherwise than the others do (count those that all have done, or load a "
-    "checkpoint on all ranks after an exception)";
+    "after a pass that failed, and counts its steps otherwise than the others do (count those that all have done, or "
+    "load "
+    "a checkpoint on all ranks after an exception)";
 
 struct Found {
   std::filesystem::path path;
@@ -138,13 +138,12 @@ void remove_old_steps(const std::filesystem::path& folder, int keep, const Shard
         written.rank == 0 && before != apart.rend() && (counted.empty() || *before > *counted.rbegin()))
       log_warning("the checkpoint of step {} in {} is not whole, since {}: no load() takes it", *before,
                   folder.native(), kWhyApart);
-    const bool enough = counted.size() == std::size_t(keep);
     while (apart.size() > std::size_t(keep)) {
       for (const Found& file : files)
         if (file.name.step == *apart.begin() && !counted.contains(file.name.step)) remove(file);
       apart.erase(apart.begin());
     }
-    if (!enough) return;
+    if (counted.size() < std::size_t(keep)) return;
     for (const Found& file : files)
       if (file.name.step < *counted.begin()) remove(file);
   });

@@ -121,14 +121,14 @@ struct Checkpoints::State {
       has_gone_back = true;
     }
     // A step that is saved again is the same one: while some ranks have and others have not, it stays whole.
-    if (begun != step || run != run_then) state_then = run_of_state();
-    run_then = run;
+    if (begun != step || run != run_of_begun) mark_of_begun = mark_of_state();
+    run_of_begun = run;
     begun = step;
   }
 
   /// What all shards of a step say alike. Of a group's ranks also how many collectives went before: ranks that a lost batch
   /// or a failed pass has put a step apart count differently, and their shards are of different states.
-  std::uint64_t run_of_state() const {
+  std::uint64_t mark_of_state() const {
     const auto* group = dynamic_cast<CollectiveProcessGroup*>(process_group.get());
     return group ? schema_hash("after collectives", run, group->backend().getSequenceNumberForGroup()) : run;
   }
@@ -142,7 +142,7 @@ struct Checkpoints::State {
   Image copy(std::int64_t step, const CheckpointParts& parts) {
     detail::ShardContents contents(options.rank, options.ranks);
     for (const auto& part : parts.parts()) part->write(contents);
-    const auto bytes = std::int64_t(contents.lay_out(step, state_then));
+    const auto bytes = std::int64_t(contents.lay_out(step, mark_of_begun));
     at::Tensor buffer;
     const auto fits = std::ranges::find_if(buffers, [&](const at::Tensor& each) { return each.numel() >= bytes; });
     if (fits != buffers.end()) {
@@ -225,11 +225,11 @@ struct Checkpoints::State {
   CheckpointOptions options;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   std::uint64_t run;
-  std::optional<std::int64_t> begun, loaded;   // the last step that was saved, and the last one that was loaded
-  std::uint64_t run_then = 0, state_then = 0;  // when the last one was saved first: `run`, and what its shards say
-  bool has_gone_back = false;                  // by saving a lower step than the one before
-  std::vector<at::Tensor> buffers;             // that are not in use
-  std::unique_ptr<Pool> pool;                  // of one process, which writes in order
+  std::optional<std::int64_t> begun, loaded;          // the last step that was saved, and the last one that was loaded
+  std::uint64_t run_of_begun = 0, mark_of_begun = 0;  // of the last step that was saved, when it was saved first
+  bool has_gone_back = false;                         // by saving a lower step than the one before
+  std::vector<at::Tensor> buffers;                    // that are not in use
+  std::unique_ptr<Pool> pool;                         // of one process, which writes in order
   std::deque<Saving> saving;
 };
 

@@ -108,6 +108,16 @@ c10d::ErrorType error_type(const std::exception_ptr& failure) {
   }
 }
 
+bool is_mismatch(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const CollectiveMismatch&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 CollectiveBackend::CollectiveBackend(std::unique_ptr<RankGroup> ranks, Progress progress)
@@ -136,23 +146,20 @@ void CollectiveBackend::perform(CollectiveWork& work, Collective what, std::chro
                                 const Body& body) {
   std::exception_ptr failure;
   const auto since = std::chrono::steady_clock::now();
+  std::optional<ForwardPassScope> in_group(ForwardPassScope::current().called_by(this));
   try {
     // Its own timeout overrides the backend's.
     ranks_->set_timeout(timeout.count() > 0 ? timeout : this->timeout());
     begun_before_ = ranks_->begun();
-    const ForwardPassScope in_group({ForwardPassScope::current().in(this), this});
     body();
-  } catch (const CollectiveMismatch&) {
-    failure = std::current_exception();
-    count_mismatch();
   } catch (...) {
     failure = std::current_exception();
     error_.store(error_type(failure), std::memory_order_relaxed);  // relaxed: a word by itself
-    if (ranks_->begun() == begun_before_) {
-      refuse(what, failure);
-      count_mismatch();
-    }
+    const bool has_begun = ranks_->begun() != begun_before_;
+    if (!has_begun) refuse(what, failure);
+    if (!has_begun || is_mismatch(failure)) mismatches_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a number
   }
+  in_group.reset();  // what is chained to the work may be another group's
   work.end(failure, std::chrono::steady_clock::now() - since);
 }
 

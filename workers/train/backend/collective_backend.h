@@ -66,7 +66,7 @@ class CollectiveBackend final : public c10d::Backend {
   Work barrier(const c10d::BarrierOptions& options) override;
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
-  // Of all of these: what a rank alone gives wrong is told to the others, which get std::invalid_argument in their call.
+  // Of all of these: what a rank alone gives wrong is told to the others, which get CollectiveMismatch in their call.
 
   // They take no turns: a rank may send in one thread while another one is in a collective.
   Work send(Tensors& tensors, int to, int tag) override;
@@ -105,7 +105,6 @@ class CollectiveBackend final : public c10d::Backend {
   template <class Body>
   void perform(CollectiveWork& work, Collective what, std::chrono::milliseconds timeout, const Body& body);
   void refuse(Collective what, const std::exception_ptr& failure) noexcept;
-  void count_mismatch() { mismatches_.fetch_add(1, std::memory_order_relaxed); }  // relaxed: a number
   using Hook = std::function<void(std::shared_ptr<c10d::WorkInfo>)>;
   static void report(const Hook& hook, const CollectiveWork& work, std::chrono::steady_clock::time_point since);
   Work begun(Work work);

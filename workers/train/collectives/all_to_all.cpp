@@ -47,8 +47,8 @@ class Sizes {
     for (std::size_t from = 0; from < world_; ++from)
       for (std::size_t to = 0; to < world_; ++to)
         if (sent(from, to) != expected(from, to))
-          throw std::invalid_argument(fmt::format("all_to_all: rank {} sends {} bytes to rank {}, which expects {}",
-                                                  from, sent(from, to), to, expected(from, to)));
+          throw CollectiveMismatch(fmt::format("all_to_all: rank {} sends {} bytes to rank {}, which expects {}", from,
+                                               sent(from, to), to, expected(from, to)));
   }
 
  private:

@@ -50,9 +50,9 @@ std::vector<at::Tensor> gather_parts(const Gather& gather, const at::Tensor& row
     const auto* theirs = said[rank].data_ptr<std::int64_t>();
     const auto* first = said[0].data_ptr<std::int64_t>();
     if (theirs[0] == kNone)
-      throw std::invalid_argument(fmt::format("all_gather_rows: rank {} gave a tensor without rows", rank));
+      throw CollectiveMismatch(fmt::format("all_gather_rows: rank {} gave a tensor without rows", rank));
     if (theirs[1] != first[1] || theirs[2] != first[2])
-      throw std::invalid_argument(
+      throw CollectiveMismatch(
           fmt::format("all_gather_rows: the rows of rank {} differ from those of rank 0 in type or shape", rank));
     counts.push_back(theirs[0]);
   }
@@ -80,9 +80,9 @@ at::Tensor in_order(const std::vector<at::Tensor>& parts, std::int64_t dataset_s
     const std::int64_t share = rank < dataset_size ? (dataset_size - rank + ranks - 1) / ranks : 0;
     const std::int64_t padded = (dataset_size + ranks - 1) / ranks;
     if (part.size(0) < share || part.size(0) > padded)
-      throw std::invalid_argument(
-          fmt::format("all_gather_samples: rank {} gave {} rows; its share of {} samples is {}{}", rank, part.size(0),
-                      dataset_size, share, padded == share ? "" : fmt::format(", or {} with a repeated one", padded)));
+      throw CollectiveMismatch(fmt::format("all_gather_samples: rank {} gave {} rows; its share of {} samples is {}{}",
+                                           rank, part.size(0), dataset_size, share,
+                                           padded == share ? "" : fmt::format(", or {} with a repeated one", padded)));
     if (share > 0) whole.slice(0, rank, dataset_size, ranks).copy_(part.narrow(0, 0, share));
   }
   return whole;

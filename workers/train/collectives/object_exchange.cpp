@@ -41,7 +41,7 @@ void Communicator::State::compare_notes(const ObjectExchange& exchange, std::exc
   }
   if (other_type >= 0) {
     const ValueNote& note = *note_of(other_type);
-    throw std::invalid_argument(
+    throw CollectiveMismatch(
         fmt::format("rank {} called {} of {} where rank {} called it of {}: all ranks have to give values of one type",
                     me, what, exchange.type, other_type, note.failed != 0 ? "another type" : note.said()));
   }

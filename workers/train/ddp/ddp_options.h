@@ -35,7 +35,7 @@ struct DistributedDataParallelOptions {
   /// Whether the constructor gives all ranks rank 0's parameters and buffers. Without it the caller has made them equal.
   bool init_sync = true;
   /// Buckets whose parameters are all unused are not reduced. With find_unused_parameters, and only if all ranks always
-  /// leave the same ones unused; otherwise they get std::invalid_argument from the backward pass.
+  /// leave the same ones unused; otherwise they get CollectiveMismatch from the backward pass.
   bool skip_all_reduce_unused_params = false;
   /// Names of parameters and buffers that are left alone: neither made equal nor reduced.
   std::vector<std::string> ignored = {};

@@ -45,7 +45,8 @@ class DirectReduction {
                   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
   ~DirectReduction();
 
-  /// A forward pass has ended whose backward pass reduces: the next one does, and none after it.
+  /// A forward pass has ended whose backward pass reduces: the next one does, and none after it. `pass`: what its
+  /// collectives belong to.
   void begin_pass(const GroupsPass& pass);
   /// The Reducer leads the next one.
   void end_pass();

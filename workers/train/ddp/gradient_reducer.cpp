@@ -130,7 +130,7 @@ struct GradientReducer::State {
     if (owned) owned->adopt(buckets);
   }
   void give_hook_to_reducer() {
-    reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, hook_calls, divisor, passes,
+    reducer->register_comm_hook(std::make_unique<HookOfReducer>(hook, hook_calls, divisor, pass,
                                                                 /*all_come=*/!options.skip_all_reduce_unused_params));
   }
   bool syncs_buffers(BufferSync one, BufferSync other) const {
@@ -161,14 +161,15 @@ struct GradientReducer::State {
   bool synced_last_time = true;
   Join* join = nullptr;
   JoinStep step;
-  GroupsPass passes;                   // the last one that reduces
+  GroupsPass pass;                     // the last one that reduces
   std::uint64_t mismatches_known = 0;  // in the group, when all last started anew
   std::vector<std::pair<at::Tensor, unsigned>> hooks;
   c10::intrusive_ptr<BackwardBegins> backward_begins = c10::make_intrusive<BackwardBegins>();
-  bool in_backward = false;  // or in what goes before it; also after one of these has ended by an exception
-  /// Or the ranks have called different collectives since, whoever's: another rank may know by that alone that it has to
-  /// start anew, with models of which nothing failed here.
-  bool has_failed() const { return in_backward || mismatches_known != mismatches_in(process_group); }
+  bool unfinished =
+      false;  // a pass that has begun a collective or a gradient, and not ended; so it stays after an exception
+  /// Whether this model's pass has failed, or the group's ranks have called different collectives since all last started
+  /// anew: another rank may know by that alone that it has to, with models of which nothing failed here.
+  bool has_failed() const { return unfinished || mismatches_known != mismatches_in(process_group); }
   ~State() {
     backward_begins->call = nullptr;  // graphs may live longer
     for (auto& [parameter, hook] : hooks) parameter.remove_hook(hook);
@@ -186,7 +187,7 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
   s.parts = parts_on_all_ranks(s.process_group, module, options);
   if (s.parts.parameters.empty())
     throw std::invalid_argument("DistributedDataParallel of a module without parameters that require gradients");
-  s.passes = passes_of_new_model(s.process_group);
+  s.pass = pass_of_new_model(s.process_group);
   s.mismatches_known = mismatches_in(s.process_group);
   if (options.init_sync) broadcast_tensors(s.process_group, tensors_of(s.parts.all), 0);
   if (!s.parts.delayed.empty()) s.delayed = std::make_unique<DelayedGradients>(s.parts.delayed);
@@ -242,7 +243,7 @@ void GradientReducer::State::queue_what_comes_last() {
   if (delayed && !std::exchange(delayed_queued, true))
     engine.queue_callback([this] {
       torch::autograd::Engine::get_default_engine().queue_callback([this] {
-        const ForwardPassScope scope(passes);
+        const ForwardPassScope scope(pass);
         delayed->reduce(process_group, divisor);
         delayed_queued = false;
       });
@@ -269,15 +270,15 @@ void GradientReducer::State::watch_gradients(const NamedTensorList& watched, boo
 }
 
 void GradientReducer::State::gradient_came() {
-  if (in_backward) return;
-  in_backward = true;
+  if (unfinished) return;
+  unfinished = true;
   const std::uint64_t since = trace::is_on() ? trace::now() : 0;
   // Callbacks of a backward pass run at its end, and only if it has no error. The Reducer's was queued later, waits for
   // all buckets and throws what went wrong with one that a thread reduced: what is queued now comes behind it.
   torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
     torch::autograd::Engine::get_default_engine().queue_callback([this, since] {
       if (owned) owned->end_pass();
-      in_backward = false;
+      unfinished = false;
       if (since != 0) trace::write(TraceKind::kSpan, since, trace::now(), "backward");
     });
   });
@@ -300,14 +301,14 @@ void GradientReducer::State::check_layout(std::size_t parameter, const at::Tenso
       name, c10::str(gradient.layout())));
 }
 
-/// After a backward pass that an exception ended. The Reducer waits for gradients that will not come, and has no way
-/// back; and another rank may have come further. So all have to be here: a barrier goes with nothing else that a rank
-/// could be in.
+/// After a pass that an exception ended, here or on another rank. The Reducer waits for gradients that will not come, and
+/// has no way back; and another rank may have come further. So all have to be here: the barrier says that it is this one, and
+/// so goes with nothing else that a rank could be in, the program's own barriers included.
 void GradientReducer::State::start_anew() {
-  in_backward = true;  // until it is done
-  passes.pass.number = ForwardPass::kStartsAnew;
+  unfinished = true;  // until it is done
+  pass.pass.number = ForwardPass::kStartsAnew;
   {
-    const ForwardPassScope scope(passes);
+    const ForwardPassScope scope(pass);
     process_group->barrier()->wait();
   }
   mismatches_known = mismatches_in(process_group);
@@ -318,8 +319,8 @@ void GradientReducer::State::start_anew() {
     hook_calls.step = step[0].item<std::int64_t>();
   }
   make_reducer_anew();
-  passes.pass.number = 0;
-  in_backward = false;
+  pass.pass.number = 0;
+  unfinished = false;
 }
 
 /// The step, in a Join. A rank that starts anew is in its barrier instead, and so this one has to come there as well;
@@ -328,7 +329,7 @@ JoinStep GradientReducer::State::announced(const Joinable& self) {
   try {
     return join->announce(self, syncs);
   } catch (...) {
-    in_backward = in_backward || !join->has_met();
+    unfinished = unfinished || !join->has_met();
     throw;
   }
 }
@@ -348,7 +349,7 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
     if (!goes_directly()) reducer->prepare_for_forward();
     has_begun = true;
   }
-  in_backward = true;  // another rank may be starting anew: if a collective says so, this one has to as well
+  unfinished = true;  // another rank may be starting anew: if a collective says so, this one has to as well
   if (direct)
     if (const auto names = direct->without_gradient(); !names.empty())
       refuse_without_gradient(fmt::format("{}", fmt::join(names, ", ")));
@@ -372,18 +373,18 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
   if (syncs_buffers(BufferSync::broadcast_before, BufferSync::average_before) && synced_last_time)
     equalize_buffers(has_data);
   // Behind the buffers: a rank that accumulates gradients has had its own in the first pass in no_sync(), which counts nothing.
-  if (step.syncs) ++passes.pass.number;
-  in_backward = false;
+  if (step.syncs) ++pass.pass.number;
+  unfinished = false;
 }
 
 void GradientReducer::State::equalize_buffers(bool has_data) {
-  in_backward = true;  // as in begin_step()
-  const ForwardPassScope scope(passes);
+  unfinished = true;  // as in begin_step()
+  const ForwardPassScope scope(pass);
   if (options.buffer_sync == BufferSync::average_before || options.buffer_sync == BufferSync::average_after)
     average_tensors(process_group, parts.buffers, step.first_active, step.active, has_data);
   else
     broadcast_tensors(process_group, parts.buffers, step.first_active);
-  in_backward = false;
+  unfinished = false;
 }
 
 /// The collectives of a backward pass on a rank that has no gradients, in the Reducer's order. The gradients of the
@@ -433,7 +434,7 @@ void GradientReducer::State::shadow_backward() {
     }
   }
   if (delayed) {
-    const ForwardPassScope scope(passes);
+    const ForwardPassScope scope(pass);
     delayed->reduce_nothing(process_group);
   }
   has_learnt = options.static_graph;
@@ -462,7 +463,7 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   if (!s.syncs) return;
   if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(true);
   if (s.goes_directly()) {
-    s.direct->begin_pass(s.passes);
+    s.direct->begin_pass(s.pass);
     return;
   }
   if (s.direct) s.direct->end_pass();
@@ -568,9 +569,9 @@ void GradientReducer::shadow(const JoinStep& step) {
   s.synced_last_time = step.syncs;
   if (!step.syncs) return;
   if (s.syncs_buffers(BufferSync::broadcast_after, BufferSync::average_after)) s.equalize_buffers(false);
-  s.in_backward = true;  // as where there is a backward pass
+  s.unfinished = true;  // as where there is a backward pass
   s.shadow_backward();
-  s.in_backward = false;
+  s.unfinished = false;
 }
 
 bool GradientReducer::has_failed() const { return state_->has_failed(); }

@@ -28,7 +28,7 @@ namespace shoal {
 class GradientReducer final : public Joinable {
  public:
   /// Collective. Throws std::invalid_argument on all ranks if their modules differ, also in which parameters are trained,
-  /// tied, delayed, or of sparse gradients; it names the rank and the parameter.
+  /// tied, delayed, or of sparse gradients, or in their options; it names the rank and what differs.
   GradientReducer(const DistributedDataParallelOptions& options, torch::nn::Module& module,
                   c10::intrusive_ptr<c10d::ProcessGroup> process_group);
   ~GradientReducer() override;

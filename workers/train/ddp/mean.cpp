@@ -16,7 +16,7 @@ bool averages(const GroupOfBuckets& process_group) {
   return dynamic_cast<const CollectiveProcessGroup*>(process_group.get()) != nullptr;
 }
 
-GroupsPass passes_of_new_model(const GroupOfBuckets& process_group) {
+GroupsPass pass_of_new_model(const GroupOfBuckets& process_group) {
   const auto* own = dynamic_cast<const CollectiveProcessGroup*>(process_group.get());
   if (!own) return {};
   return {.pass = {.model = own->backend().number_model()}, .group = &own->backend()};

@@ -21,7 +21,7 @@ bool averages(const GroupOfBuckets& process_group);
 
 /// Those of a new model of the group, none of which has begun: to be asked for on all ranks in the same order. Of no model if
 /// the group's collectives compare none, since they are not shoal's own.
-GroupsPass passes_of_new_model(const GroupOfBuckets& process_group);
+GroupsPass pass_of_new_model(const GroupOfBuckets& process_group);
 /// CollectiveBackend::mismatches(); 0 of other groups.
 std::uint64_t mismatches_in(const GroupOfBuckets& process_group);
 

@@ -53,12 +53,9 @@ std::pair<std::string, std::string> first_difference(const std::string& first, c
   }
 }
 
-}  // namespace
-
-void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
-                             const NamedTensorList& tensors, std::string_view whose,
-                             const std::vector<std::string>& uses) {
-  const std::string own = describe(tensors, uses);
+/// Throws on all ranks, with the same words, if a rank's lines differ from rank 0's.
+void check_same_text(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const std::string& own,
+                     std::string_view whose) {
   at::Tensor summary = at::empty({2}, at::kLong);
   summary.data_ptr<std::int64_t>()[0] = std::int64_t(own.size());
   summary.data_ptr<std::int64_t>()[1] = std::int64_t(schema_hash(own));
@@ -86,6 +83,29 @@ void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& proce
     throw std::invalid_argument(fmt::format("the {} of rank {} differs from that of rank 0: {} instead of {}", whose,
                                             rank, of_other, of_first));
   }
+}
+
+}  // namespace
+
+void check_same_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
+                             const NamedTensorList& tensors, std::string_view whose,
+                             const std::vector<std::string>& uses) {
+  check_same_text(process_group, describe(tensors, uses), whose);
+}
+
+void check_same_lines(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, std::vector<std::string> lines,
+                      std::string_view whose, const std::exception_ptr& refusal) {
+  if (refusal) try {
+      std::rethrow_exception(refusal);
+    } catch (const std::exception& error) {
+      lines = {fmt::format("nothing, since rank {} cannot make it: {}", process_group->getRank(), error.what())};
+    }
+  try {
+    check_same_text(process_group, fmt::format("{}\n", fmt::join(lines, "\n")), whose);
+  } catch (const std::invalid_argument&) {
+    if (!refusal) throw;
+  }
+  if (refusal) std::rethrow_exception(refusal);
 }
 
 NamedTensorList named_by_number(const std::vector<at::Tensor>& parameters) {

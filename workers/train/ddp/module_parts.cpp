@@ -88,12 +88,10 @@ ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParal
 }
 
 /// Those by which ranks would call other collectives, a line each.
-NamedTensorList option_lines(const DistributedDataParallelOptions& options) {
-  NamedTensorList lines;
+std::vector<std::string> lines_of_options(const DistributedDataParallelOptions& options) {
+  std::vector<std::string> lines;
   constexpr const char* kBufferSyncs[] = {"broadcast_before", "broadcast_after", "average_before", "average_after"};
-  const auto add = [&](const char* name, auto value) {
-    lines.emplace_back(fmt::format("{} = {}", name, value), at::Tensor());
-  };
+  const auto add = [&](const char* name, auto value) { lines.push_back(fmt::format("{} = {}", name, value)); };
   add("bucket_bytes", options.bucket_bytes);
   add("first_bucket_bytes", options.first_bucket_bytes);
   add("find_unused_parameters", options.find_unused_parameters);
@@ -116,7 +114,8 @@ ModuleParts parts_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& pro
     parts = parts_of(module, options);
   } catch (const std::exception& error) {
     refusal = std::current_exception();
-    parts.all.emplace_back(fmt::format("nothing, since that rank refuses it: {}", error.what()), at::Tensor());
+    parts.all.emplace_back(fmt::format("nothing, since rank {} refuses it: {}", process_group->getRank(), error.what()),
+                           at::Tensor());
   }
   try {
     check_same_on_all_ranks(process_group, parts.all, "module", parts.uses);
@@ -124,7 +123,7 @@ ModuleParts parts_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& pro
     if (!refusal) throw;
   }
   if (refusal) std::rethrow_exception(refusal);
-  check_same_on_all_ranks(process_group, option_lines(options), "DistributedDataParallel");
+  check_same_lines(process_group, lines_of_options(options), "DistributedDataParallel");
   return parts;
 }
 

@@ -17,12 +17,18 @@ struct ForwardPass {
   bool operator==(const ForwardPass&) const = default;
 };
 
-/// A pass, and the group of whose models it is one's.
+/// A forward pass, and the group in which its model has that number.
 struct GroupsPass {
   ForwardPass pass;
   const void* group = nullptr;  ///< its CollectiveBackend; null: none of shoal's
-  /// What it is in a collective of this group. In another one, a hook's for example, ranks may have made other models.
-  ForwardPass in(const void* other) const { return group == other ? pass : ForwardPass{0, pass.number}; }
+  bool is_called = false;       ///< by this backend, which is in a collective now
+
+  /// In a collective of `backend`'s group. In another one than its own, a hook's for example, ranks may have made other models.
+  GroupsPass called_by(const void* backend) const {
+    return {group == backend ? pass : ForwardPass{0, pass.number}, backend, true};
+  }
+  /// What a rank says in a collective. Of one that a hook does without a backend nobody knows whose models count.
+  ForwardPass announced() const { return is_called ? pass : ForwardPass{0, pass.number}; }
 };
 
 /// While it lives, collectives that this thread begins belong to the pass. They may nest.
@@ -42,8 +48,8 @@ class ForwardPassScope {
 
 /// " in forward pass 3 of DistributedDataParallel": what stands behind a call's description; empty without a model.
 std::string text_of(ForwardPass pass);
-/// What may have happened where two ranks' calls differ in nothing else; empty if their passes say nothing of it. Ranks by
-/// name.
+/// What may have put two ranks apart whose calls belong to different passes of one model; empty for others. `one`, `other`: the
+/// ranks in words.
 std::string why_apart(const std::string& one, ForwardPass of_one, const std::string& other, ForwardPass of_other);
 
 }  // namespace shoal

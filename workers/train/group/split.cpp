@@ -76,15 +76,15 @@ void check_agreement(const std::vector<Wish>& wishes) {
   for (std::size_t rank = 0; rank < wishes.size(); ++rank) {
     const Wish& wish = wishes[rank];
     if (wish.call != wishes[0].call)
-      throw std::invalid_argument(
+      throw CollectiveMismatch(
           fmt::format("rank 0 called {} where rank {} called {}", name_of(wishes[0].call), rank, name_of(wish.call)));
     if (wish.call == Wish::kNewGroup && wish.members != wishes[0].members)
-      throw std::invalid_argument(fmt::format(
+      throw CollectiveMismatch(fmt::format(
           "new_group: rank 0 wants a group of the ranks {}, and rank {} of {}: all ranks have to give the same list",
           fmt::join(list_of(wishes[0].members), ", "), rank, fmt::join(list_of(wish.members), ", ")));
     for (int member : list_of(wish.members))
       if (const Members& theirs = wishes[std::size_t(member)].members; theirs != wish.members)
-        throw std::invalid_argument(
+        throw CollectiveMismatch(
             fmt::format("split: rank {} wants a group of the ranks {}, and rank {}, which is one of them, of {}", rank,
                         fmt::join(list_of(wish.members), ", "), member, fmt::join(list_of(theirs), ", ")));
   }

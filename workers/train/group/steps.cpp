@@ -59,7 +59,7 @@ Communicator::State::Transfer Communicator::State::begin(Announcement announceme
   if (announcement.what != Collective::all_to_all_parts)
     recorder.begin(announcement.what, announcement.type, announcement.bytes);
   const bool small = most_bytes <= kSmallBytes, tiny = most_bytes <= kTinyBytes;
-  announcement.pass = ForwardPassScope::current().pass;
+  announcement.pass = ForwardPassScope::current().announced();
   announcement.buffer = Announcement::kPrivate;
   if (!tiny && shown.hold) {
     announcement.offset = std::uint64_t(shown.data - shown.hold->data());
@@ -123,7 +123,7 @@ void Communicator::refuse(Collective what, const std::string& why) {
             {reinterpret_cast<std::byte*>(text.data()), text.size(), nullptr});
   } catch (const CollectiveMismatch&) {  // what the others say
   }
-  throw std::invalid_argument(why);
+  throw CollectiveMismatch(why);
 }
 
 /// Whether what two ranks are to change overlaps, but is not the same: the same is changed by all alike.

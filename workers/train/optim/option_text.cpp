@@ -27,7 +27,7 @@ std::vector<std::string> lines_of(const torch::optim::OptimizerOptions& options,
     std::ranges::sort(names);
     for (const std::string& name : names) {
       c10::IValue value;
-      // Of what a class of the user's own nests in its archive, the place in memory would be told.
+      // A class of the user's may nest an archive: it is an object, whose text is its address, another one on each rank.
       if (read.try_read(name, value) && !value.isObject())
         lines.push_back(fmt::format("{} of group {} = {}", name, group, c10::str(value)));
     }

@@ -116,21 +116,15 @@ struct ZeroRedundancyOptimizer::State {
 
   /// On all ranks, or on none: a rank without its part would leave the others in step().
   void make_local() {
-    NamedTensorList options;
+    std::vector<std::string> options;
     std::exception_ptr refusal;
     try {
       local = make(share_of(groups, owners, process_group->getRank()));
-      for (std::string& line : option_lines(*local)) options.emplace_back(std::move(line), at::Tensor());
-    } catch (const std::exception& error) {
+      options = option_lines(*local);
+    } catch (const std::exception&) {
       refusal = std::current_exception();
-      options.emplace_back(fmt::format("nothing, since that rank cannot make it: {}", error.what()), at::Tensor());
     }
-    try {
-      check_same_on_all_ranks(process_group, options, "ZeroRedundancyOptimizer");
-    } catch (const std::invalid_argument&) {
-      if (!refusal) throw;
-    }
-    if (refusal) std::rethrow_exception(refusal);
+    check_same_lines(process_group, std::move(options), "ZeroRedundancyOptimizer", refusal);
   }
 
   /// The local step, and each rank's parameters from that rank.

@@ -384,8 +384,8 @@ void TwoLevelGroup::all_to_all(Region input, std::span<const std::size_t> input_
       for (int to = 0; to < int(world); ++to)
         if (const auto expected = lists[std::size_t(to) * 2 * world + world + std::size_t(from)];
             expected != sends(from, to))
-          throw std::invalid_argument(fmt::format("all_to_all: {} sends {} bytes to {}, which expects {}",
-                                                  s.map.describe(from), sends(from, to), s.map.describe(to), expected));
+          throw CollectiveMismatch(fmt::format("all_to_all: {} sends {} bytes to {}, which expects {}",
+                                               s.map.describe(from), sends(from, to), s.map.describe(to), expected));
 
     // What local rank `to` gets from rank `from` of its host: its own part, and what its column carries elsewhere.
     auto for_each_part = [&](int to_local, auto each) {
@@ -496,7 +496,7 @@ void TwoLevelGroup::refuse(Collective what, const std::string& why) {
   } catch (const CollectiveMismatch&) {
     // The others' opinion of this call: this rank's own reason says more.
   }
-  throw std::invalid_argument(why);
+  throw CollectiveMismatch(why);
 }
 
 std::uint64_t TwoLevelGroup::begun() const { return state_->number; }

@@ -62,7 +62,7 @@ std::unique_ptr<RankGroup> TwoLevelGroup::form(const std::vector<int>& members) 
     const auto others = s.all_of(other);
     for (std::size_t rank = 0; rank < others.size(); ++rank)
       if (others[rank] >= 0)
-        throw std::invalid_argument(
+        throw CollectiveMismatch(
             fmt::format("split: {} wants a group with {}, which gives another list of members: all members of a group "
                         "have to give the same",
                         s.map.describe(int(rank)), s.map.describe(others[rank])));

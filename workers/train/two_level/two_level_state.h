@@ -94,7 +94,7 @@ struct TwoLevelGroup::State {
   /// Before meet() small data go with the note, others by Gloo at once; the memory stays until the collective is over.
   void send(int to, const void* data, std::size_t bytes, int phase);
   void receive(int from, void* data, std::size_t bytes, int phase);
-  /// Waits for the others' notes and for all that was posted. If hosts disagree, all ranks get std::invalid_argument.
+  /// Waits for the others' notes and for all that was posted. If hosts disagree, all ranks get CollectiveMismatch.
   void meet();
   void take_notes();
   /// Whether a host calls what this one does, all of its ranks and all of these.
@@ -206,7 +206,7 @@ void TwoLevelGroup::State::call(const CallNote& note, Body body) {
   check_usable(what);
   set_deadlines();
   CallNote in_pass = note;
-  in_pass.pass = ForwardPassScope::current().pass;
+  in_pass.pass = ForwardPassScope::current().announced();
   const ForwardPassScope of_parts({});  // which are compared as a whole
   own_note = HostNote{++number, map.rank_at(map.my_host(), 0), -1, in_pass, {}};
   memory_used = 0;

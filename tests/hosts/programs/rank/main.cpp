@@ -455,7 +455,7 @@ int work(const std::string& what) {
       std::string said = "nothing";
       try {
         group->allreduce(data)->wait();
-      } catch (const std::invalid_argument& error) {
+      } catch (const shoal::CollectiveMismatch& error) {
         said = error.what();
       }
       fmt::print("SAID {}\n", said);

@@ -4,13 +4,16 @@
 #include <shoal/ipc/error.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/workers/train/comm_hooks.h>
+#include <shoal/workers/train/communicator.h>
 #include <shoal/workers/train/distributed_data_parallel.h>
 #include <shoal/workers/train/join.h>
 #include <shoal/workers/train/process_group_parts.h>
 #include <torch/torch.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -218,6 +221,30 @@ std::vector<std::string> fail_while_other_finishes(int rank, ShmGroup group, int
   return said;
 }
 
+/// Rank 1 gives an all-to-all what makes no sense. The model starts anew by that on both, and no pass is
+/// lost.
+std::string refuse_alone(int rank, ShmGroup group, Progress progress) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank, {.progress = progress});
+  torch::manual_seed(0);
+  Net net;
+  DistributedDataParallel<Net> ddp(small_buckets(), net, process_group);
+  int told = 0;
+  for (int step = 0; step < 6; ++step) {
+    net->zero_grad();
+    loss_of(ddp.forward(batch_of(0)), rank).backward();
+    if (!are_right(net, batch_of(0))) return "wrong gradients";
+    at::Tensor output = torch::zeros({4}), input = torch::zeros({4});
+    std::vector<std::int64_t> splits{2, rank == 1 && step % 2 == 0 ? 3 : 2}, own{2, 2};
+    try {
+      process_group->alltoall_base(output, input, own, splits)->wait();
+    } catch (const CollectiveMismatch&) {
+      ++told;
+    }
+  }
+  return told == 3 ? "went through" : fmt::format("told {} times", told);
+}
+
 struct NormedImpl : torch::nn::Module {
   NormedImpl() { to(at::kDouble); }
   at::Tensor forward(const at::Tensor& x) { return norm(first(x)); }
@@ -365,6 +392,12 @@ TEST_CASE("DDP: ranks that reduce in parts meet again after one of them has lost
 
 TEST_CASE("DDP: a hook may reduce over a group in which ranks have made other models") {
   for (const std::string& said : spawn({.nprocs = 4}, reduce_over_another_group, ShmGroup(4)))
+    CHECK(said == "went through");
+}
+
+TEST_CASE("DDP: a collective that one rank refuses costs no rank a pass") {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
+  for (const std::string& said : spawn({.nprocs = 2}, refuse_alone, ShmGroup(2), progress))
     CHECK(said == "went through");
 }
 

@@ -1,6 +1,5 @@
 // Random exceptions of ranks in the passes of several models of a group: ranks meet again whatever has failed where.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <shoal/ipc/codec.h>
 #include <shoal/ipc/error.h>
 #include <shoal/runtime/spawn.h>
@@ -16,6 +15,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -79,8 +79,9 @@ Walk draw(Random& random, int ranks, int steps) {
   for (std::vector<Fault>& of_rank : walk.faults) {
     walk.by_thread.push_back(random() % 2 == 0);
     for (int step = 0; step < steps; ++step)
-      of_rank.push_back(
-          step > 1 && random() % 7 == 0 ? Fault{Fault::Where(1 + random() % 3), int(random()) % walk.models} : Fault{});
+      of_rank.push_back(step > 1 && random() % 7 == 0
+                            ? Fault{Fault::Where(1 + random() % 3), int(random() % unsigned(walk.models))}
+                            : Fault{});
   }
   return walk;
 }

@@ -95,7 +95,7 @@ std::string disagree(int rank, ShmGroup group, int about) {
       move_typed(ranks, region, about, odd ? ScalarType::Int : ScalarType::Float);
     else
       ranks.all_reduce(region, ScalarType::Float, ReduceOp::sum);
-  } catch (const std::invalid_argument& error) {
+  } catch (const CollectiveMismatch& error) {
     complaint = error.what();
   }
   // The group goes on.
