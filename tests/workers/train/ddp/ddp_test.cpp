@@ -201,7 +201,7 @@ TEST_CASE("DDP: options that one rank refuses are refused on all, and none waits
   for (const bool in_bytes : {false, true}) {
     const std::string value = in_bytes ? "-7 bytes" : "third.weight";
     const auto said = spawn({.nprocs = 2}, refuse_on_one, ShmGroup(2), in_bytes);
-    CHECK_THAT(said[0], ContainsSubstring("the module of rank 1 differs from that of rank 0: nothing, since that rank "
+    CHECK_THAT(said[0], ContainsSubstring("the module of rank 1 differs from that of rank 0: nothing, since rank 1 "
                                           "refuses it: ") &&
                             ContainsSubstring(value));
     CHECK_THAT(said[1], ContainsSubstring(value) && !ContainsSubstring("differs"));
