@@ -172,6 +172,7 @@ int write(Options& options) {
   const std::string& source = options.paths.front();
   if (source.ends_with(".tar")) {
     std::vector<detail::TarField> fields;
+    fields.reserve(options.fields.size());
     for (const std::string& field : options.fields) fields.push_back(field_of(field));
     for (const std::string& pattern : options.paths)
       if (!pattern.ends_with(".tar"))

@@ -18,7 +18,7 @@ using TarPlaces = std::vector<std::uint64_t>;
 
 /// Throws DatasetError, which names `path` and says how to unpack it, for a file that begins as gzip, zstd, bzip2 or xz write
 /// one.
-void refuse_compressed(std::span<const std::uint8_t> file, const std::string& path);
+void refuse_compressed(std::span<const std::uint8_t> archive, const std::string& path);
 
 /// Reads all headers of an archive. A sample is files in a row with one key (tar_name). Throws DatasetError, which names
 /// `path`, for an archive that is damaged, has no samples, or is compressed.
