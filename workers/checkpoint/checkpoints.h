@@ -76,6 +76,8 @@ class Checkpoints {
   /// Returns when all that save_async() began is on disk. Throws CheckpointNotSaved.
   void wait();
 
+  /// Of a group first waits for all ranks, also for those that are in a collective still since another one has had an
+  /// exception: who catches what that throws there and loads is waited for.
   /// Loads the highest step that is there, whole, of all ranks, however many they were, and returns its number; nothing
   /// if there is none, or none but damaged ones, of which the log warns: steps() has these, too. Parts that were saved and
   /// are not in the list stay where they are, and the log names them. Throws CheckpointError if it does not fit the parts:

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -85,7 +86,8 @@ class Join {
 
   /// For joinables: this rank has a batch. The first joinable's call is a collective, the others' get what that one
   /// got; if a joinable has failed, all start anew before. Throws std::invalid_argument on all ranks if they differ in
-  /// `syncs`; Error as the options say, and for one that has failed within this step: the next one begins with the first.
+  /// `syncs`, and for one that comes out of its turn; Error as the options say, and for one that has failed within this step:
+  /// the next one begins with the first.
   const JoinStep& announce(const Joinable& joinable, bool syncs);
   /// For joinables: whether all ranks have met for the step, also where announce() has thrown.
   bool has_met() const { return has_met_; }
@@ -104,6 +106,7 @@ class Join {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   JoinStep step_;
   std::int64_t steps_ = 0;
+  std::size_t last_ = 0;  // the joinable that came last in the step
   bool has_met_ = false;  // in the last step that was begun
   bool failed_ = false;   // the last meeting threw, or told all ranks something: nobody waits then
   int exceptions_;        // under way when it was made

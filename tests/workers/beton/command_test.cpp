@@ -403,6 +403,8 @@ TEST_CASE("shoal beton: names that do not say what is written, and those of seve
   for (const char* name : {"it.tar.gz", "it.tgz", "it", "it.tar.zst"})
     write_is_refused(out, {from, out.file(name)},
                      "'" + out.file(name) + "' cannot be written: name a .beton file, or archives .tar");
+  for (const char* name : {"o-{000..002}.tar", "o-*.tar", "o-?.beton"})
+    write_is_refused(out, {from, out.file(name)}, "is a pattern, which names what is read");
   for (const char* name : {"o-%d-%d.tar", "o-%02d-%03d.tar"})
     write_is_refused(out, {from, out.file(name), "--shard-samples", "2"}, "more than one place for a number");
   write_file(folder.file("it.tar.gz"), {0x1f, 0x8b, 8, 0});

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <shoal/internal/workers/checkpoint/folder/shard_name.h>
 #include <shoal/internal/workers/checkpoint/format/checkpoint_file.h>
+#include <shoal/ipc/error.h>
 #include <shoal/runtime/spawn.h>
 #include <shoal/runtime/stop.h>
 #include <shoal/workers/checkpoint/checkpoint_error.h>
@@ -366,6 +367,52 @@ std::string leave_out_a_batch(int rank, ShmGroup group, std::string folder, bool
   return "went through";
 }
 
+/// Ranks throw at some steps, and load where they are told. In the end they have what they would have without.
+std::string load_after_exceptions(int rank, ShmGroup group, std::string folder, Progress progress) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank, {.progress = progress});
+  torch::manual_seed(0);
+  torch::nn::Sequential net(torch::nn::Linear(4, 20), torch::nn::Tanh(), torch::nn::Linear(20, 2));
+  DistributedDataParallel<torch::nn::Sequential> ddp({.bucket_bytes = 100, .first_bucket_bytes = 100}, net,
+                                                     process_group);
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  CheckpointParts parts;
+  parts.add("model", *net);
+  Checkpoints checkpoints({.folder = folder}, process_group);
+  const auto train = [&](std::set<std::int64_t> faults) {
+    for (std::int64_t step = 1; step <= 40; ++step) try {
+        optimizer.zero_grad();
+        const at::Tensor loss = ddp.forward(torch::ones({2, 4}) * double(step)).pow(2).mean();
+        if (faults.erase(step) != 0) throw std::runtime_error("this rank's own fault");
+        loss.backward();
+        optimizer.step();
+        if (step % 10 == 0) checkpoints.save_async(step, parts);
+      } catch (const PeerDied&) {
+        throw;
+      } catch (const std::exception&) {
+        step = checkpoints.load(parts).value();
+      }
+    checkpoints.wait();
+    return torch::nn::utils::parameters_to_vector(net->parameters()).detach().clone();
+  };
+  checkpoints.save(0, parts);
+  process_group->barrier()->wait();
+  const at::Tensor with = train({3 + rank, 17, 25 + 2 * rank});
+  process_group->barrier()->wait();
+  checkpoints.load_step(40, parts);
+  require(at::equal(with, torch::nn::utils::parameters_to_vector(net->parameters()).detach()),
+          "step 40 is another one");
+  process_group->barrier()->wait();
+  torch::manual_seed(0);
+  torch::nn::Sequential anew(torch::nn::Linear(4, 20), torch::nn::Tanh(), torch::nn::Linear(20, 2));
+  {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < anew->parameters().size(); ++i) net->parameters()[i].copy_(anew->parameters()[i]);
+  }
+  require(at::equal(with, train({})), "the numbers are not those without exceptions");
+  return "went through";
+}
+
 /// Step 10 is saved again when both are told to stop, and rank 1 ends before it has: it is still whole.
 std::string save_again(int rank, ShmGroup group, std::string folder) {
   auto process_group = init_process_group(group, rank);
@@ -419,6 +466,14 @@ TEST_CASE("checkpoint: a step that ranks save after different numbers of passes 
   for (const bool asynchronous : {false, true}) {
     const TemporaryFolder folder;
     for (auto& said : spawn({.nprocs = 2}, leave_out_a_batch, ShmGroup(2), folder.path(), asynchronous))
+      CHECK(said == "went through");
+  }
+}
+
+TEST_CASE("checkpoint: ranks that load where an exception comes to them meet, and lose nothing") {
+  for (const Progress progress : {Progress::in_call, Progress::thread}) {
+    const TemporaryFolder folder;
+    for (auto& said : spawn({.nprocs = 3}, load_after_exceptions, ShmGroup(3), folder.path(), progress))
       CHECK(said == "went through");
   }
 }

@@ -149,6 +149,25 @@ std::string join_twice(int rank, ShmGroup group) {
   return said;
 }
 
+/// What a later model is told that begins a step, or comes twice in one.
+std::string out_of_turn(int rank, ShmGroup group, bool twice) {
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Linear first(3, 3), second(3, 3);
+  DistributedDataParallel<torch::nn::Linear> one(first, process_group), other(second, process_group);
+  Join join({one.joinable(), other.joinable()});
+  const auto pass = [](auto& ddp) { ddp.forward(torch::ones({2, 3})).sum().backward(); };
+  try {
+    if (twice) {
+      pass(one);
+      pass(other);
+    }
+    pass(other);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
 }  // namespace
 
 TEST_CASE("DDP: options that differ between ranks are refused by name on all") {
@@ -190,6 +209,13 @@ TEST_CASE("Join: what is in a Join cannot be joined again, and goes on") {
     CHECK(said ==
           "Join of a DistributedDataParallel that is in another Join: finish() that one first\n"
           "Join of a ZeroRedundancyOptimizer that is in another Join: finish() that one first\n");
+}
+
+TEST_CASE("Join: a joinable that comes out of its turn is refused") {
+  for (const bool twice : {false, true})
+    for (const std::string& said : spawn({.nprocs = 2}, out_of_turn, ShmGroup(2), twice))
+      CHECK_THAT(said, ContainsSubstring(twice ? "joinable 2 of a Join comes twice in a step"
+                                               : "joinable 2 of a Join comes before the first one in a step"));
 }
 
 }  // namespace options_apart_test

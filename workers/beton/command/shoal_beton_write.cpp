@@ -225,6 +225,9 @@ void check_use(const CLI::App& app, const std::string& source, const std::string
         fmt::format("'{}' cannot be written: name a .beton file, or archives .tar; these are not compressed, since "
                     "nothing in a compressed one is found by its place",
                     target));
+  if (target.find_first_of("*?{") != std::string::npos)
+    throw std::invalid_argument(
+        fmt::format("'{}' is a pattern, which names what is read: write several archives as NAME-%06d.tar", target));
   const std::vector<const char*> of_tars = {"--shard-samples", "--shard-size", "--replace"},
                                  of_betons = {"--mode",    "--smart-threshold", "--probability", "--max-resolution",
                                               "--quality", "--re-encode",       "--page-size",   "--seed"};

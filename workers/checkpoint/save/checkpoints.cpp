@@ -20,6 +20,7 @@
 #include <shoal/tensors/shared_memory_scope.h>
 #include <shoal/workers/checkpoint/checkpoint_error.h>
 #include <shoal/workers/pool.h>
+#include <shoal/workers/train/communicator.h>
 
 #include <algorithm>
 #include <deque>
@@ -101,6 +102,18 @@ struct Checkpoints::State {
     maximum.reduceOp = c10d::ReduceOp::MAX;
     process_group->allreduce(last, maximum)->wait();
     return int(last[0].item<std::int64_t>());
+  }
+
+  /// Waits until all ranks have come to load(), with their shards written. One that comes after an exception finds others in
+  /// collectives of the pass that failed: these are told by that, as often as they have begun one, and then come, too.
+  void meet() const {
+    constexpr int kMostBegun = 1000;
+    for (int tries = 0;; ++tries) try {
+        last_rank_with(false);
+        return;
+      } catch (const CollectiveMismatch&) {
+        if (tries == kMostBegun) throw;
+      }
   }
 
   /// Rank 0's number on all ranks.
@@ -263,6 +276,7 @@ void Checkpoints::wait() { state_->finish_all(); }
 
 std::optional<std::int64_t> Checkpoints::load(const CheckpointParts& parts) {
   state_->finish_and_log();
+  if (state_->process_group) state_->meet();
   const bool decides = !state_->process_group || state_->options.rank == 0;
   std::optional<StepFiles> newest;
   std::exception_ptr failure;

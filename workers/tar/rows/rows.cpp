@@ -43,7 +43,9 @@ BetonRow TarRows::get(std::int64_t index) const {
     for (const std::string& extension : field.extensions)
       if (part == nullptr) part = parts.find(extension);
     if (part == nullptr)
-      fail_without_part(source, field.name, "shoal beton write --field image=jpg,png says which files a field may be");
+      fail_without_part(
+          source, field.name,
+          "shoal beton write --field image=jpg,png --field label=cls names the fields, and which files each may be");
     row.values.push_back(value_of(source, *part));
   }
   return row;

@@ -100,14 +100,25 @@ void Join::start_anew() {
 }
 
 const JoinStep& Join::announce(const Joinable& joinable, bool syncs) {
-  if (&joinable == &joinables_.front().get()) {
+  const auto place = std::size_t(
+      std::ranges::find(joinables_, &joinable, [](const auto& each) { return &each.get(); }) - joinables_.begin());
+  if (place == 0) {
     has_met_ = false;
     if (any_failed()) start_anew();
     meet(true, syncs);
   } else if (joinable.has_failed()) {
     throw Error(
         "a step of a Join in which a pass has failed cannot go on: begin the next one with the Join's first joinable");
+  } else if (steps_ == 0 || place <= last_) {
+    throw std::invalid_argument(
+        fmt::format("joinable {} of a Join comes {} in a step: ranks without a batch do each once, in the order in "
+                    "which they are given",
+                    place + 1,
+                    steps_ == 0      ? "before the first one"
+                    : place == last_ ? "twice"
+                                     : fmt::format("behind {}", last_ + 1)));
   }
+  last_ = place;
   return step_;
 }
 
