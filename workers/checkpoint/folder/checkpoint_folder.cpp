@@ -22,8 +22,7 @@ namespace {
 constexpr const char* kWhyApart =
     "its shards are of several runs, or ranks saved them at different states: a rank has left out a batch, or gone on "
     "after a pass that failed, and counts its steps otherwise than the others do (count those that all have done, or "
-    "load "
-    "a checkpoint on all ranks after an exception)";
+    "load a checkpoint on all ranks after an exception)";
 
 struct Found {
   std::filesystem::path path;

@@ -32,8 +32,8 @@ void verify_step(const StepFiles& step);
 std::optional<StepFiles> newest_whole_step(const std::filesystem::path& folder);
 
 /// Removes what is older than the `keep` highest steps up to `written` of which all shards are there and of one run;
-/// unfinished files with it. Above these the `keep` highest steps whose shards are of several runs or states stay as well, and rank 0 warns of
-/// the last one. What is higher than the step written neither counts nor goes. Any rank may do it, several at once as
+/// unfinished files with it. Above these the `keep` highest steps whose shards are of several runs or states stay as well,
+/// and rank 0 warns of the last one. What is higher than the step written neither counts nor goes. Any rank may do it, several at once as
 /// well. Throws nothing: what cannot be removed is said in the log.
 void remove_old_steps(const std::filesystem::path& folder, int keep, const ShardName& written) noexcept;
 
