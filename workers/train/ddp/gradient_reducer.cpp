@@ -12,16 +12,17 @@
 #include <shoal/internal/workers/train/ddp/delayed_gradients.h>
 #include <shoal/internal/workers/train/ddp/direct_reduction.h>
 #include <shoal/internal/workers/train/ddp/equal_tensors.h>
+#include <shoal/internal/workers/train/ddp/group_passes.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
 #include <shoal/internal/workers/train/ddp/module_parts.h>
 #include <shoal/internal/workers/train/ddp/owned_gradients.h>
+#include <shoal/internal/workers/train/ddp/pass_on.h>
 #include <shoal/internal/workers/train/ddp/reducer_factory.h>
 #include <shoal/internal/workers/train/ddp/reducer_hook.h>
 #include <shoal/internal/workers/train/group/forward_pass.h>
 #include <shoal/ipc/error.h>
 #include <shoal/ipc/trace_span.h>
 #include <shoal/tensors/shared_memory_scope.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/nn/module.h>
 
@@ -67,33 +68,6 @@ std::string names_without_gradient(const std::string& complaint, const NamedTens
                   "or set DistributedDataParallelOptions::find_unused_parameters",
                   names));
 }
-
-/// The word of a backward pass that it begins, for whoever made the results.
-struct BackwardBegins : torch::CustomClassHolder {
-  std::function<void()> call;  // null once nobody wants to know
-};
-
-/// Between the module's results and the loss: its backward pass runs when any of them got a gradient, and gives the
-/// others an undefined one, which goes on to the parameters behind them. So the Reducer hears of every parameter.
-/// Copies, as torch has them: a result that is a view of several could not be changed in place.
-struct PassOn : torch::autograd::Function<PassOn> {
-  using Tensors = torch::autograd::variable_list;
-  static Tensors forward(torch::autograd::AutogradContext* context, const c10::intrusive_ptr<BackwardBegins>& begins,
-                         at::TensorList results) {
-    context->set_materialize_grads(false);
-    context->saved_data["begins"] = c10::IValue::make_capsule(begins);
-    Tensors copies;
-    for (const at::Tensor& result : results) copies.push_back(result.clone());
-    return copies;
-  }
-  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
-    const auto begins = c10::static_intrusive_pointer_cast<BackwardBegins>(context->saved_data["begins"].toCapsule());
-    if (begins->call) begins->call();
-    Tensors with_none{at::Tensor()};  // for `begins`
-    with_none.insert(with_none.end(), gradients.begin(), gradients.end());
-    return with_none;
-  }
-};
 
 /// The number by which the Reducer divides, in the form in which it asks for it.
 class DivisorWork final : public c10d::Work {
@@ -478,15 +452,7 @@ void GradientReducer::after_forward(const std::vector<at::Tensor*>& outputs) {
   s.left_to_reducer = s.parts.parameters.size();
   s.hook_calls.in_step = 0;
   s.reducer->prepare_for_backward(results);
-  // What no gradient goes through stays as it is: a parameter that was returned, an index.
-  std::vector<at::Tensor*> passed;
-  for (at::Tensor* output : outputs)
-    if (output->grad_fn()) passed.push_back(output);
-  if (passed.empty()) return;
-  results.clear();
-  for (const at::Tensor* output : passed) results.push_back(*output);
-  results = PassOn::apply(s.backward_begins, at::TensorList(results));  // a vector is not looked into
-  for (std::size_t i = 0; i < passed.size(); ++i) *passed[i] = results[i];
+  pass_on(s.backward_begins, outputs);
 }
 
 void GradientReducer::refuse_result(const std::type_info& type) {

@@ -16,17 +16,6 @@ bool averages(const GroupOfBuckets& process_group) {
   return dynamic_cast<const CollectiveProcessGroup*>(process_group.get()) != nullptr;
 }
 
-GroupsPass pass_of_new_model(const GroupOfBuckets& process_group) {
-  const auto* own = dynamic_cast<const CollectiveProcessGroup*>(process_group.get());
-  if (!own) return {};
-  return {.pass = {.model = own->backend().number_model()}, .group = &own->backend()};
-}
-
-std::uint64_t mismatches_in(const GroupOfBuckets& process_group) {
-  const auto* own = dynamic_cast<const CollectiveProcessGroup*>(process_group.get());
-  return own ? own->backend().mismatches() : 0;
-}
-
 c10::intrusive_ptr<c10d::Work> begin_average(c10d::Backend& backend, std::vector<at::Tensor>& tensor) {
   c10d::AllreduceOptions options;
   options.reduceOp = c10d::ReduceOp::AVG;

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <shoal/internal/workers/train/group/forward_pass.h>
 #include <shoal/workers/train/comm_hook.h>
 
-#include <cstdint>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
@@ -18,12 +16,6 @@ c10::intrusive_ptr<c10d::Work> begin_sum(const GroupOfBuckets& process_group, co
 
 /// Whether the group's reduction of tensors of the CPU makes the mean in the same pass: the collectives are shoal's own.
 bool averages(const GroupOfBuckets& process_group);
-
-/// Those of a new model of the group, none of which has begun: to be asked for on all ranks in the same order. Of no model if
-/// the group's collectives compare none, since they are not shoal's own.
-GroupsPass pass_of_new_model(const GroupOfBuckets& process_group);
-/// CollectiveBackend::mismatches(); 0 of other groups.
-std::uint64_t mismatches_in(const GroupOfBuckets& process_group);
 
 /// Begins to make the mean over all ranks of one tensor of the CPU, in place, if the group averages(). `backend`: the
 /// group's own for the CPU, since the way to it through the group is 3 us, by libtorch's dispatcher.
