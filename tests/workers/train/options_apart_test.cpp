@@ -136,6 +136,11 @@ std::string join_twice(int rank, ShmGroup group) {
     } catch (const std::invalid_argument& error) {
       said += error.what() + std::string("\n");
     }
+  try {
+    Join same({apart.joinable(), apart.joinable()});
+  } catch (const std::invalid_argument& error) {
+    said += error.what() + std::string("\n");
+  }
   for (int step = 0; step < 2 + rank; ++step) {
     optimizer.zero_grad();
     ddp.forward(torch::ones({2, 3})).sum().backward();
@@ -208,7 +213,8 @@ TEST_CASE("Join: what is in a Join cannot be joined again, and goes on") {
   for (const std::string& said : spawn({.nprocs = 2}, join_twice, ShmGroup(2)))
     CHECK(said ==
           "Join of a DistributedDataParallel that is in another Join: finish() that one first\n"
-          "Join of a ZeroRedundancyOptimizer that is in another Join: finish() that one first\n");
+          "Join of a ZeroRedundancyOptimizer that is in another Join: finish() that one first\n"
+          "joinable 2 of a Join stands in its list before already: give each once\n");
 }
 
 TEST_CASE("Join: a joinable that comes out of its turn is refused") {

@@ -23,6 +23,10 @@ Join::Join(std::vector<std::reference_wrapper<Joinable>> joinables, const JoinOp
   for (const Joinable& joinable : joinables_)
     if (joinable.join_group() != process_group_)
       throw std::invalid_argument("Join of what works in several process groups: each group needs its own");
+  for (auto each = joinables_.begin(); each != joinables_.end(); ++each)
+    if (std::any_of(joinables_.begin(), each, [&](const auto& before) { return &before.get() == &each->get(); }))
+      throw std::invalid_argument(fmt::format("joinable {} of a Join stands in its list before already: give each once",
+                                              each - joinables_.begin() + 1));
   step_.active = process_group_->getSize();
   std::size_t joined = 0;
   try {
