@@ -96,6 +96,26 @@ TEST_CASE("tar writer: write() is for a writer that has written nothing, also af
   CHECK(tar_dataset(folder.file("a.tar")).size() == 1);
 }
 
+TEST_CASE("tar writer: a file that is no picture, whatever its name, is refused by that name") {
+  const TemporaryFolder folder;
+  struct Pictures {
+    struct Row {
+      EncodedImage image;
+    };
+    std::vector<std::uint8_t> bytes;
+    std::int64_t size() const { return 1; }
+    Row get(std::int64_t) const { return {{bytes, "there/notes.jpg"}}; }
+  };
+  const auto refused = [&](std::vector<std::uint8_t> bytes, const std::string& why) {
+    CHECK_THROWS_WITH(TarWriter(folder.file("it.tar")).write(Pictures{std::move(bytes)}),
+                      ContainsSubstring("there/notes.jpg: " + why));
+    CHECK(names_in(folder).empty());
+  };
+  refused({'t', 'e', 'x', 't'}, "neither a JPEG nor a PNG");
+  refused({0xFF, 0x00}, "neither a JPEG nor a PNG");
+  refused({}, "an empty file");
+}
+
 TEST_CASE("tar writer: a key is the one of the sample before in one archive only") {
   const TemporaryFolder folder;
   TarWriter closed(folder.file("n-%d.tar"));

@@ -1,6 +1,7 @@
 #include <shoal/internal/workers/tar/make/encode_tar_sample.h>
 
 #include <fmt/format.h>
+#include <shoal/internal/workers/images/formats/picture_kind.h>
 #include <shoal/internal/workers/tar/make/npy.h>
 #include <shoal/workers/images/encode.h>
 
@@ -40,7 +41,7 @@ Stored stored(const MemberValue& value, int jpeg_quality) {
         else if constexpr (std::is_same_v<V, const BetonJson*>)
           return text("json", its->text);
         else if constexpr (std::is_same_v<V, const EncodedImage*>)
-          return {its->bytes.size() > 1 && its->bytes[0] == 0xFF ? "jpg" : "png", its->bytes};
+          return {picture_kind(its->bytes, its->name) == PictureKind::jpeg ? "jpg" : "png", its->bytes};
         else if constexpr (std::is_same_v<V, const at::Tensor*>)
           return stored_tensor(*its, jpeg_quality);
         else
