@@ -507,6 +507,8 @@ TEST_CASE("shoal beton: wrong words are one line and a code of their own") {
   is_refused(beton({"cat", write_beton(folder, "all", beton_vector("all")), "--first", "6"}), 4,
              "--first is 6: the file has 5 samples");
   is_refused(beton({"cat", folder.file("all.beton"), "--custom", "x"}), 4, "--custom is 'x'");
+  is_refused(beton({"cat", folder.file("all.beton"), "--custom", "nothing=4"}), 4,
+             "\"nothing\", which is no custom field");
   for (const char* most : {"0", "-1"})
     is_refused(beton({"verify", folder.file("all.beton"), "--most", most}), 4, fmt::format("--most is {}", most));
   is_refused(beton({"cat", folder.file("all.beton"), "--count", "-3"}), 4, "--count is -3: give at least 0");

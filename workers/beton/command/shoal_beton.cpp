@@ -56,7 +56,17 @@ BetonFile open_file(const Options& options, const std::string& path) {
   std::vector<BetonCustomCell> cells;
   cells.reserve(options.custom.size());
   for (const std::string& text : options.custom) cells.push_back(parse_custom(text));
-  return BetonFile(path, cells);
+  BetonFile file(path, cells);
+  const auto& fields = file.fields();
+  for (const BetonCustomCell& cell : cells)
+    if (std::ranges::none_of(fields, [&](const BetonField& field) {
+          return field.name == cell.field && field.type == BetonType::custom;
+        }))
+      throw std::invalid_argument(
+          fmt::format("--custom names {:?}, which is no custom field of '{}': shoal beton info "
+                      "lists its fields",
+                      cell.field, path));
+  return file;
 }
 
 void print(const std::string& text) {
