@@ -21,11 +21,11 @@ struct DistributedDataParallelOptions {
   /// starts early.
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t first_bucket_bytes = 1 << 20;  ///< of the first one
-  /// Looks for parameters that a forward pass does not use. Costs a walk over the graph.
+  /// Looks for parameters that a forward pass does not use, or that are frozen now. Costs a walk over the graph.
   bool find_unused_parameters = false;
   /// Gradients lie in the buckets: no copy back. Optimizers may set them to none or to zero.
   bool gradient_as_bucket_view = true;
-  /// Whether buffers are kept equal at all: `buffer_sync` says how.
+  /// Whether buffers are kept equal at all: `buffer_sync` says how. Without it each rank keeps its own, also where a Join ends.
   bool broadcast_buffers = true;
   BufferSync buffer_sync = BufferSync::broadcast_before;  ///< how buffers are kept equal
   /// Every forward pass uses the same parameters in the same way. The first step finds out which, and reduces at the end
@@ -34,6 +34,7 @@ struct DistributedDataParallelOptions {
   bool static_graph = false;
   /// Whether the constructor gives all ranks rank 0's parameters and buffers. Without it the caller has made them equal.
   bool init_sync = true;
+  bool init_sync_buffers = true;  ///< whether buffers are among them
   /// Buckets whose parameters are all unused are not reduced. With find_unused_parameters, and only if all ranks always
   /// leave the same ones unused; otherwise they get CollectiveMismatch from the backward pass.
   bool skip_all_reduce_unused_params = false;

@@ -97,6 +97,7 @@ struct GradientReducer::State {
   JoinStep announced(const Joinable& self);
   void begin_step(const JoinStep& begun, bool has_data);
   void equalize_buffers(bool has_data);
+  void give_all(int root, bool buffers_too) const;
   void shadow_backward();
   void adopt_buckets() {
     const auto buckets = reducer->get_grad_buckets(/*return_zero_tensors=*/false);
@@ -163,7 +164,7 @@ GradientReducer::GradientReducer(const DistributedDataParallelOptions& options, 
     throw std::invalid_argument("DistributedDataParallel of a module without parameters that require gradients");
   s.pass = pass_of_new_model(s.process_group);
   s.mismatches_known = mismatches_in(s.process_group);
-  if (options.init_sync) broadcast_tensors(s.process_group, tensors_of(s.parts.all), 0);
+  if (options.init_sync) s.give_all(0, options.init_sync_buffers);
   if (!s.parts.delayed.empty()) s.delayed = std::make_unique<DelayedGradients>(s.parts.delayed);
   s.make_reducer_anew();
   s.watch_gradients(s.parts.parameters, true);
@@ -188,6 +189,7 @@ void GradientReducer::State::make_reducer_anew() {
       arguments.expect_sparse);
   std::ranges::reverse(buckets);
   arguments.bucket_indices = std::move(buckets);
+  const TrainedScope all_trained(parts.parameters);
   BucketScope scope;
   backward_begins->call = nullptr;
   if (owned) owned->drop_views();
@@ -335,6 +337,7 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
     }
     if (rebuilt) adopt_buckets();
     if (rebuilt && hook_is_default && DirectReduction::is_enough(options, parts, process_group)) {
+      const TrainedScope all_trained(parts.parameters);
       const BucketScope scope;
       direct = std::make_unique<DirectReduction>(
           parts.parameters, reducer->get_grad_buckets(/*return_zero_tensors=*/false), process_group);
@@ -359,6 +362,13 @@ void GradientReducer::State::equalize_buffers(bool has_data) {
   else
     broadcast_tensors(process_group, parts.buffers, step.first_active);
   unfinished = false;
+}
+
+/// All ranks get the root's parameters, and buffers.
+void GradientReducer::State::give_all(int root, bool buffers_too) const {
+  std::vector<at::Tensor> tensors = tensors_of(parts.all);
+  if (!buffers_too) tensors.resize(tensors.size() - parts.buffers.size());  // which come last
+  broadcast_tensors(process_group, tensors, root);
 }
 
 /// The collectives of a backward pass on a rank that has no gradients, in the Reducer's order. The gradients of the
@@ -421,6 +431,7 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::before_forward() {
   State& s = *state_;
   if (!at::GradMode::is_enabled()) return;
+  check_what_is_trained(s.parts, s.options.find_unused_parameters && !s.options.static_graph);
   if (!s.join && s.has_failed()) s.start_anew();
   s.begin_step(s.join ? s.announced(*this) : s.everyones_step(), true);
   if (s.goes_directly()) return;
@@ -545,7 +556,7 @@ void GradientReducer::start_anew() { state_->start_anew(); }
 
 void GradientReducer::end_join(int root) {
   State& s = *state_;
-  broadcast_tensors(s.process_group, tensors_of(s.parts.all), root);
+  s.give_all(root, s.options.broadcast_buffers);
   s.divisor = s.process_group->getSize();
   // A rank that never had a batch knows no graph yet: all learn it together, once more.
   if (s.options.static_graph) s.make_reducer_anew();

@@ -56,6 +56,7 @@ ModuleParts parts_of(const torch::nn::Module& module, const DistributedDataParal
     parts.all.emplace_back(item.key(), item.value());
     if (!item.value().requires_grad()) {
       parts.uses.emplace_back("frozen");
+      parts.frozen.push_back(parts.all.back());
       continue;
     }
     if (const auto [first, is_new] = seen.emplace(impl, item.key()); !is_new) {
@@ -98,6 +99,7 @@ std::vector<std::string> lines_of_options(const DistributedDataParallelOptions& 
   add("static_graph", options.static_graph);
   add("skip_all_reduce_unused_params", options.skip_all_reduce_unused_params);
   add("init_sync", options.init_sync);
+  add("init_sync_buffers", options.init_sync_buffers);
   add("broadcast_buffers", options.broadcast_buffers);
   add("buffer_sync", kBufferSyncs[int(options.buffer_sync)]);
   return lines;
@@ -125,6 +127,36 @@ ModuleParts parts_on_all_ranks(const c10::intrusive_ptr<c10d::ProcessGroup>& pro
   if (refusal) std::rethrow_exception(refusal);
   check_same_lines(process_group, lines_of_options(options), "DistributedDataParallel");
   return parts;
+}
+
+void check_what_is_trained(const ModuleParts& parts, bool may_be_missing) {
+  for (const auto& [name, parameter] : parts.frozen)
+    if (parameter.requires_grad())
+      throw std::invalid_argument(
+          fmt::format("{} requires a gradient, and did not when its DistributedDataParallel was made, which would not "
+                      "reduce it: make another one after parameters are unfrozen, or name it in "
+                      "DistributedDataParallelOptions::ignored",
+                      name));
+  const auto check_trained = [](const NamedTensorList& trained, const char* remedy) {
+    for (const auto& [name, parameter] : trained)
+      if (!parameter.requires_grad())
+        throw std::invalid_argument(
+            fmt::format("{} requires no gradient any more, and did when its DistributedDataParallel was made: {}, or "
+                        "make another one after parameters are frozen",
+                        name, remedy));
+  };
+  if (!may_be_missing) check_trained(parts.parameters, "set DistributedDataParallelOptions::find_unused_parameters");
+  // These are waited for in any case.
+  check_trained(parts.delayed, "leave it out of DistributedDataParallelOptions::delayed");
+}
+
+TrainedScope::TrainedScope(const NamedTensorList& parameters) {
+  for (const auto& [name, parameter] : parameters)
+    if (!parameter.requires_grad()) frozen_.push_back(parameter.set_requires_grad(true));
+}
+
+TrainedScope::~TrainedScope() {
+  for (const at::Tensor& parameter : frozen_) parameter.set_requires_grad(false);
 }
 
 }  // namespace shoal
