@@ -36,6 +36,43 @@ TEST_CASE("export_state_dict: what is written is imported, and what does not fit
   CHECK(same_values(*other, *net));
 }
 
+TEST_CASE("import_state_dict: without strict what fits is taken, and the rest is named and left") {
+  using Names = std::vector<std::string>;
+  const TemporaryFolder folder;
+  const torch::nn::Sequential trained = small_net(1), before = small_net(2);
+  export_state_dict(folder.file("net.pt"), trained);
+  torch::nn::Sequential longer = small_net(2);
+  longer->push_back(torch::nn::Linear(4, 1));
+  const at::Tensor head = longer->named_parameters()["4.weight"].detach().clone();
+  const IncompatibleKeys of_longer = import_state_dict(folder.file("net.pt"), longer, {.strict = false});
+  CHECK(of_longer.missing_keys == Names{"4.bias", "4.weight"});
+  CHECK(of_longer.unexpected_keys.empty());
+  CHECK(torch::equal(longer->named_parameters()["4.weight"], head));
+  CHECK(torch::equal(longer->named_parameters()["0.weight"], trained->named_parameters()["0.weight"]));
+  CHECK(torch::equal(longer->named_buffers()["1.running_var"], trained->named_buffers()["1.running_var"]));
+  torch::nn::Sequential shorter(torch::nn::Linear(6, 30));
+  CHECK(import_state_dict(folder.file("net.pt"), shorter, {.strict = false}).unexpected_keys.size() == 7);
+  // A shape that is another one is no name that is missing, and a file of another network altogether is a mistake.
+  export_state_dict(folder.file("wider.pt"), torch::nn::Sequential(torch::nn::Linear(6, 31)));
+  CHECK_THROWS_WITH(import_state_dict(folder.file("wider.pt"), longer, {.strict = false}),
+                    ContainsSubstring("0.weight") && ContainsSubstring("[31, 6] there, and [30, 6]"));
+  torch::nn::Linear alone(6, 30);
+  CHECK_THROWS_WITH(import_state_dict(folder.file("net.pt"), alone, {.strict = false}),
+                    ContainsSubstring("none of its names"));
+}
+
+TEST_CASE("import_state_dict: elements of another type are converted where that is asked for") {
+  const TemporaryFolder folder;
+  torch::nn::Sequential trained = small_net(1), half = small_net(2);
+  export_state_dict(folder.file("net.pt"), trained);
+  half->to(at::kBFloat16);
+  CHECK_THROWS_WITH(import_state_dict(folder.file("net.pt"), half),
+                    ContainsSubstring("Floats there, and BFloat16s") && ContainsSubstring("ImportOptions::cast"));
+  import_state_dict(folder.file("net.pt"), half, {.cast = true});
+  trained->to(at::kBFloat16);
+  CHECK(same_values(*half, *trained));
+}
+
 TEST_CASE("export_state_dict: Python's torch.load reads it, with weights_only, and torch.save's is imported") {
   const std::string python = in_sources(".venv/bin/python");  // not everywhere
   if (!fs::exists(python)) {

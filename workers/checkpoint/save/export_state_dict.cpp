@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <shoal/internal/workers/checkpoint/write/atomic_file.h>
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/module_state.h>
@@ -14,12 +15,14 @@
 #include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -64,7 +67,8 @@ void export_state_dict(const std::filesystem::path& path, const torch::nn::Modul
   file.commit();
 }
 
-void import_state_dict(const std::filesystem::path& path, torch::nn::Module& module) {
+IncompatibleKeys import_state_dict(const std::filesystem::path& path, torch::nn::Module& module,
+                                   const ImportOptions& options) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw SystemError(fmt::format("opening the state_dict {}", path.native()), errno);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
@@ -88,23 +92,42 @@ void import_state_dict(const std::filesystem::path& path, torch::nn::Module& mod
             error.what_without_backtrace()));
   }
   const ModuleState state = module_state(module);
+  IncompatibleKeys apart;
+  std::set<std::string> own_names;
   for (const ModuleState::Entry& entry : state.entries) {
+    own_names.insert(entry.key);
     const at::Tensor& own = state.tensors[entry.tensor];
     const auto found = there.find(entry.key);
-    if (found == there.end()) fail(entry.key, "the module has it, the file does not");
-    if (found->second.sizes() != own.sizes() || found->second.scalar_type() != own.scalar_type())
-      fail(entry.key,
-           fmt::format("it has {} elements of {} there, and {} of {} in the module", found->second.numel(),
-                       c10::toString(found->second.scalar_type()), own.numel(), c10::toString(own.scalar_type())));
-  }
-  if (there.size() != state.entries.size())
-    for (const auto& [name, tensor] : there) {
-      bool known = false;
-      for (const ModuleState::Entry& entry : state.entries) known |= entry.key == name;
-      if (!known) fail(name, "the file has it, the module does not");
+    if (found == there.end()) {
+      if (options.strict) fail(entry.key, "the module has it, the file does not");
+      apart.missing_keys.push_back(entry.key);
+      continue;
     }
+    const at::Tensor& given = found->second;
+    if (given.sizes() != own.sizes())
+      fail(entry.key, fmt::format("it has the shape [{}] there, and [{}] in the module", fmt::join(given.sizes(), ", "),
+                                  fmt::join(own.sizes(), ", ")));
+    if (given.scalar_type() != own.scalar_type() && !options.cast)
+      fail(entry.key,
+           fmt::format("its elements are {}s there, and {}s in the module: ImportOptions::cast converts them",
+                       c10::toString(given.scalar_type()), c10::toString(own.scalar_type())));
+    if (own.is_complex() < given.is_complex())
+      fail(entry.key, "its elements are complex there, and in the module they are not");
+  }
+  for (const auto& [name, tensor] : there) {
+    if (own_names.contains(name)) continue;
+    if (options.strict) fail(name, "the file has it, the module does not");
+    apart.unexpected_keys.push_back(name);
+  }
+  if (!own_names.empty() && apart.missing_keys.size() == state.entries.size())
+    fail("file", fmt::format("none of its names is one of the module's: it has {}, the module has {}",
+                             there.empty() ? "none" : there.begin()->first, *own_names.begin()));
+  std::ranges::sort(apart.missing_keys);
   const at::NoGradGuard no_grad;
-  for (const ModuleState::Entry& entry : state.entries) state.tensors[entry.tensor].copy_(there.at(entry.key));
+  for (const ModuleState::Entry& entry : state.entries)
+    if (const auto found = there.find(entry.key); found != there.end())
+      state.tensors[entry.tensor].copy_(found->second);
+  return apart;
 }
 
 }  // namespace shoal
