@@ -27,8 +27,14 @@ struct Span {
 /// mixture of two steps is all that can come of it.
 class SpanUpdate {
  public:
-  /// `step`: of this parameter, from 1. Half types are computed in float.
-  SpanUpdate(Rule rule, const Numbers& numbers, double lr, std::int64_t step, c10::ScalarType type);
+  /// Of the vectors that a loop is made of. All give the same bits.
+  enum class Width { plain, bytes_32, bytes_64 };
+  /// What this CPU has, and is quickest with.
+  static Width widest();
+
+  /// `step`: of this parameter, from 1. Half types are computed in float. `width`: at most this one.
+  SpanUpdate(Rule rule, const Numbers& numbers, double lr, std::int64_t step, c10::ScalarType type,
+             Width width = widest());
 
   void operator()(const Span& span) const { loop_(*this, span); }
 
