@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -67,16 +68,14 @@ class DistributedDataParallel {
   template <class... Args>
   auto forward(Args&&... args) {
     reducer_->before_forward();
-    auto result = module_->forward(std::forward<Args>(args)...);
-    std::vector<at::Tensor*> outputs;
-    if (reducer_->wants_outputs()) {
-      if constexpr (detail::can_be_searched<decltype(result)>())
-        detail::for_each_result_tensor(result, [&](at::Tensor& tensor) { outputs.push_back(&tensor); });
-      else
-        GradientReducer::refuse_result(typeid(result));
+    if constexpr (std::is_void_v<decltype(module_->forward(std::forward<Args>(args)...))>) {
+      module_->forward(std::forward<Args>(args)...);
+      if (reducer_->wants_outputs()) GradientReducer::refuse_result(typeid(void));
+      reducer_->after_forward({});
+      return;
+    } else {
+      return forward_with_result(std::forward<Args>(args)...);
     }
-    reducer_->after_forward(outputs);
-    return result;
   }
   /// forward()
   template <class... Args>
@@ -132,6 +131,20 @@ class DistributedDataParallel {
   Joinable& joinable() { return *reducer_; }  ///< for a Join, in which ranks may have different numbers of batches
 
  private:
+  template <class... Args>
+  auto forward_with_result(Args&&... args) {
+    auto result = module_->forward(std::forward<Args>(args)...);
+    std::vector<at::Tensor*> outputs;
+    if (reducer_->wants_outputs()) {
+      if constexpr (detail::can_be_searched<decltype(result)>())
+        detail::for_each_result_tensor(result, [&](at::Tensor& tensor) { outputs.push_back(&tensor); });
+      else
+        GradientReducer::refuse_result(typeid(result));
+    }
+    reducer_->after_forward(outputs);
+    return result;
+  }
+
   Owner module_;
   std::unique_ptr<GradientReducer> reducer_;
 };

@@ -62,11 +62,13 @@ std::string names_without_gradient(const std::string& complaint, const NamedTens
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-[[noreturn]] void refuse_without_gradient(const std::string& names) {
-  throw Error(
-      fmt::format("the last backward pass gave no gradient to: {}. Let all of forward's result go into the loss, "
-                  "or set DistributedDataParallelOptions::find_unused_parameters",
-                  names));
+[[noreturn]] void refuse_without_gradient(const std::string& names, bool static_graph) {
+  throw Error(fmt::format(
+      "the last backward pass gave no gradient to: {}. {}", names,
+      static_graph ? "DistributedDataParallelOptions::static_graph says that each pass uses what the first one used: "
+                     "leave it out, and set find_unused_parameters"
+                   : "Let all of forward's result go into the loss, or set "
+                     "DistributedDataParallelOptions::find_unused_parameters"));
 }
 
 /// The number by which the Reducer divides, in the form in which it asks for it.
@@ -328,7 +330,7 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
   unfinished = true;  // another rank may be starting anew: if a collective says so, this one has to as well
   if (direct)
     if (const auto names = direct->without_gradient(); !names.empty())
-      refuse_without_gradient(fmt::format("{}", fmt::join(names, ", ")));
+      refuse_without_gradient(fmt::format("{}", fmt::join(names, ", ")), false);
   try {
     bool rebuilt = false;
     {
@@ -345,7 +347,7 @@ void GradientReducer::State::begin_step(const JoinStep& begun, bool has_data) {
   } catch (const c10::Error& error) {
     const std::string names = names_without_gradient(error.what_without_backtrace(), parts.parameters);
     if (names.empty()) throw;
-    refuse_without_gradient(names);
+    refuse_without_gradient(names, options.static_graph);
   }
   if (syncs_buffers(BufferSync::broadcast_before, BufferSync::average_before) && synced_last_time)
     equalize_buffers(has_data);
