@@ -36,7 +36,8 @@ struct SyncBatchNormTensors {
 
 /// Batch norm whose mean and variance are those of all ranks' batches together, like torch.nn.SyncBatchNorm, for CPU
 /// tensors of two dimensions and more: the numbers of one process with the whole batch, up to the order of sums. Ranks
-/// may have batches of different sizes, also empty ones. Parameters and buffers have the names of torch's.
+/// may have batches of different sizes, also empty ones. Parameters and buffers have the names of torch's. Half types
+/// (bfloat16, float16) are computed with in float and rounded once; their parameters and buffers may be float.
 ///
 ///   shoal::SyncBatchNorm norm({.num_features = 64});   // without a group: this process's batch alone
 ///   shoal::convert_sync_batch_norm(*net, process_group);

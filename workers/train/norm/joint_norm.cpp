@@ -1,5 +1,6 @@
 #include <shoal/internal/workers/train/norm/joint_norm.h>
 
+#include <ATen/OpMathType.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
@@ -32,6 +33,12 @@ at::Tensor beside(const at::Tensor& channels, const at::Tensor& input) {
   return channels.view(sizes);
 }
 
+/// In the statistics' type: of a half input it is float, and what is made of it is rounded in the end alone. A mean
+/// that is rounded before it is subtracted moves a whole channel.
+at::Tensor normed(const at::Tensor& input, const at::Tensor& mean, const at::Tensor& inverse) {
+  return (input - beside(mean, input)).mul_(beside(inverse, input));
+}
+
 std::vector<at::Tensor> gather(const Group& process_group, const at::Tensor& own) {
   std::vector<std::vector<at::Tensor>> all(1);
   for (int rank = 0; rank < process_group->getSize(); ++rank) all[0].push_back(at::empty_like(own));
@@ -52,9 +59,9 @@ struct JointNorm : torch::autograd::Function<JointNorm> {
     context->save_for_backward({input, weight.value_or(at::Tensor()), mean, inverse});
     context->saved_data["count"] = count;
     context->saved_data["group"] = c10::IValue::make_capsule(process_group);
-    at::Tensor result = (input - beside(mean, input)).mul_(beside(inverse, input));
+    const at::Tensor result = normed(input, mean, inverse);
     if (weight) result.mul_(beside(*weight, input)).add_(beside(*bias, input));
-    return result;
+    return result.to(input.scalar_type());
   }
 
   static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
@@ -66,25 +73,25 @@ struct JointNorm : torch::autograd::Function<JointNorm> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3];
     const auto group = c10::static_intrusive_pointer_cast<c10d::ProcessGroup>(context->saved_data["group"].toCapsule());
-    const at::Tensor& gradient = gradients[0];
+    const at::Tensor gradient = gradients[0].to(mean.scalar_type());
     const auto dimensions = reduced_dimensions(input);
-    const at::Tensor normed = (input - beside(mean, input)).mul_(beside(inverse, input));
+    const at::Tensor normal = normed(input, mean, inverse);
     // In double, added in the order of ranks: the same bits on all ranks, and next to none lost.
     const at::Tensor own_sum = gradient.sum(dimensions, false, at::kDouble);
-    const at::Tensor own_product = (gradient * normed).sum(dimensions, false, at::kDouble);
+    const at::Tensor own_product = (gradient * normal).sum(dimensions, false, at::kDouble);
     at::Tensor total = at::zeros({2 * input.size(1)}, at::kDouble);
     for (const at::Tensor& theirs : gather(group, at::cat({own_sum, own_product}))) total.add_(theirs);
     total.div_(context->saved_data["count"].toDouble());
-    const at::Tensor sum = total.narrow(0, 0, input.size(1)).to(input.scalar_type());
-    const at::Tensor product = total.narrow(0, input.size(1), input.size(1)).to(input.scalar_type());
-    at::Tensor of_input = gradient - beside(sum, input) - normed * beside(product, input);
+    const at::Tensor sum = total.narrow(0, 0, input.size(1)).to(mean.scalar_type());
+    const at::Tensor product = total.narrow(0, input.size(1), input.size(1)).to(mean.scalar_type());
+    at::Tensor of_input = gradient - beside(sum, input) - normal * beside(product, input);
     of_input.mul_(beside(weight.defined() ? inverse * weight : inverse, input));
     at::Tensor of_weight, of_bias;
     if (weight.defined()) {
       of_weight = own_product.to(weight.scalar_type());
       of_bias = own_sum.to(weight.scalar_type());
     }
-    return {of_input, of_weight, of_bias, {}, {}, {}, {}};
+    return {of_input.to(input.scalar_type()), of_weight, of_bias, {}, {}, {}, {}};
   }
 };
 
@@ -122,11 +129,12 @@ JointStatistics joint_statistics(const Group& process_group, const at::Tensor& i
 
 at::Tensor joint_norm(const Group& process_group, const at::Tensor& input, const JointStatistics& statistics,
                       const at::Tensor& weight, const at::Tensor& bias, double eps) {
-  const at::Tensor inverse = (statistics.variance + eps).rsqrt().to(input.scalar_type());
+  const at::ScalarType type = at::toOpMathType(input.scalar_type());
+  const at::Tensor inverse = (statistics.variance + eps).rsqrt().to(type);
   const auto if_defined = [](const at::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;
   };
-  return JointNorm::apply(input, if_defined(weight), if_defined(bias), statistics.mean.to(input.scalar_type()), inverse,
+  return JointNorm::apply(input, if_defined(weight), if_defined(bias), statistics.mean.to(type), inverse,
                           statistics.count, process_group);
 }
 

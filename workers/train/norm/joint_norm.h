@@ -22,7 +22,8 @@ struct JointStatistics {
 JointStatistics joint_statistics(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const at::Tensor& input);
 
 /// (input - mean) / sqrt(variance + eps) * weight + bias. The backward pass is a collective: all ranks' inputs have a
-/// part in the statistics. `weight` and `bias` are undefined or both defined.
+/// part in the statistics. `weight` and `bias` are undefined or both defined, of a half input float or half. Half
+/// inputs are computed with in float; the result has the input's type.
 at::Tensor joint_norm(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const at::Tensor& input,
                       const JointStatistics& statistics, const at::Tensor& weight, const at::Tensor& bias, double eps);
 

@@ -59,6 +59,18 @@ void SyncBatchNormImpl::set_group(c10::intrusive_ptr<c10d::ProcessGroup> process
   process_group_ = std::move(process_group);
 }
 
+namespace {
+
+/// Half types are rounded once, as those of one process's batch norm.
+void follow(const at::Tensor& running, const at::Tensor& now, double factor) {
+  if (at::isReducedFloatingType(running.scalar_type()))
+    running.copy_(running.to(now.scalar_type()).mul_(1 - factor).add_(now, factor));
+  else
+    running.mul_(1 - factor).add_(now.to(running.scalar_type()), factor);
+}
+
+}  // namespace
+
 at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
   if (input.dim() < 2 || input.size(1) != options.num_features)
     throw std::invalid_argument(fmt::format("SyncBatchNorm of {} features got an input of [{}]", options.num_features,
@@ -78,9 +90,8 @@ at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
     throw std::invalid_argument("SyncBatchNorm: all ranks' batches together have one value for each channel, or none");
   if (tracks) {
     const at::NoGradGuard no_grad;
-    running_mean.mul_(1 - factor).add_(joint.mean.to(running_mean.scalar_type()), factor);
-    running_var.mul_(1 - factor)
-        .add_((joint.variance * (joint.count / (joint.count - 1))).to(running_var.scalar_type()), factor);
+    follow(running_mean, joint.mean, factor);
+    follow(running_var, joint.variance * (joint.count / (joint.count - 1)), factor);
   }
   return joint_norm(process_group_, input, joint, weight, bias, options.eps);
 }
