@@ -101,7 +101,8 @@ Result from_outputs(std::vector<at::Tensor>&& outputs) {
 ///   worker leaves its gradients in shared memory; their sum is taken as ((0 + 1) + 2) + ... So with the same number of
 ///   workers the bits are the same in every run.
 /// * Where a submodule is training, each worker's random numbers follow from this process's generator, and buffers
-///   (batch norm) are those of worker 0; the other workers compute with copies, as with torch.
+///   (batch norm) are those of worker 0; the other workers compute with copies, as with torch. A buffer that requires a
+///   gradient gets that of all parts.
 /// * What a worker throws, or cannot send to this process, comes out of forward() or backward() as ProcessRaised; the
 ///   workers go on. If a worker dies, that call and every later one throw what the worker's end was: ProcessExited or
 ///   ProcessRaised, with its name. Make a new DataParallel then.

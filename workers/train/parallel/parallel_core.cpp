@@ -188,7 +188,7 @@ std::vector<int> ParallelCore::pids() const {
 
 std::vector<at::Tensor> ParallelCore::forward(const std::vector<at::Tensor>& inputs) {
   std::vector<at::Tensor> leaves = inputs;
-  for (const at::Tensor& parameter : module_.parameters()) leaves.push_back(parameter);
+  for (at::Tensor& leaf : module_leaves(module_)) leaves.push_back(std::move(leaf));
   const bool keeps_graph = at::GradMode::is_enabled() &&
                            std::ranges::any_of(leaves, [](const at::Tensor& leaf) { return leaf.requires_grad(); });
   if (keeps_graph) return forward_with_graph(shared_from_this(), inputs.size(), leaves);
@@ -216,7 +216,7 @@ std::vector<at::Tensor> ParallelCore::run_forward(const std::vector<at::Tensor>&
                        .inputs = {},
                        .buffers = {},
                        .forgotten = {}};
-  for (const at::Tensor& parameter : module_.parameters()) task.requires_grad.push_back(parameter.requires_grad());
+  for (const at::Tensor& leaf : module_leaves(module_)) task.requires_grad.push_back(leaf.requires_grad());
   for (const at::Tensor& input : inputs) task.input_requires_grad.push_back(keeps_graph && input.requires_grad());
   if (at::autocast::is_autocast_enabled(at::kCPU)) task.autocast = at::autocast::get_autocast_dtype(at::kCPU);
   const bool trains = std::ranges::any_of(task.training, [](bool one) { return one; });
@@ -224,10 +224,10 @@ std::vector<at::Tensor> ParallelCore::run_forward(const std::vector<at::Tensor>&
   const std::int64_t seed = trains ? at::randint(kMostSeed, {1}, at::kLong).item<std::int64_t>() : -1;
   // Worker 0 writes to the buffers while it trains: the others get copies from before that.
   std::vector<at::Tensor> buffers = module_.buffers();
-  if (trains && parts.size() > 1) {
+  {
     const SharedMemoryScope scope;
     for (at::Tensor& buffer : buffers)
-      if (buffer.defined()) buffer = buffer.clone();
+      if (buffer.defined()) buffer = trains && parts.size() > 1 ? buffer.clone() : buffer.detach();
   }
   std::size_t sent = 0;
   std::vector<std::vector<at::Tensor>> answers;

@@ -47,7 +47,7 @@ class ParallelCore : public std::enable_shared_from_this<ParallelCore> {
     bool freed = false;                                  // the workers have been told so
   };
   std::vector<at::Tensor> run_forward(const std::vector<at::Tensor>& inputs, bool keeps_graph, Pass& pass);
-  /// The gradients of inputs and parameters: what all parts together have.
+  /// The gradients of inputs and module_leaves(): what all parts together have.
   std::vector<at::Tensor> run_backward(Pass& pass, const std::vector<at::Tensor>& gradients, bool keeps_graph);
   /// Says that nobody will go back through this pass. From a destructor, on any thread.
   void forget(const Pass& pass) noexcept;

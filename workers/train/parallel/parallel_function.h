@@ -11,7 +11,7 @@
 namespace shoal::detail {
 
 /// ParallelCore::run_forward, as a node of the graph whose backward pass is run_backward. `leaves`: the inputs, which
-/// are `inputs` many, and the parameters.
+/// are `inputs` many, and module_leaves().
 std::vector<at::Tensor> forward_with_graph(const std::shared_ptr<ParallelCore>& core, std::size_t inputs,
                                            const std::vector<at::Tensor>& leaves);
 

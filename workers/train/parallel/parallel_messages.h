@@ -13,7 +13,14 @@
 #include <variant>
 #include <vector>
 
+namespace torch::nn {
+class Module;
+}
+
 namespace shoal::detail {
+
+/// A module's tensors that may require gradients, in the order that both sides know them by: parameters, then buffers.
+std::vector<at::Tensor> module_leaves(const torch::nn::Module& module);
 
 /// A forward pass of one part of a batch.
 struct ParallelForward {
@@ -21,7 +28,7 @@ struct ParallelForward {
   bool keeps_graph;                 // whether there may be a backward pass
   std::int64_t seed;                // of random numbers; negative: nobody trains
   std::vector<bool> training;       // of each submodule
-  std::vector<bool> requires_grad;  // of each parameter
+  std::vector<bool> requires_grad;  // of each of module_leaves()
   std::vector<bool> input_requires_grad;
   std::optional<c10::ScalarType> autocast;  // to what the calling thread casts; nothing: it does not
   std::vector<at::Tensor> inputs;
@@ -38,7 +45,7 @@ struct ParallelBackward {
 
 using ParallelTask = std::variant<ParallelForward, ParallelBackward>;
 
-/// Outputs; or gradients of the inputs and then of the parameters, undefined where there is none.
+/// Outputs; or gradients of the inputs and then of module_leaves(), undefined where there is none.
 struct ParallelAnswer {
   std::optional<RaisedException> raised;
   std::vector<at::Tensor> tensors;

@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 #include <shoal/internal/ipc/base/kill_point.h>
 #include <shoal/internal/runtime/crash/traced_call.h>
 #include <shoal/internal/tensors/modules/each_once.h>
@@ -85,15 +86,21 @@ void ParallelWorker::use_buffers(const ParallelForward& task) {
   if (!own_buffers_) unshare(own);
   own_buffers_ = true;
   const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < own.size(); ++i)
-    if (own[i].defined()) own[i].copy_(task.buffers[i]);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (!own[i].defined()) continue;
+    // A graph that has saved a buffer goes on as long as the buffer stays what it was.
+    if (own[i].requires_grad() && at::equal(own[i], task.buffers[i])) continue;
+    own[i].copy_(task.buffers[i]);
+  }
 }
 
 std::vector<at::Tensor> ParallelWorker::run(const ParallelForward& task) {
   for (const std::uint64_t ticket : task.forgotten) passes_.erase(ticket);
   module_codec::set_training_flags(module_, task.training);
-  std::vector<at::Tensor> parameters = module_.parameters();
-  for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].set_requires_grad(task.requires_grad[i]);
+  std::vector<at::Tensor> leaves = module_leaves(module_);
+  // What forward() has made of a buffer may be no leaf: it stays what it is.
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    if (leaves[i].is_leaf()) leaves[i].set_requires_grad(task.requires_grad[i]);
   use_buffers(task);
   if (task.seed >= 0) torch::manual_seed(std::uint64_t(task.seed));
 
@@ -127,14 +134,14 @@ std::vector<at::Tensor> ParallelWorker::run(const ParallelBackward& task) {
       roots.push_back(pass.outputs[i]);
       root_gradients.push_back(task.gradients[i]);
     }
-  const std::vector<at::Tensor> parameters = module_.parameters();
+  const std::vector<at::Tensor> of_module = module_leaves(module_);
   std::vector<std::size_t> places;
-  std::vector<at::Tensor> answer(pass.inputs.size() + parameters.size());
+  std::vector<at::Tensor> answer(pass.inputs.size() + of_module.size());
   SeenTensors
       seen;  // a tied parameter's gradient is given for its first name alone: autograd adds up those of all names
   for (std::size_t i = 0; i < answer.size(); ++i) {
-    const at::Tensor& leaf = i < pass.inputs.size() ? pass.inputs[i] : parameters[i - pass.inputs.size()];
-    if (!leaf.requires_grad() || (i >= pass.inputs.size() && !seen.is_new(leaf))) continue;
+    const at::Tensor& leaf = i < pass.inputs.size() ? pass.inputs[i] : of_module[i - pass.inputs.size()];
+    if (!leaf.requires_grad() || !leaf.is_leaf() || (i >= pass.inputs.size() && !seen.is_new(leaf))) continue;
     leaves.push_back(leaf);
     places.push_back(i);
   }

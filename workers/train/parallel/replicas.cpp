@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <array>
 #include <concepts>
 #include <mutex>
 #include <utility>
@@ -13,7 +14,7 @@
 namespace shoal::detail {
 namespace {
 
-/// The gradients that the copies of one parameter got, added up. A copy that did not use it gives none.
+/// The gradients that the copies of one parameter or buffer got, added up. A copy that did not use it gives none.
 struct SumOfCopies : torch::autograd::Node {
   explicit SumOfCopies(at::Device where) : device(where) {}
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
@@ -67,19 +68,24 @@ std::vector<std::shared_ptr<torch::nn::Module>> make_replicas(const std::shared_
   }
   if (replicas.size() == 1) return replicas;
   const bool recorded = at::GradMode::is_enabled();
-  const auto originals = module->named_parameters();
-  std::vector<torch::OrderedDict<std::string, at::Tensor>> copies;
-  for (std::size_t i = 1; i < replicas.size(); ++i) copies.push_back(replicas[i]->named_parameters());
-  for (const auto& original : originals) {
-    const at::Tensor& parameter = original.value();
-    if (!parameter.requires_grad() || !recorded) {
-      for (auto& copy : copies) copy[original.key()].requires_grad_(false);
-      continue;
+  const auto named = [](const torch::nn::Module& one) {
+    return std::array{one.named_parameters(), one.named_buffers()};
+  };
+  std::vector<decltype(named(*module))> copies;
+  for (std::size_t i = 1; i < replicas.size(); ++i) copies.push_back(named(*replicas[i]));
+  const auto originals = named(*module);
+  for (std::size_t kind = 0; kind < originals.size(); ++kind)
+    for (const auto& original : originals[kind]) {
+      const at::Tensor& tensor = original.value();
+      if (!tensor.defined()) continue;
+      if (!tensor.requires_grad() || !recorded) {
+        for (auto& copy : copies) copy[kind][original.key()].requires_grad_(false);
+        continue;
+      }
+      const auto sum = make_sum<decltype(torch::autograd::Edge::function)>(tensor.device());
+      sum->set_next_edges(torch::autograd::collect_next_edges(tensor));
+      for (auto& copy : copies) torch::autograd::set_history(copy[kind][original.key()], sum);
     }
-    const auto sum = make_sum<decltype(torch::autograd::Edge::function)>(parameter.device());
-    sum->set_next_edges(torch::autograd::collect_next_edges(parameter));
-    for (auto& copy : copies) torch::autograd::set_history(copy[original.key()], sum);
-  }
   return replicas;
 }
 

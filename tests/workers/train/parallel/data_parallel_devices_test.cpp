@@ -157,6 +157,29 @@ TEST_CASE("data_parallel over devices: what is frozen gets no gradient, and with
   CHECK_FALSE(data_parallel(net, input, kThree).requires_grad());
 }
 
+namespace {
+
+struct ScaledImpl : torch::nn::Cloneable<ScaledImpl> {
+  at::Tensor scale;
+  ScaledImpl() { reset(); }
+  void reset() override { scale = register_buffer("scale", torch::linspace(1, 2, 6, at::kDouble)); }
+  at::Tensor forward(const at::Tensor& input) { return (input * scale).tanh(); }
+};
+TORCH_MODULE(Scaled);
+
+}  // namespace
+
+TEST_CASE("data_parallel over devices: a buffer that requires a gradient gets it from all copies") {
+  Scaled net, alone;
+  const at::Tensor input = torch::randn({9, 6}, at::kDouble);
+  for (Scaled* one : {&net, &alone}) (*one)->scale.set_requires_grad(true);
+  data_parallel(net, input, kThree).pow(2).sum().backward();
+  alone->forward(input).pow(2).sum().backward();
+  CHECK(close(net->scale.grad(), alone->scale.grad()));
+  net->scale.set_requires_grad(false);
+  CHECK_FALSE(data_parallel(net, input, kThree).requires_grad());
+}
+
 TEST_CASE("data_parallel over devices: random numbers of the program stay what they are") {
   Net net = make();
   const at::Tensor input = torch::ones({6, 6}, at::kDouble);

@@ -214,6 +214,45 @@ TEST_CASE("data parallel: buffers are those of worker 0, and evaluation uses the
 
 namespace {
 
+struct ScaledImpl : torch::nn::Module {
+  at::Tensor scale{register_buffer("scale", torch::linspace(1, 2, 6, at::kDouble))};
+  torch::nn::Linear layer{register_module("layer", torch::nn::Linear(6, 4))};
+  ScaledImpl() { to(at::kDouble); }
+  at::Tensor forward(const at::Tensor& input) { return layer->forward(input * scale).tanh(); }
+};
+TORCH_MODULE(Scaled);
+
+}  // namespace
+
+TEST_CASE("data parallel: a buffer that requires a gradient gets it") {
+  for (const bool trains : {true, false}) {
+    INFO((trains ? "training" : "evaluation"));
+    Scaled net = make<Scaled>(), alone = make<Scaled>();
+    for (Scaled* one : {&net, &alone}) {
+      (*one)->train(trains);
+      (*one)->scale.set_requires_grad(true);
+      for (at::Tensor& parameter : (*one)->layer->parameters()) parameter.set_requires_grad(false);
+    }
+    DataParallel<Scaled> parallel(net, {.processes = 2});
+    for (int step = 0; step < 3; ++step) {
+      // The buffer alone makes a graph; two passes are under way at once.
+      const at::Tensor one = parallel(batch(step, 5)), two = parallel(batch(step + 9, 5));
+      REQUIRE(one.requires_grad());
+      for (const at::Tensor& output : {one, two}) output.pow(2).sum().backward();
+      for (const int seed : {step, step + 9}) alone->forward(batch(seed, 5)).pow(2).sum().backward();
+      REQUIRE(net->scale.grad().defined());
+      CHECK(torch::allclose(net->scale.grad(), alone->scale.grad(), 1e-12, 1e-12));
+      CHECK_FALSE(net->layer->weight.grad().defined());
+      const torch::NoGradGuard no_grad;
+      for (Scaled* each : {&net, &alone}) (*each)->scale.sub_(0.01 * (*each)->scale.grad());
+    }
+    net->scale.set_requires_grad(false);
+    CHECK_FALSE(parallel(batch(0, 5)).requires_grad());
+  }
+}
+
+namespace {
+
 struct SeveralImpl : torch::nn::Module {
   torch::nn::Linear layer{register_module("layer", torch::nn::Linear(6, 6))};
   SeveralImpl() { to(at::kDouble); }
