@@ -78,11 +78,12 @@ class SyncBatchNorm : public torch::nn::ModuleHolder<SyncBatchNormImpl> {
   using Impl = SyncBatchNormImpl;  ///< the module
 };
 
-/// Makes every batch norm below `root` a SyncBatchNorm of this group: those in a Sequential are replaced by one with the
-/// same parameters and buffers, and SyncBatchNorms get the group. Call it before the optimizer and
-/// DistributedDataParallel are made. A member `torch::nn::BatchNorm2d norm` of a class cannot become another type: then
-/// nothing is changed, and it throws std::invalid_argument, which names all of those. Declare them as
-/// shoal::SyncBatchNorm.
+/// Makes every batch norm below `root` a SyncBatchNorm of this group: those in a Sequential, ModuleList or ModuleDict
+/// are replaced by one with the same parameters and buffers, and SyncBatchNorms get the group. Call it before the
+/// optimizer and DistributedDataParallel are made. What a list or dict holds has another type then: a forward() that
+/// asks it for a batch norm (`list->at<torch::nn::BatchNorm2dImpl>(0)`) has to ask for a SyncBatchNormImpl. A member
+/// `torch::nn::BatchNorm2d norm` of a class cannot become another type: then nothing is changed, and it throws
+/// std::invalid_argument, which names all of those. Declare them as shoal::SyncBatchNorm.
 void convert_sync_batch_norm(torch::nn::Module& root, const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
 
 }  // namespace shoal

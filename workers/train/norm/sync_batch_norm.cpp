@@ -8,14 +8,16 @@
 #include <fmt/ranges.h>
 #include <shoal/internal/workers/train/norm/joint_norm.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/moduledict.h>
+#include <torch/nn/modules/container/modulelist.h>
 #include <torch/nn/modules/container/sequential.h>
 
-#include <cstddef>
 #include <memory>
 #include <ostream>
 #include <stdexcept>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -142,32 +144,66 @@ bool is_batch_norm(const torch::nn::Module& module) {
          module.as<torch::nn::BatchNorm3d>();
 }
 
+/// Calls visit(module, put) for what a container holds; put(other) has it hold another one. It has its modules twice:
+/// in its own order, which forward() and iteration follow, and by name as its children.
+template <class Visit>
+void each_entry(torch::nn::Module& module, Visit&& visit) {
+  using Sync = std::shared_ptr<SyncBatchNormImpl>;
+  if (auto* sequential = module.as<torch::nn::Sequential>())
+    for (torch::nn::AnyModule& entry : *sequential)
+      visit(*entry.ptr(), [&](const Sync& sync) { entry = torch::nn::AnyModule(sync); });
+  if (auto* list = module.as<torch::nn::ModuleList>())
+    for (std::shared_ptr<torch::nn::Module>& entry : *list) visit(*entry, [&](const Sync& sync) { entry = sync; });
+  if (auto* dict = module.as<torch::nn::ModuleDict>())
+    for (auto& item : *dict) visit(*item.value(), [&](const Sync& sync) { item.value() = sync; });
+}
+
+bool holds(torch::nn::Module& module, const torch::nn::Module& child) {
+  bool found = false;
+  each_entry(module, [&](const torch::nn::Module& entry, const auto&) { found = found || &entry == &child; });
+  return found;
+}
+
 /// The batch norms that are members of a class, by name.
-void find_members(const torch::nn::Module& module, const std::string& path, std::vector<std::string>& names) {
+void find_members(torch::nn::Module& module, const std::string& path, std::vector<std::string>& names) {
   if (is_batch_norm(module) && path.empty()) names.emplace_back("the module itself");
   for (const auto& child : module.named_children()) {
     const std::string name = path.empty() ? child.key() : path + "." + child.key();
-    if (is_batch_norm(*child.value()) && !module.as<torch::nn::Sequential>()) names.push_back(name);
+    if (is_batch_norm(*child.value()) && !holds(module, *child.value())) names.push_back(name);
     find_members(*child.value(), name, names);
   }
 }
 
-void convert(torch::nn::Module& module, const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) {
-  if (auto* sync = module.as<SyncBatchNorm>()) sync->set_group(process_group);
-  auto* sequential = module.as<torch::nn::Sequential>();
-  std::size_t position = 0;
-  for (const auto& child : module.named_children()) {
-    if (sequential)
-      if (auto sync = synchronized_of_any(*child.value())) {
-        sync->set_group(process_group);
-        // A Sequential has its modules twice: in order, and by name.
-        *(sequential->begin() + std::ptrdiff_t(position)) = torch::nn::AnyModule(sync);
-        sequential->replace_module(child.key(), sync);
-      }
-    ++position;
-    convert(*child.value(), process_group);
+class Conversion {
+ public:
+  explicit Conversion(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) : process_group_(process_group) {}
+
+  void convert(torch::nn::Module& module) {
+    if (auto* sync = module.as<SyncBatchNorm>()) sync->set_group(process_group_);
+    each_entry(module, [&](const torch::nn::Module& entry, const auto& put) {
+      if (auto sync = in_place_of(entry)) put(sync);
+    });
+    for (const auto& child : module.named_children()) {
+      if (auto sync = in_place_of(*child.value()))
+        module.replace_module(child.key(), sync);
+      else
+        convert(*child.value());
+    }
   }
-}
+
+ private:
+  /// The same one wherever a batch norm is held; null if the module is none.
+  std::shared_ptr<SyncBatchNormImpl> in_place_of(const torch::nn::Module& module) {
+    if (!is_batch_norm(module)) return nullptr;
+    std::shared_ptr<SyncBatchNormImpl>& sync = made_[&module];
+    if (!sync) sync = synchronized_of_any(module);
+    sync->set_group(process_group_);
+    return sync;
+  }
+
+  const c10::intrusive_ptr<c10d::ProcessGroup>& process_group_;
+  std::unordered_map<const torch::nn::Module*, std::shared_ptr<SyncBatchNormImpl>> made_;
+};
 
 }  // namespace
 
@@ -176,10 +212,11 @@ void convert_sync_batch_norm(torch::nn::Module& root, const c10::intrusive_ptr<c
   find_members(root, "", members);
   if (!members.empty())
     throw std::invalid_argument(
-        fmt::format("convert_sync_batch_norm: {} cannot become another type, as a class has it as a member: declare it "
-                    "as shoal::SyncBatchNorm, which norms alone until this call",
+        fmt::format("convert_sync_batch_norm: {} cannot become another type, as it is a member of a class and in no "
+                    "Sequential, ModuleList or ModuleDict: declare it as shoal::SyncBatchNorm, which norms alone until "
+                    "this call",
                     fmt::join(members, ", ")));
-  convert(root, process_group);
+  Conversion(process_group).convert(root);
 }
 
 }  // namespace shoal

@@ -231,7 +231,86 @@ std::string twice_derived(int rank, ShmGroup group) {
   return said;
 }
 
+/// Its forward() takes whatever the containers hold.
+struct ListedImpl : torch::nn::Module {
+  ListedImpl()
+      : shared(torch::nn::BatchNorm1d(6)),
+        list(register_module("list", torch::nn::ModuleList(torch::nn::BatchNorm1d(6), torch::nn::Linear(6, 6), shared,
+                                                           Block(), shared))),
+        dict(register_module("dict", torch::nn::ModuleDict())) {
+    dict->update({{"norm", torch::nn::BatchNorm1d(6).ptr()}, {"linear", torch::nn::Linear(6, 6).ptr()}});
+    to(at::kDouble);
+  }
+  static at::Tensor apply(torch::nn::Module& module, const at::Tensor& x) {
+    if (auto* sync = module.as<SyncBatchNorm>()) return sync->forward(x);
+    if (auto* norm = module.as<torch::nn::BatchNorm1d>()) return norm->forward(x);
+    if (auto* block = module.as<Block>()) return block->forward(x);
+    return module.as<torch::nn::Linear>()->forward(x);
+  }
+  at::Tensor forward(at::Tensor x) {
+    for (const auto& module : *list) x = apply(*module, x);
+    for (const auto& item : *dict) x = apply(*item.value(), x);
+    return apply(*dict["norm"], apply(*list[2], x));
+  }
+  torch::nn::BatchNorm1d shared;
+  torch::nn::ModuleList list;
+  torch::nn::ModuleDict dict;
+};
+TORCH_MODULE(Listed);
+
+std::string convert_lists(int rank, ShmGroup group) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(0);
+  Listed net, reference;
+  copy_values(*net, *reference);
+  const std::vector<at::Tensor> before = net->parameters();
+  convert_sync_batch_norm(*net, process_group);
+  const std::vector<at::Tensor> after = net->parameters();
+  require(before.size() == after.size(), "as many parameters");
+  for (std::size_t i = 0; i < before.size(); ++i) require(before[i].is_same(after[i]), "the parameters themselves");
+  for (const auto& module : net->modules())
+    require(!module->as<torch::nn::BatchNorm1d>(), "a batch norm was left among the children");
+  require(net->list[2] == net->list[4], "what was one module in two places is one");
+  require(net->list[2] == net->list->named_children()["2"], "list and children are apart");
+  require(net->dict["norm"] == net->dict->named_children()["norm"], "dict and children are apart");
+  std::vector<at::Tensor> parts;
+  for (int other = 0; other < group.world_size(); ++other) parts.push_back(batch_of(other, 0));
+  const at::Tensor wanted = reference->forward(torch::cat(parts)), got = net->forward(batch_of(rank, 0));
+  require_close(got.detach(), wanted.detach().narrow(0, 8 * rank, 8), "outputs of the converted module", 1e-10);
+  net->eval();
+  require(!net->list[0]->is_training() && !net->dict["norm"]->is_training(), "eval() goes past a converted module");
+  reference->eval();
+  require_close(net->forward(parts[0]).detach(), reference->forward(parts[0]).detach(), "evaluation", 1e-10);
+  return "went through";
+}
+
+/// A list that has a member of its own besides what it lists.
+struct OwnListImpl : torch::nn::ModuleListImpl {
+  OwnListImpl() : norm(register_module("norm", torch::nn::BatchNorm1d(6))) { push_back(torch::nn::BatchNorm1d(6)); }
+  torch::nn::BatchNorm1d norm;
+};
+TORCH_MODULE(OwnList);
+
+std::string own_list(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  OwnList list;
+  try {
+    convert_sync_batch_norm(*list, process_group);
+    return "a member was converted";
+  } catch (const std::invalid_argument& error) {
+    require(list[0]->as<torch::nn::BatchNorm1d>(), "something was converted nevertheless");
+    return error.what();
+  }
+}
+
 }  // namespace
+
+TEST_CASE("SyncBatchNorm: batch norms in a ModuleList or ModuleDict are converted, in their own order as well") {
+  for (auto& said : spawn({.nprocs = 2}, convert_lists, ShmGroup(2))) CHECK(said == "went through");
+  CHECK_THAT(spawn({.nprocs = 1}, own_list, ShmGroup(1))[0],
+             ContainsSubstring("convert_sync_batch_norm: norm cannot") && ContainsSubstring("ModuleList"));
+}
 
 TEST_CASE("SyncBatchNorm: what of a batch norm is frozen stays frozen when it is converted") {
   for (auto& said : spawn({.nprocs = 1}, frozen_in_part, ShmGroup(1))) CHECK(said == "went through");
