@@ -1,6 +1,8 @@
 #include <shoal/internal/workers/train/ddp/equal_tensors.h>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <cstddef>
@@ -29,15 +31,17 @@ void average_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> counted;
   for (const at::Tensor& tensor : tensors) {
-    if (!tensor.is_floating_point()) {
+    if (!tensor.is_floating_point() && !tensor.is_complex()) {
       counted.push_back(tensor);
       continue;
     }
-    // The sum of copies: where it fails, the tensor is what it was.
     const at::Tensor value = tensor.variable_data();
-    std::vector<at::Tensor> sum{takes_part ? value.div(ranks) : at::zeros_like(value)};
+    // Complex ones as pairs of reals, of which every backend makes sums.
+    const at::Tensor numbers = value.is_complex() ? at::view_as_real(value.resolve_conj()) : value;
+    // The sum of copies: where it fails, the tensor is what it was.
+    std::vector<at::Tensor> sum{takes_part ? numbers.div(ranks) : at::zeros_like(numbers)};
     process_group->allreduce(sum)->wait();
-    value.copy_(sum[0]);
+    value.copy_(value.is_complex() ? at::view_as_complex(sum[0].contiguous()) : sum[0]);
   }
   broadcast_tensors(process_group, counted, root);
 }

@@ -19,7 +19,7 @@ void broadcast_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_gro
                        const std::vector<at::Tensor>& tensors, int root);
 
 /// All ranks get the mean of those `ranks` that take part (a rank that does not, counts nothing: see Join); of tensors
-/// that are no floating point numbers, root's.
+/// that count (integers, truth values), root's.
 void average_tensors(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
                      const std::vector<at::Tensor>& tensors, int root, int ranks, bool takes_part);
 

@@ -342,6 +342,26 @@ std::vector<at::Tensor> buffers(int rank, ShmGroup group, BufferSync sync) {
   return seen;
 }
 
+struct PhasedImpl : torch::nn::Module {
+  explicit PhasedImpl(int rank)
+      : layer(register_module("layer", torch::nn::Linear(6, 2))),
+        single(register_buffer("single", torch::full({3}, c10::complex<float>(rank, 2 - rank), at::kComplexFloat))),
+        twice(register_buffer("twice", single.to(at::kComplexDouble).conj())) {}
+  at::Tensor forward(const at::Tensor& input) { return layer->forward(input); }
+  torch::nn::Linear layer;
+  at::Tensor single, twice;
+};
+TORCH_MODULE(Phased);
+
+std::vector<at::Tensor> complex_buffers(int rank, ShmGroup group, BufferSync sync) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank);
+  Phased net(rank);
+  DistributedDataParallel<Phased> ddp({.buffer_sync = sync, .init_sync = false}, net, process_group);
+  ddp.forward(torch::ones({2, 6})).sum().backward();
+  return {net->single, net->twice.resolve_conj()};
+}
+
 struct WordsImpl : torch::nn::Module {
   explicit WordsImpl(bool sparse)
       : rows(register_module("rows", torch::nn::Embedding(torch::nn::EmbeddingOptions(20, 4).sparse(sparse)))),
@@ -533,6 +553,14 @@ TEST_CASE("DDP: buffers are rank 0's or the mean, before or after a forward pass
     CHECK(torch::allclose(rank[0], mean));
     CHECK(rank[1].item<std::int64_t>() == 1);
   }
+}
+
+TEST_CASE("DDP: of complex buffers, too, ranks get the mean") {
+  for (const auto sync : {BufferSync::average_before, BufferSync::average_after})
+    for (auto& rank : spawn({.nprocs = 2}, complex_buffers, ShmGroup(2), sync)) {
+      CHECK(torch::equal(rank[0], torch::full({3}, c10::complex<float>(0.5, 1.5), at::kComplexFloat)));
+      CHECK(torch::equal(rank[1], torch::full({3}, c10::complex<double>(0.5, -1.5), at::kComplexDouble)));
+    }
 }
 
 TEST_CASE("DDP: sparse gradients of embeddings are those of the joint batch") {
