@@ -120,7 +120,10 @@ class PeriodicAverager {
  public:
   /// Throws std::invalid_argument for a period below 1 or a warm-up below 0.
   explicit PeriodicAverager(ProcessGroupOfHook process_group, const PeriodicAveragerOptions& options = {});
-  /// Counts a step; returns whether it has averaged. All ranks call it equally often, with the same parameters.
+  /// Counts a step; returns whether it has averaged those parameters that require gradients. Frozen ones, and buffers,
+  /// are left as they are: the mean of equal values need not have their bits. All ranks call it equally often, with the
+  /// same parameters; where ranks have frozen others, an average throws std::invalid_argument on all, which names the
+  /// first.
   bool average(const std::vector<at::Tensor>& parameters);
 
   std::int64_t steps() const { return steps_; }  ///< that it has counted, for a checkpoint

@@ -173,6 +173,38 @@ TEST_CASE("comm hooks: local SGD steps alone between the averages of the paramet
 
 namespace {
 
+/// Frozen parameters of values whose thirds do not add up to them, a table of integers, and one that is trained.
+std::string average_frozen(int rank, const ShmGroup& group, bool differs) {
+  auto process_group = init_process_group(group, rank);
+  PeriodicAverager averager(process_group, {.period = 1, .warm_up = 0});
+  torch::manual_seed(0);
+  const at::Tensor frozen = torch::randn({1000}), numbers = torch::arange(10), trained = torch::full({4}, double(rank));
+  trained.set_requires_grad(true);
+  frozen.set_requires_grad(differs && rank == 1);
+  const at::Tensor before = frozen.detach().clone();
+  for (int step = 0; step < 10; ++step) try {
+      require(averager.average({frozen, numbers, trained}), "no average");
+    } catch (const std::invalid_argument& error) {
+      process_group->barrier()->wait();
+      return error.what();
+    }
+  require(torch::equal(frozen, before), "frozen parameters have changed");
+  require(torch::equal(numbers, torch::arange(10)), "integers have changed");
+  require_close(trained.detach(), torch::ones({4}), "the mean", 1e-6);
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("comm hooks: PeriodicAverager leaves what is not trained, bit for bit, and tells ranks that differ in it") {
+  for (auto& said : spawn({.nprocs = 3}, average_frozen, ShmGroup(3), false)) CHECK(said == "went through");
+  for (auto& said : spawn({.nprocs = 3}, average_frozen, ShmGroup(3), true))
+    CHECK_THAT(said, ContainsSubstring("rank 1 differs from that of rank 0: parameter 0 (Float [1000], strides [1]) "
+                                       "instead of parameter 2 (Float [4], strides [1])"));
+}
+
+namespace {
+
 /// What a hook of the user's is given, and what it can do.
 std::string own_hook(int rank, ShmGroup group, bool is_static) {
   at::set_num_threads(1);

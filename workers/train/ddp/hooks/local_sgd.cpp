@@ -1,12 +1,19 @@
 // Local SGD: ranks that step alone, and are averaged from time to time.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/ddp/mean.h>
+#include <shoal/internal/workers/train/ddp/module_check.h>
 #include <shoal/tensors/shared_memory_scope.h>
 #include <shoal/workers/train/comm_hooks.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
@@ -39,12 +46,42 @@ void PeriodicAverager::set_steps(std::int64_t steps) {
   steps_ = steps;
 }
 
+namespace {
+
+/// Those that are trained, under their numbers among all.
+NamedTensorList trained_ones(const std::vector<at::Tensor>& parameters) {
+  NamedTensorList trained;
+  const NamedTensorList all = named_by_number(each_once(parameters));
+  std::ranges::copy_if(all, std::back_inserter(trained), [](const auto& one) { return one.second.requires_grad(); });
+  return trained;
+}
+
+/// Ranks that average other parameters than this one mix up values of one size without a word. The names are compared by
+/// a number, which costs nothing beside the average; where it differs, all ranks say what does.
+void check_same_ones(const ProcessGroupOfHook& process_group, const NamedTensorList& trained) {
+  std::uint64_t code = 14695981039346656037U;  // FNV-1a
+  for (const auto& [name, tensor] : trained)
+    for (const char letter : name) code = (code ^ std::uint8_t(letter)) * 1099511628211U;
+  const at::Tensor own = at::empty({1}, at::kLong);
+  std::memcpy(own.mutable_data_ptr(), &code, sizeof code);
+  std::vector<std::vector<at::Tensor>> all(1);
+  for (int rank = 0; rank < process_group->getSize(); ++rank) all[0].push_back(at::empty_like(own));
+  std::vector<at::Tensor> input{own};
+  process_group->allgather(all, input)->wait();
+  if (std::ranges::any_of(all[0], [&](const at::Tensor& other) { return !other.equal(all[0][0]); }))
+    check_same_on_all_ranks(process_group, trained, "list of trained parameters for a PeriodicAverager");
+}
+
+}  // namespace
+
 bool PeriodicAverager::average(const std::vector<at::Tensor>& parameters) {
   const std::int64_t step = steps_++;
   if (step < options_.warm_up || (step - options_.warm_up) % options_.period != 0) return false;
   const at::NoGradGuard no_grad;
   const int ranks = process_group_->getSize();
-  for (const at::Tensor& parameter : each_once(parameters)) {
+  const NamedTensorList trained = trained_ones(parameters);
+  check_same_ones(process_group_, trained);
+  for (const auto& [name, parameter] : trained) {
     // The sum of copies: a parameter is never a part of what it was, also where another rank dies.
     at::Tensor mean;
     {
