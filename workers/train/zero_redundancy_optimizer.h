@@ -42,7 +42,8 @@ class ZeroRedundancyOptimizer final : public Joinable {
   /// This rank's part: for learning-rate schedulers, which do the same on all ranks. It has all groups, some of them
   /// without parameters.
   torch::optim::Optimizer& local();
-  std::size_t state_bytes();                          ///< of this rank's state; before the first step, what it will be
+  /// Of this rank's state, with what the first step will make. Makes nothing.
+  std::size_t state_bytes();
   const std::vector<std::int64_t>& elements() const;  ///< of each rank's parameters
   /// Whose parameters are whose: for DistributedDataParallel::shard_gradients().
   GradientOwners owners() const;
@@ -53,7 +54,8 @@ class ZeroRedundancyOptimizer final : public Joinable {
   double clip_grad_norm_(double max_norm, double norm_type = 2);
 
   /// Collective: root gets an ordinary optimizer of all parameters with everybody's state, for torch::save; the others
-  /// get null. For what optimizer_state() supports; throws std::invalid_argument for others, and for a root that is no rank.
+  /// get null. State that no step has made yet is not there, either. For what optimizer_state() supports; throws
+  /// std::invalid_argument for others, and for a root that is no rank.
   std::unique_ptr<torch::optim::Optimizer> consolidate(int root = 0);
   /// An ordinary optimizer of all parameters, without state: to torch::load into, for load_state().
   std::unique_ptr<torch::optim::Optimizer> make_whole() const;

@@ -8,6 +8,7 @@
 #include <shoal/internal/workers/train/ddp/module_check.h>
 #include <shoal/internal/workers/train/optim/option_text.h>
 #include <shoal/internal/workers/train/optim/partition.h>
+#include <shoal/internal/workers/train/optim/sent_state.h>
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/optimizer.h>
 #include <torch/optim/optimizer.h>
@@ -232,11 +233,7 @@ double ZeroRedundancyOptimizer::clip_grad_norm_(double max_norm, double norm_typ
   return total;
 }
 
-std::size_t ZeroRedundancyOptimizer::state_bytes() {
-  std::size_t bytes = 0;
-  for (const at::Tensor& tensor : optimizer_state(*state_->local)) bytes += tensor.nbytes();
-  return bytes;
-}
+std::size_t ZeroRedundancyOptimizer::state_bytes() { return bytes_of_state(*state_->local); }
 
 std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::make_whole() const {
   auto whole = state_->make(state_->groups);
@@ -250,28 +247,18 @@ std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::consolidate(int root) {
   if (root < 0 || root >= ranks)
     throw std::invalid_argument(
         fmt::format("ZeroRedundancyOptimizer::consolidate to rank {}: give one from 0 to {}", root, ranks - 1));
-  OptimizerState mine = optimizer_state(*s.local);
   if (own != root) {
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      std::vector<at::Tensor> sent{mine[i].contiguous()};
-      s.process_group->send(sent, root, int(i))->wait();
-    }
+    send_state(*s.process_group, *s.local, root);
     return nullptr;
   }
   auto whole = make_whole();
   for (int rank = 0; rank < ranks; ++rank) {
     auto part = s.make(share_of(s.groups, s.owners, rank));
     s.copy_options(*s.local, *part);
-    OptimizerState state = optimizer_state(*part);  // tensors of the right sizes
-    for (std::size_t i = 0; i < state.size(); ++i) {
-      if (rank == own) {
-        state[i].copy_(mine[i]);
-        continue;
-      }
-      std::vector<at::Tensor> received{state[i]};
-      s.process_group->recv(received, rank, int(i))->wait();
-    }
-    use_optimizer_state(*part, state);
+    if (rank == own)
+      copy_state(*s.local, *part);
+    else
+      receive_state(*s.process_group, *part, rank);
     for (auto& [parameter, entry] : part->state()) whole->state()[parameter] = std::move(entry);
   }
   return whole;

@@ -300,6 +300,57 @@ TEST_CASE("ZeroRedundancyOptimizer: complex gradients are clipped, and where a n
   CHECK_THAT(said[1], ContainsSubstring("Int"));
 }
 
+namespace {
+
+/// Counting and bringing together the state before the first step, and while one parameter has had no gradient yet.
+std::string looked_at(int rank, const ShmGroup& group, Kind kind) {
+  const auto process_group = init_process_group(group, rank);
+  const auto make = [&](const ParameterGroups& groups) -> std::unique_ptr<torch::optim::Optimizer> {
+    if (kind != Kind::sgd) return maker(kind)(groups);
+    // The first step's gradient counts as a whole, and later ones a tenth.
+    return std::make_unique<torch::optim::SGD>(groups, torch::optim::SGDOptions(1).momentum(0.9).dampening(0.9));
+  };
+  std::vector<at::Tensor> spread, alone;
+  for (const std::int64_t size : {7, 6, 5, 4}) {
+    spread.push_back(torch::ones({size}).set_requires_grad(true));
+    alone.push_back(torch::ones({size}).set_requires_grad(true));
+  }
+  ZeroRedundancyOptimizer optimizer(spread, make, process_group);
+  auto whole = make({torch::optim::OptimizerParamGroup(alone)});
+  const std::size_t at_first = optimizer.state_bytes();
+  require(at_first > 0, "the bytes that the first step will make");
+  for (int step = 0; step < 4; ++step) {
+    require(optimizer.state_bytes() == at_first, "the bytes of the state");
+    auto together = optimizer.consolidate(step % 2);
+    if (together) {
+      require(together->state().size() == whole->state().size(), fmt::format("step {}: state that nobody has", step));
+      for (std::size_t i = 0; i < alone.size(); ++i)
+        require(together->state().count(spread[i].unsafeGetTensorImpl()) ==
+                    whole->state().count(alone[i].unsafeGetTensorImpl()),
+                fmt::format("step {}: state of parameter {}", step, i));
+    }
+    optimizer.zero_grad();
+    whole->zero_grad();
+    // The last two are used from the third step on.
+    for (std::size_t i = 0; i < (step < 2 ? 2 : 4); ++i) {
+      (spread[i] * spread[i] * double(step + 1)).sum().backward();
+      (alone[i] * alone[i] * double(step + 1)).sum().backward();
+    }
+    optimizer.step();
+    whole->step();
+    for (std::size_t i = 0; i < alone.size(); ++i)
+      require(torch::equal(spread[i], alone[i]), fmt::format("step {}, parameter {}", step, i));
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("ZeroRedundancyOptimizer: to count the state or to bring it together does not change the training") {
+  for (const Kind kind : {Kind::sgd, Kind::adam, Kind::rmsprop, Kind::adagrad})
+    for (auto& said : spawn({.nprocs = 2}, looked_at, ShmGroup(2), kind)) CHECK(said == "went through");
+}
+
 TEST_CASE("ZeroRedundancyOptimizer: when a rank is killed, step() throws PeerDied on the others") {
   ShmGroup group(2);
   std::vector<Process<std::string>> processes;
