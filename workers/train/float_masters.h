@@ -2,7 +2,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+#include <shoal/workers/train/join.h>
 
+#include <memory>
 #include <vector>
 
 namespace shoal {
@@ -26,8 +29,14 @@ namespace shoal {
 ///   parts.add("masters", masters, *net);
 ///   parts.add("optimizer", optimizer, masters, *net);
 ///
-/// Whoever changes the parameters by other means (weights from elsewhere, a Join's end) calls take_parameters(); otherwise the
-/// next give_parameters() undoes it. Not collective. One thread.
+/// A ZeroRedundancyOptimizer over masters.parameters() knows whose copies they are: owners() names the module's
+/// parameters, for shard_gradients(), and in a Join ranks without a batch step on the copies, too. With another
+/// optimizer give the Join the copies, so that all ranks have the same at its end:
+///
+///   shoal::Join join({ddp.joinable(), masters.joinable(process_group)});
+///
+/// Whoever changes the parameters by other means (weights from elsewhere, the end of a Join without the copies) calls
+/// take_parameters(); otherwise the next give_parameters() undoes it. Not collective but in a Join. One thread.
 class FloatMasters {
  public:
   /// Parameters of other types, float for example, are taken themselves: they are no copies. A tied parameter, which
@@ -41,9 +50,15 @@ class FloatMasters {
   void take_gradients();
   void give_parameters();  ///< rounds the copies to the parameters
   void take_parameters();  ///< the copies become what the parameters are
+  /// For a Join of that group: when it ends, all ranks get the copies of one that did the last step. The same one for
+  /// each call; it lives as long as these masters do. Throws std::invalid_argument while it is in a Join of another
+  /// group.
+  Joinable& joinable(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
 
  private:
+  class InJoin;
   std::vector<at::Tensor> parameters_, masters_;
+  std::shared_ptr<InJoin> in_join_;
 };
 
 }  // namespace shoal

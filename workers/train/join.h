@@ -19,9 +19,10 @@ class Join;
 
 /// Who does what in the step that begins: the same on all ranks.
 struct JoinStep {
-  int active = 0;        ///< ranks that have a batch for it
-  int first_active = 0;  ///< the lowest of them; in the step after the last, the last step's
-  bool syncs = true;     ///< whether they reduce their gradients in it
+  int active = 0;               ///< ranks that have a batch for it
+  int first_active = 0;         ///< the lowest of them; in the step after the last, the last step's
+  bool syncs = true;            ///< whether they reduce their gradients in it
+  std::vector<int> ended = {};  ///< ranks that have none any more
 };
 
 /// What does collectives in each step of a training: DistributedDataParallel, ZeroRedundancyOptimizer, or a class of the
@@ -89,12 +90,17 @@ class Join {
   /// `syncs`, and for one that comes out of its turn; Error as the options say, and for one that has failed within this step:
   /// the next one begins with the first.
   const JoinStep& announce(const Joinable& joinable, bool syncs);
+  /// For joinables, of a collective of theirs that comes before the one that they announce: the step in which it is
+  /// theirs to do. Throws as announce() does, and is no collective. Not for the first one.
+  const JoinStep& in_turn(const Joinable& joinable) const;
   /// For joinables: whether all ranks have met for the step, also where announce() has thrown.
   bool has_met() const { return has_met_; }
   /// For joinables: by what the gradients of this step are divided.
   int divisor() const;
 
  private:
+  std::size_t place_of(const Joinable& joinable) const;
+  void check_turn(const Joinable& joinable, std::size_t place) const;
   void meet(bool has_data, bool syncs);
   void shadow_step();
   bool any_failed() const;

@@ -22,9 +22,17 @@ namespace shoal {
 ///   shoal::ZeroRedundancyOptimizer optimizer(
 ///       net->parameters(), shoal::optimizer_maker<torch::optim::Adam>(torch::optim::AdamOptions(1e-3)), process_group);
 ///
-/// All ranks make it over the same parameters in the same order, with equal values, and call step() equally often; gradients are the same
-/// on all, as DistributedDataParallel leaves them. One thread. If a rank dies, step() throws PeerDied, and this rank's
-/// parameters are partly new.
+/// All ranks make it over the same parameters in the same order, with equal values, and call step() equally often;
+/// gradients are the same on all, as DistributedDataParallel leaves them. Over the copies of FloatMasters it goes as
+/// over the parameters: give it masters.parameters(). One thread. If a rank dies, step() throws PeerDied, and this
+/// rank's parameters are partly new.
+///
+/// In a Join it stands behind DistributedDataParallel. Ranks without a batch step on their parameters as the others do:
+/// by the options that those have in that step (a schedule's learning rate) and by their gradients as they are at
+/// step(), clipped for example, which the first rank with a batch sends. It takes about as long as giving the
+/// parameters to the others. Three things do not cross: sparse gradients, which stay DistributedDataParallel's; with
+/// shard_gradients(), where a rank has none of the others' gradients, what changes them other than clip_grad_norm_()
+/// here; options of a class of the user's without serialize(), which must not change (the log has a warning).
 class ZeroRedundancyOptimizer final : public Joinable {
  public:
   /// Collective. Throws std::invalid_argument if there are no parameters or another rank's differ in number, type or shape (two
@@ -37,7 +45,7 @@ class ZeroRedundancyOptimizer final : public Joinable {
                           c10::intrusive_ptr<c10d::ProcessGroup> process_group);
   ~ZeroRedundancyOptimizer() override;
 
-  void step();                              ///< collective
+  void step();  ///< collective
   void zero_grad(bool set_to_none = true);  ///< of all parameters
   /// This rank's part: for learning-rate schedulers, which do the same on all ranks. It has all groups, some of them
   /// without parameters.
@@ -45,12 +53,14 @@ class ZeroRedundancyOptimizer final : public Joinable {
   /// Of this rank's state, with what the first step will make. Makes nothing.
   std::size_t state_bytes();
   const std::vector<std::int64_t>& elements() const;  ///< of each rank's parameters
-  /// Whose parameters are whose: for DistributedDataParallel::shard_gradients().
+  /// Whose parameters are whose: for DistributedDataParallel::shard_gradients(). Of FloatMasters' copies the module's
+  /// parameters are named, which have the gradients.
   GradientOwners owners() const;
 
-  /// torch::nn::utils::clip_grad_norm_ of all parameters, where a rank may have the gradients of its own alone. Returns the
-  /// norm of all of them, the same bits on all ranks. `norm_type`: infinity is the largest element. Collective; not
-  /// inside a Join. A rank whose gradients have no norm throws what libtorch does, the others Error; nothing is clipped.
+  /// torch::nn::utils::clip_grad_norm_ of all parameters, where a rank may have the gradients of its own alone. Returns
+  /// the norm of all of them, the same bits on all ranks. `norm_type`: infinity is the largest element. Collective. In
+  /// a Join it comes before step(), behind the backward pass: elsewhere std::invalid_argument. A rank whose gradients
+  /// have no norm throws what libtorch does, the others Error; nothing is clipped.
   double clip_grad_norm_(double max_norm, double norm_type = 2);
 
   /// Collective: root gets an ordinary optimizer of all parameters with everybody's state, for torch::save; the others

@@ -68,12 +68,11 @@ void Join::meet(bool has_data, bool syncs) {
   process_group_->allgather(all, input)->wait();
   has_met_ = true;
   JoinStep step{.active = 0, .first_active = step_.first_active, .syncs = true};
-  int ended = -1;
   bool differ = false;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto* said = all[0][std::size_t(rank)].data_ptr<std::int64_t>();
     if (said[0] == 0) {
-      if (ended < 0) ended = rank;
+      step.ended.push_back(rank);
       continue;
     }
     if (step.active++ == 0) {
@@ -87,9 +86,9 @@ void Join::meet(bool has_data, bool syncs) {
   if (differ)
     throw std::invalid_argument(
         fmt::format("step {} of a Join: some ranks reduce their gradients, others are in no_sync()", steps_));
-  if (options_.throw_when_one_ends && ended >= 0 && step.active > 0)
-    throw Error(fmt::format("rank {} has no batch for step {} of a Join, and rank {} has one", ended, steps_,
-                            step.first_active));
+  if (options_.throw_when_one_ends && !step.ended.empty() && step.active > 0)
+    throw Error(fmt::format("rank {} has no batch for step {} of a Join, and rank {} has one", step.ended.front(),
+                            steps_, step.first_active));
   failed_ = false;
   ++steps_;
 }
@@ -103,17 +102,16 @@ void Join::start_anew() {
   for (Joinable& joinable : joinables_) joinable.start_anew();
 }
 
-const JoinStep& Join::announce(const Joinable& joinable, bool syncs) {
-  const auto place = std::size_t(
-      std::ranges::find(joinables_, &joinable, [](const auto& each) { return &each.get(); }) - joinables_.begin());
-  if (place == 0) {
-    has_met_ = false;
-    if (any_failed()) start_anew();
-    meet(true, syncs);
-  } else if (joinable.has_failed()) {
+std::size_t Join::place_of(const Joinable& joinable) const {
+  return std::size_t(std::ranges::find(joinables_, &joinable, [](const auto& each) { return &each.get(); }) -
+                     joinables_.begin());
+}
+
+void Join::check_turn(const Joinable& joinable, std::size_t place) const {
+  if (joinable.has_failed())
     throw Error(
         "a step of a Join in which a pass has failed cannot go on: begin the next one with the Join's first joinable");
-  } else if (steps_ == 0 || place <= last_) {
+  if (steps_ == 0 || place <= last_)
     throw std::invalid_argument(
         fmt::format("joinable {} of a Join comes {} in a step: ranks without a batch do each once, in the order in "
                     "which they are given",
@@ -121,6 +119,26 @@ const JoinStep& Join::announce(const Joinable& joinable, bool syncs) {
                     steps_ == 0      ? "before the first one"
                     : place == last_ ? "twice"
                                      : fmt::format("behind {}", last_ + 1)));
+}
+
+const JoinStep& Join::in_turn(const Joinable& joinable) const {
+  const std::size_t place = place_of(joinable);
+  if (place == 0)
+    throw std::invalid_argument(
+        "the first joinable of a Join has a collective before the one that begins its step: ranks without a batch do "
+        "not come to it; give Join the DistributedDataParallel first");
+  check_turn(joinable, place);
+  return step_;
+}
+
+const JoinStep& Join::announce(const Joinable& joinable, bool syncs) {
+  const std::size_t place = place_of(joinable);
+  if (place == 0) {
+    has_met_ = false;
+    if (any_failed()) start_anew();
+    meet(true, syncs);
+  } else {
+    check_turn(joinable, place);
   }
   last_ = place;
   return step_;

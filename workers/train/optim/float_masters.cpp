@@ -3,11 +3,36 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
+#include <shoal/internal/workers/train/optim/original_of.h>
 
 #include <cstddef>
 #include <stdexcept>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
 
 namespace shoal {
+
+/// On a rank without a batch the copies rest: its optimizer does, too. (One that is spread over the ranks looks after
+/// the copies itself.)
+class FloatMasters::InJoin final : public Joinable {
+ public:
+  InJoin(std::vector<at::Tensor> copies, c10::intrusive_ptr<c10d::ProcessGroup> process_group)
+      : copies_(std::move(copies)), process_group_(std::move(process_group)) {}
+  c10::intrusive_ptr<c10d::ProcessGroup> join_group() const override { return process_group_; }
+  void set_join(Join* join) override {
+    if (join && join_)
+      throw std::invalid_argument("Join of FloatMasters that are in another Join: finish() that one first");
+    join_ = join;
+  }
+  bool is_joined() const { return join_ != nullptr; }
+  void shadow(const JoinStep& /*step*/) override {}
+  void end_join(int root) override { equalize_copies(process_group_, copies_, root); }
+
+ private:
+  std::vector<at::Tensor> copies_;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
+  Join* join_ = nullptr;
+};
 
 FloatMasters::FloatMasters(const std::vector<at::Tensor>& parameters) : parameters_(each_once(parameters)) {
   for (const at::Tensor& parameter : parameters_) {
@@ -18,29 +43,38 @@ FloatMasters::FloatMasters(const std::vector<at::Tensor>& parameters) : paramete
     const bool half = parameter.scalar_type() == at::kBFloat16 || parameter.scalar_type() == at::kHalf;
     masters_.push_back(half ? parameter.detach().to(at::kFloat).set_requires_grad(parameter.requires_grad())
                             : parameter);
+    if (half) remember_original(masters_.back(), parameter);
   }
 }
 
 void FloatMasters::take_gradients() {
-  const at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (masters_[i].is_same(parameters_[i])) continue;
-    at::Tensor& gradient = parameters_[i].mutable_grad();
-    masters_[i].mutable_grad() = gradient.defined() ? gradient.to(at::kFloat) : at::Tensor();
-    gradient.reset();
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!masters_[i].is_same(parameters_[i])) take_gradient(masters_[i], parameters_[i]);
 }
 
 void FloatMasters::give_parameters() {
-  const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    if (!masters_[i].is_same(parameters_[i])) parameters_[i].detach().copy_(masters_[i].detach());
+    if (!masters_[i].is_same(parameters_[i])) give_value(masters_[i], parameters_[i]);
 }
 
 void FloatMasters::take_parameters() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (!masters_[i].is_same(parameters_[i])) masters_[i].detach().copy_(parameters_[i].detach());
+}
+
+Joinable& FloatMasters::joinable(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) {
+  if (!in_join_ || in_join_->join_group() != process_group) {
+    if (in_join_ && in_join_->is_joined())
+      throw std::invalid_argument(
+          "FloatMasters::joinable of a second process group: these are in a Join of another one; finish() that one "
+          "first");
+    std::vector<at::Tensor> copies;
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      if (!masters_[i].is_same(parameters_[i])) copies.push_back(masters_[i]);
+    in_join_ = std::make_shared<InJoin>(std::move(copies), process_group);
+  }
+  return *in_join_;
 }
 
 }  // namespace shoal

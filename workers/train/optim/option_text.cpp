@@ -3,10 +3,12 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/Type.h>
 #include <fmt/format.h>
+#include <shoal/ipc/log.h>
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <sstream>
 #include <typeinfo>
@@ -44,6 +46,39 @@ std::vector<std::string> option_lines(torch::optim::Optimizer& optimizer) {
   for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group)
     for (std::string& line : lines_of(optimizer.param_groups()[group].options(), group)) all.push_back(std::move(line));
   return all;
+}
+
+std::string written_options(torch::optim::Optimizer& optimizer) {
+  torch::serialize::OutputArchive written;
+  const auto& groups = optimizer.param_groups();
+  for (std::size_t group = 0; group < groups.size(); ++group) try {
+      torch::serialize::OutputArchive one(written.compilation_unit());
+      groups[group].options().serialize(one);
+      written.write(std::to_string(group), one);
+    } catch (const std::exception&) {
+      static std::atomic<bool> said = false;
+      if (!said.exchange(true))
+        log_warning(
+            "options of {} have no serialize(), so ranks of a Join without a batch keep their own: those must not "
+            "change "
+            "from step to step",
+            c10::demangle(typeid(groups[group].options()).name()));
+      return {};
+    }
+  std::ostringstream stream;
+  written.save_to(stream);
+  return stream.str();
+}
+
+void read_options(torch::optim::Optimizer& optimizer, const std::string& written) {
+  torch::serialize::InputArchive all;
+  std::istringstream stream(written);
+  all.load_from(stream);
+  for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
+    torch::serialize::InputArchive one;
+    all.read(std::to_string(group), one);
+    optimizer.param_groups()[group].options().serialize(one);
+  }
 }
 
 }  // namespace shoal

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
 #include <shoal/internal/workers/train/ddp/module_check.h>
+#include <shoal/internal/workers/train/optim/ended_ranks.h>
 #include <shoal/internal/workers/train/optim/option_text.h>
+#include <shoal/internal/workers/train/optim/original_of.h>
 #include <shoal/internal/workers/train/optim/partition.h>
 #include <shoal/internal/workers/train/optim/sent_state.h>
 #include <shoal/ipc/error.h>
@@ -77,6 +79,12 @@ double sum_of_norms(const std::vector<at::Tensor>& parameters, double norm_type)
   return sum;
 }
 
+/// Whose gradient DistributedDataParallel has: of a float copy the parameter that it is a copy of.
+at::Tensor module_parameter(const at::Tensor& parameter) {
+  const at::Tensor original = original_of(parameter);
+  return original.defined() ? original : parameter;
+}
+
 /// The same groups with those parameters alone that a rank has.
 ParameterGroups share_of(const ParameterGroups& groups, const std::vector<int>& owners, int rank) {
   ParameterGroups share;
@@ -141,6 +149,14 @@ struct ZeroRedundancyOptimizer::State {
     }
   }
 
+  double clip(double max_norm, double norm_type);
+
+  const std::vector<at::Tensor>& own_share() const { return shares[std::size_t(process_group->getRank())]; }
+
+  void tell_ended(const JoinStep& step, const OptimizerCall& call) {
+    if (!step.ended.empty()) tell_call(process_group, step, call, *local, shares);
+  }
+
   /// Options change, by a learning rate's schedule for example: the local part's are the ones that hold.
   void copy_options(Optimizer& from, Optimizer& to) const {
     for (std::size_t i = 0; i < groups.size(); ++i)
@@ -170,7 +186,7 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const ParameterGroups& groups, 
 ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
 
 void ZeroRedundancyOptimizer::step() {
-  if (state_->join) state_->join->announce(*this, true);
+  if (state_->join) state_->tell_ended(state_->join->announce(*this, true), {});
   state_->step();
 }
 
@@ -193,21 +209,17 @@ GradientOwners ZeroRedundancyOptimizer::owners() const {
   GradientOwners owners;
   owners.reserve(state_->parameters.size());
   for (std::size_t i = 0; i < state_->parameters.size(); ++i)
-    owners.emplace_back(state_->parameters[i], state_->owners[i]);
+    owners.emplace_back(module_parameter(state_->parameters[i]), state_->owners[i]);
   return owners;
 }
 
-double ZeroRedundancyOptimizer::clip_grad_norm_(double max_norm, double norm_type) {
-  const State& s = *state_;
-  if (!(max_norm > 0) || !(norm_type > 0))
-    throw std::invalid_argument(
-        fmt::format("clip_grad_norm_ to {} by the norm of type {}: give positive numbers", max_norm, norm_type));
+double ZeroRedundancyOptimizer::State::clip(double max_norm, double norm_type) {
   const at::NoGradGuard no_grad;
   const bool largest = std::isinf(norm_type);
   double own = 0;
   std::exception_ptr failure;
   try {
-    own = sum_of_norms(s.shares[std::size_t(s.process_group->getRank())], norm_type);
+    own = sum_of_norms(shares[std::size_t(process_group->getRank())], norm_type);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -219,7 +231,7 @@ double ZeroRedundancyOptimizer::clip_grad_norm_(double max_norm, double norm_typ
   std::vector<at::Tensor> all{sums};
   c10d::AllreduceOptions options;
   options.reduceOp = largest ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
-  s.process_group->allreduce(all, options)->wait();
+  process_group->allreduce(all, options)->wait();
   if (failure) std::rethrow_exception(failure);
   if (both[1] != 0)
     throw Error(
@@ -228,9 +240,18 @@ double ZeroRedundancyOptimizer::clip_grad_norm_(double max_norm, double norm_typ
   const double total = largest ? both[0] : std::pow(both[0], 1 / norm_type);
   const double factor = max_norm / (total + 1e-6);  // torch's
   if (factor < 1 || std::isnan(factor))
-    for (const at::Tensor& parameter : s.parameters)
+    for (const at::Tensor& parameter : parameters)
       if (parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
   return total;
+}
+
+double ZeroRedundancyOptimizer::clip_grad_norm_(double max_norm, double norm_type) {
+  State& s = *state_;
+  if (!(max_norm > 0) || !(norm_type > 0))
+    throw std::invalid_argument(
+        fmt::format("clip_grad_norm_ to {} by the norm of type {}: give positive numbers", max_norm, norm_type));
+  if (s.join) s.tell_ended(s.join->in_turn(*this), {.clips = true, .max_norm = max_norm, .norm_type = norm_type});
+  return s.clip(max_norm, norm_type);
 }
 
 std::size_t ZeroRedundancyOptimizer::state_bytes() { return bytes_of_state(*state_->local); }
@@ -290,11 +311,23 @@ void ZeroRedundancyOptimizer::set_join(Join* join) {
     throw std::invalid_argument("Join of a ZeroRedundancyOptimizer that is in another Join: finish() that one first");
   state_->join = join;
 }
-/// DistributedDataParallel's shadow has left the gradients here. A step without reduction is one of an accumulation, and the
-/// others' optimizers do not step.
+/// DistributedDataParallel's shadow has left the module's gradients here; what the others have made of theirs comes
+/// from the first of them. A step without reduction is one of an accumulation, and the others' optimizers do not step.
 void ZeroRedundancyOptimizer::shadow(const JoinStep& step) {
-  if (step.syncs) state_->step();
+  if (!step.syncs) return;
+  State& s = *state_;
+  for (const at::Tensor& parameter : s.own_share())
+    if (const at::Tensor original = original_of(parameter); original.defined()) take_gradient(parameter, original);
+  for (;;) {
+    const OptimizerCall call = hear_call(s.process_group, step, *s.local, s.own_share());
+    if (!call.clips) break;
+    s.clip(call.max_norm, call.norm_type);
+  }
+  s.step();
+  for (const at::Tensor& parameter : s.parameters)
+    if (const at::Tensor original = original_of(parameter); original.defined()) give_value(parameter, original);
 }
-void ZeroRedundancyOptimizer::end_join(int /*root*/) {}
+/// The module's parameters become root's, and so have their float copies to.
+void ZeroRedundancyOptimizer::end_join(int root) { equalize_copies(state_->process_group, state_->parameters, root); }
 
 }  // namespace shoal
