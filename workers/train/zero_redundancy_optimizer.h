@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -46,7 +47,18 @@ class ZeroRedundancyOptimizer final : public Joinable {
   ~ZeroRedundancyOptimizer() override;
 
   void step();  ///< collective
+  /// As torch::optim::Optimizer has it: calls `closure` once, with gradients enabled, steps, and returns the loss. The
+  /// closure is called on each rank that has a batch and has the backward pass, and in a Join DistributedDataParallel's
+  /// forward pass, in it. Throws std::invalid_argument for a null function; what the closure throws comes out, and this
+  /// rank has not stepped.
+  at::Tensor step(const std::function<at::Tensor()>& closure);
   void zero_grad(bool set_to_none = true);  ///< of all parameters
+  /// As torch::optim::Optimizer has it, for layers that are trained later: the parameters go to the ranks that have the
+  /// least; those that are there stay where they are. Without options it has the maker's. Collective, and not in a
+  /// Join; owners() has them from then on, so shard_gradients() comes behind it. Throws std::invalid_argument, and
+  /// changes nothing, as the constructor does, for a parameter that is there already, and for Adagrad, whose step in
+  /// libtorch needs state that its constructor alone makes.
+  void add_param_group(const torch::optim::OptimizerParamGroup& group);
   /// This rank's part: for learning-rate schedulers, which do the same on all ranks. It has all groups, some of them
   /// without parameters.
   torch::optim::Optimizer& local();

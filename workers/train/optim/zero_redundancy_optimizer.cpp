@@ -13,6 +13,7 @@
 #include <shoal/internal/workers/train/optim/sent_state.h>
 #include <shoal/ipc/error.h>
 #include <shoal/tensors/optimizer.h>
+#include <torch/optim/adagrad.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -109,18 +110,23 @@ struct ZeroRedundancyOptimizer::State {
     // Before anything is refused: from here on all ranks refuse the same.
     check_same_on_all_ranks(this->process_group, named_by_number(parameters), "ZeroRedundancyOptimizer");
     check_parameters(parameters);
-    std::vector<std::int64_t> sizes;
-    sizes.reserve(parameters.size());
-    for (const at::Tensor& parameter : parameters) sizes.push_back(parameter.numel());
-    const int ranks = this->process_group->getSize();
-    owners = partition_by_size(sizes, ranks);
-    shares.resize(std::size_t(ranks));
-    elements.resize(std::size_t(ranks));
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      shares[std::size_t(owners[i])].push_back(parameters[i]);
-      elements[std::size_t(owners[i])] += sizes[i];
-    }
+    shares.resize(std::size_t(this->process_group->getSize()));
+    elements.resize(shares.size());
+    distribute(parameters);
     make_local();
+  }
+
+  /// Gives each of these, the last ones of `parameters`, to a rank.
+  void distribute(const std::vector<at::Tensor>& added) {
+    std::vector<std::int64_t> sizes;
+    sizes.reserve(added.size());
+    for (const at::Tensor& parameter : added) sizes.push_back(parameter.numel());
+    const std::vector<int> theirs = partition_by_size(sizes, int(shares.size()), elements);
+    for (std::size_t i = 0; i < added.size(); ++i) {
+      owners.push_back(theirs[i]);
+      shares[std::size_t(theirs[i])].push_back(added[i]);
+      elements[std::size_t(theirs[i])] += sizes[i];
+    }
   }
 
   /// On all ranks, or on none: a rank without its part would leave the others in step().
@@ -188,6 +194,61 @@ ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
 void ZeroRedundancyOptimizer::step() {
   if (state_->join) state_->tell_ended(state_->join->announce(*this, true), {});
   state_->step();
+}
+
+at::Tensor ZeroRedundancyOptimizer::step(const std::function<at::Tensor()>& closure) {
+  if (!closure)
+    throw std::invalid_argument("ZeroRedundancyOptimizer::step of a null function: call step() without an argument");
+  at::Tensor loss;
+  {
+    const at::AutoGradMode enabled(true);
+    loss = closure();
+  }
+  step();
+  return loss;
+}
+
+void ZeroRedundancyOptimizer::add_param_group(const OptimizerParamGroup& group) {
+  State& s = *state_;
+  if (s.join)
+    throw std::invalid_argument(
+        "ZeroRedundancyOptimizer::add_param_group in a Join, where ranks without a batch do not learn of it: add the "
+        "group before or behind the Join");
+  OptimizerParamGroup once = without_repetitions({group}).front();
+  const std::vector<at::Tensor>& added = once.params();
+  check_same_on_all_ranks(s.process_group, named_by_number(added), "group for a ZeroRedundancyOptimizer");
+  check_parameters(added);
+  const std::size_t before = s.local->param_groups().size();
+  std::vector<std::string> options;
+  std::exception_ptr refusal;
+  try {
+    for (std::size_t i = 0; i < added.size(); ++i)
+      if (std::ranges::any_of(s.parameters, [&](const at::Tensor& old) { return old.is_same(added[i]); }))
+        throw std::invalid_argument(fmt::format(
+            "ZeroRedundancyOptimizer::add_param_group: parameter {} of the group is in the optimizer already", i));
+    if (dynamic_cast<torch::optim::Adagrad*>(s.local.get()))
+      throw std::invalid_argument(
+          "ZeroRedundancyOptimizer::add_param_group of Adagrad: libtorch's has state only for parameters that it was "
+          "made with; make a new optimizer of all parameters");
+    // First without parameters: nothing has to be taken back from the parts if a rank refuses.
+    s.local->add_param_group(
+        OptimizerParamGroup(std::vector<at::Tensor>(), once.has_options() ? once.options().clone() : nullptr));
+    options = option_lines(*s.local);
+  } catch (const std::exception&) {
+    refusal = std::current_exception();
+  }
+  try {
+    check_same_lines(s.process_group, std::move(options), "ZeroRedundancyOptimizer", refusal);
+  } catch (...) {
+    while (s.local->param_groups().size() > before) s.local->param_groups().pop_back();
+    throw;
+  }
+  s.parameters.insert(s.parameters.end(), added.begin(), added.end());
+  const std::size_t first = s.owners.size();
+  s.distribute(added);
+  for (std::size_t i = 0; i < added.size(); ++i)
+    if (s.owners[first + i] == s.process_group->getRank()) s.local->param_groups().back().params().push_back(added[i]);
+  s.groups.push_back(std::move(once));
 }
 
 void ZeroRedundancyOptimizer::zero_grad(bool set_to_none) {

@@ -44,6 +44,7 @@ struct Way {
   bool schedule = false;
   Clip clip = Clip::none;
   bool sharded = false;
+  bool closure = false;
 };
 
 int batches_of(int rank, const Way& way) { return 1 + 2 * (way.first_ends_first ? rank : way.world - 1 - rank); }
@@ -102,8 +103,12 @@ std::string follows(int rank, ShmGroup group, Way way) {
       if (way.clip == Clip::own) optimizer.clip_grad_norm_(0.05);
       return loss;
     };
-    pass();
-    optimizer.step();
+    if (way.closure) {
+      require(optimizer.step(pass).defined(), "the closure's loss");
+    } else {
+      pass();
+      optimizer.step();
+    }
   }
   join.finish();
   for (int step = 0; step < last_step(way); ++step) {
@@ -141,6 +146,7 @@ void check(Way way) {
 
 TEST_CASE("Join: a ZeroRedundancyOptimizer steps on ranks without a batch by the others' options of that step") {
   check({.schedule = true});
+  check({.schedule = true, .closure = true});
 }
 
 TEST_CASE("Join: a ZeroRedundancyOptimizer steps on ranks without a batch by gradients as the others clip them") {

@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <functional>
 #include <numeric>
 #include <sstream>
 #include <string>
@@ -349,6 +350,124 @@ std::string looked_at(int rank, const ShmGroup& group, Kind kind) {
 TEST_CASE("ZeroRedundancyOptimizer: to count the state or to bring it together does not change the training") {
   for (const Kind kind : {Kind::sgd, Kind::adam, Kind::rmsprop, Kind::adagrad})
     for (auto& said : spawn({.nprocs = 2}, looked_at, ShmGroup(2), kind)) CHECK(said == "went through");
+}
+
+namespace {
+
+std::string by_closure(int rank, const ShmGroup& group) {
+  at::set_num_threads(1);
+  const auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net = make_net(), reference = make_net();
+  ZeroRedundancyOptimizer optimizer(net->parameters(), maker(Kind::adam), process_group);
+  auto whole = maker(Kind::adam)({torch::optim::OptimizerParamGroup(reference->parameters())});
+  const auto loss_and_gradients = [](torch::nn::Sequential& of, int step, int& calls) {
+    return [&of, step, &calls] {
+      ++calls;
+      of->zero_grad();
+      at::Tensor loss = loss_of(of->forward(batch_of(0, step)));
+      loss.backward();
+      return loss;
+    };
+  };
+  int calls = 0, of_reference = 0;
+  for (int step = 0; step < 4; ++step) {
+    const torch::NoGradGuard no_grad;  // the closure has them all the same
+    const at::Tensor loss = optimizer.step(loss_and_gradients(net, step, calls));
+    require(torch::equal(loss, whole->step(loss_and_gradients(reference, step, of_reference))), "the loss");
+    require_equal(net, reference, fmt::format("step {}", step));
+  }
+  require(calls == 4 && of_reference == 4, "once a step");
+  try {
+    optimizer.step(std::function<at::Tensor()>());
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("ZeroRedundancyOptimizer: step(closure) is torch's: it computes the gradients, steps, and returns the loss") {
+  for (auto& said : spawn({.nprocs = 2}, by_closure, ShmGroup(2)))
+    CHECK_THAT(said, ContainsSubstring("call step() without an argument"));
+}
+
+namespace {
+
+/// The last layer is trained from the third step on, by a rate of its own or by the optimizer's.
+std::string with_group_added(int rank, const ShmGroup& group, bool own_rate) {
+  at::set_num_threads(1);
+  const auto process_group = init_process_group(group, rank);
+  torch::nn::Sequential net = make_net(), reference = make_net();
+  const auto first = [](const torch::nn::Sequential& of) {
+    const auto all = of->parameters();
+    return std::vector<at::Tensor>(all.begin(), all.begin() + 4);
+  };
+  const auto last = [&](const torch::nn::Sequential& of) {
+    const auto all = of->parameters();
+    torch::optim::OptimizerParamGroup added({all[4], all[5], all[4]});
+    if (own_rate) added.set_options(std::make_unique<torch::optim::AdamOptions>(torch::optim::AdamOptions(0.02)));
+    return added;
+  };
+  ZeroRedundancyOptimizer optimizer(first(net), maker(Kind::adam), process_group);
+  auto whole = maker(Kind::adam)({torch::optim::OptimizerParamGroup(first(reference))});
+  const auto refused = [&](const torch::optim::OptimizerParamGroup& added) -> std::string {
+    try {
+      optimizer.add_param_group(added);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  std::string said;
+  for (int step = 0; step < 6; ++step) {
+    if (step == 2) {
+      said += refused(torch::optim::OptimizerParamGroup({net->parameters()[rank == 0 ? 4 : 5]})) + "; ";
+      said += refused(torch::optim::OptimizerParamGroup({net->parameters()[0]})) + "; ";
+      optimizer.add_param_group(last(net));
+      torch::optim::OptimizerParamGroup of_reference = last(reference);
+      of_reference.params().pop_back();
+      whole->add_param_group(of_reference);
+    }
+    optimizer.zero_grad();
+    net->zero_grad();
+    reference->zero_grad();
+    compute_gradients(net, step);
+    compute_gradients(reference, step);
+    optimizer.step();
+    whole->step();
+    require_equal(net, reference, fmt::format("step {}", step));
+  }
+  require(optimizer.owners().size() == 6, "the owners of all");
+  const auto together = optimizer.consolidate();
+  if (together)
+    require(together->state().size() == 6 && together->param_groups().size() == 2, "what is brought together");
+  auto loaded = optimizer.make_whole();
+  optimizer.load_state(*loaded);
+  return said;
+}
+
+std::string add_to_adagrad(int rank, const ShmGroup& group) {
+  const auto process_group = init_process_group(group, rank);
+  ZeroRedundancyOptimizer optimizer(std::vector<at::Tensor>{at::zeros({4})}, maker(Kind::adagrad), process_group);
+  try {
+    optimizer.add_param_group(torch::optim::OptimizerParamGroup({at::zeros({3})}));
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
+}  // namespace
+
+TEST_CASE("ZeroRedundancyOptimizer: a group that is added is trained as by the optimizer alone") {
+  for (const bool own_rate : {false, true})
+    for (auto& said : spawn({.nprocs = 2}, with_group_added, ShmGroup(2), own_rate))
+      CHECK_THAT(said, ContainsSubstring("rank 1 differs from that of rank 0: parameter 0 (Double [3]") &&
+                           ContainsSubstring("parameter 0 of the group is in the optimizer already") &&
+                           !ContainsSubstring("taken"));
+  for (auto& said : spawn({.nprocs = 2}, add_to_adagrad, ShmGroup(2)))
+    CHECK_THAT(said, ContainsSubstring("add_param_group of Adagrad"));
 }
 
 TEST_CASE("ZeroRedundancyOptimizer: when a rank is killed, step() throws PeerDied on the others") {
