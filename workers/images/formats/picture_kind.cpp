@@ -19,7 +19,7 @@ PictureKind picture_kind(std::span<const std::uint8_t> bytes, const std::string&
   };
   if (starts_with(kJpeg)) return PictureKind::jpeg;
   if (starts_with(kPng)) return PictureKind::png;
-  if (bytes.empty()) throw DatasetError(fmt::format("{}: an empty file, and no picture", name));
+  if (bytes.empty()) throw DatasetError(fmt::format("{}: an empty file, 0 bytes, and no picture", name));
   throw DatasetError(fmt::format("{}: neither a JPEG nor a PNG: {} bytes that start with {:#04x}", name, bytes.size(),
                                  fmt::join(bytes.first(std::min<std::size_t>(bytes.size(), 8)), " ")));
 }
