@@ -77,8 +77,9 @@ void measure(shoal::bench::Report& report, const std::string& name, shoal::hogwi
       Net net;
       shoal::share_memory_(net);
       const Optimizer optimizer(net->parameters(), {.lr = 1e-3}, {.locking = locking});
-      const auto of_ranks = shoal::spawn({.nprocs = ranks, .num_threads = 1}, train<Net, Optimizer>, net, optimizer,
-                                         shoal::Barrier(ranks));
+      // Each has its part of the CPUs: some kernels of virtual machines leave two processes on one CPU beside an idle one.
+      const auto of_ranks = shoal::spawn({.nprocs = ranks, .num_threads = 1, .binding = shoal::Binding::core},
+                                         train<Net, Optimizer>, net, optimizer, shoal::Barrier(ranks));
       for (const double sample : of_ranks[0]) {
         samples[ranks].push_back(sample);
         best[ranks] = std::max(best[ranks], sample);
