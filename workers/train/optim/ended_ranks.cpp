@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <shoal/internal/workers/train/optim/option_text.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -54,8 +55,7 @@ void send_to(c10d::ProcessGroup& process_group, int to, const std::string& optio
   if (size == 0) return;
   const at::Tensor message = bytes_of(size);
   auto* at = message.mutable_data_ptr<std::uint8_t>();
-  std::memcpy(at, options.data(), options.size());
-  at += options.size();
+  at = std::ranges::copy(options, at).out;
   for (std::size_t i = 0; i < share.size(); ++i) {
     if (marks[i] == 0) continue;
     const at::Tensor values = share[i].grad().detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();

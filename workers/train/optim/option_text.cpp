@@ -51,9 +51,11 @@ std::vector<std::string> option_lines(torch::optim::Optimizer& optimizer) {
 std::string written_options(torch::optim::Optimizer& optimizer) {
   torch::serialize::OutputArchive written;
   const auto& groups = optimizer.param_groups();
-  for (std::size_t group = 0; group < groups.size(); ++group) try {
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const torch::optim::OptimizerOptions& options = groups[group].options();
+    try {
       torch::serialize::OutputArchive one(written.compilation_unit());
-      groups[group].options().serialize(one);
+      options.serialize(one);
       written.write(std::to_string(group), one);
     } catch (const std::exception&) {
       static std::atomic<bool> said = false;
@@ -62,9 +64,10 @@ std::string written_options(torch::optim::Optimizer& optimizer) {
             "options of {} have no serialize(), so ranks of a Join without a batch keep their own: those must not "
             "change "
             "from step to step",
-            c10::demangle(typeid(groups[group].options()).name()));
+            c10::demangle(typeid(options).name()));
       return {};
     }
+  }
   std::ostringstream stream;
   written.save_to(stream);
   return stream.str();
