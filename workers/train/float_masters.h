@@ -51,14 +51,13 @@ class FloatMasters {
   void give_parameters();  ///< rounds the copies to the parameters
   void take_parameters();  ///< the copies become what the parameters are
   /// For a Join of that group: when it ends, all ranks get the copies of one that did the last step. The same one for
-  /// each call; it lives as long as these masters do. Throws std::invalid_argument while it is in a Join of another
-  /// group.
+  /// each call; it lives as long as these masters do, which are not assigned to meanwhile.
   Joinable& joinable(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group);
 
  private:
   class InJoin;
   std::vector<at::Tensor> parameters_, masters_;
-  std::shared_ptr<InJoin> in_join_;
+  std::vector<std::shared_ptr<InJoin>> in_joins_;  // by group
 };
 
 }  // namespace shoal

@@ -41,6 +41,8 @@ class Joinable {
   virtual bool has_failed() const { return false; }
   /// Collective, on all ranks for all joinables in their order, where one has failed: makes this one fit for the next step.
   virtual void start_anew() {}
+  /// Whether it calls Join::announce() in each step. One that does not has no collective in a step.
+  virtual bool has_turn() const { return true; }
   /// On a rank that has no batch: takes part in all collectives of one step of those that have one.
   virtual void shadow(const JoinStep& step) = 0;
   /// On all ranks when none has a batch left. `root` has taken part in the last step, so its state is the newest.

@@ -107,12 +107,16 @@ IncompatibleKeys import_state_dict(const std::filesystem::path& path, torch::nn:
     if (given.sizes() != own.sizes())
       fail(entry.key, fmt::format("it has the shape [{}] there, and [{}] in the module", fmt::join(given.sizes(), ", "),
                                   fmt::join(own.sizes(), ", ")));
+    if (given.layout() != c10::kStrided || given.is_quantized())
+      fail(entry.key, fmt::format("it is a {} tensor of {}s there: only strided ones of plain types are taken",
+                                  c10::str(given.layout()), c10::toString(given.scalar_type())));
     if (given.scalar_type() != own.scalar_type() && !options.cast)
       fail(entry.key,
            fmt::format("its elements are {}s there, and {}s in the module: ImportOptions::cast converts them",
                        c10::toString(given.scalar_type()), c10::toString(own.scalar_type())));
-    if (own.is_complex() < given.is_complex())
-      fail(entry.key, "its elements are complex there, and in the module they are not");
+    if (!c10::canCast(given.scalar_type(), own.scalar_type()))
+      fail(entry.key, fmt::format("its elements are {}s there, which lose what they are as {}s",
+                                  c10::toString(given.scalar_type()), c10::toString(own.scalar_type())));
   }
   for (const auto& [name, tensor] : there) {
     if (own_names.contains(name)) continue;

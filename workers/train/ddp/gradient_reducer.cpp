@@ -433,7 +433,7 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::before_forward() {
   State& s = *state_;
   if (!at::GradMode::is_enabled()) return;
-  check_what_is_trained(s.parts, s.options.find_unused_parameters && !s.options.static_graph);
+  if (s.syncs) check_what_is_trained(s.parts, s.options.find_unused_parameters && !s.options.static_graph);
   if (!s.join && s.has_failed()) s.start_anew();
   s.begin_step(s.join ? s.announced(*this) : s.everyones_step(), true);
   if (s.goes_directly()) return;

@@ -119,6 +119,12 @@ void Join::check_turn(const Joinable& joinable, std::size_t place) const {
                     steps_ == 0      ? "before the first one"
                     : place == last_ ? "twice"
                                      : fmt::format("behind {}", last_ + 1)));
+  for (std::size_t before = last_ + 1; before < place; ++before)
+    if (joinables_[before].get().has_turn())
+      throw std::invalid_argument(fmt::format(
+          "joinable {} of a Join comes before {} in a step: ranks without a batch do each once, in the order "
+          "in which they are given",
+          place + 1, before + 1));
 }
 
 const JoinStep& Join::in_turn(const Joinable& joinable) const {

@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -111,7 +112,8 @@ namespace {
 template <class BatchNorm>
 std::shared_ptr<SyncBatchNormImpl> synchronized(const torch::nn::Module& module) {
   const auto* norm = module.as<BatchNorm>();
-  if (!norm) return nullptr;
+  // A class derived from one has more than a batch norm.
+  if (!norm || typeid(module) != typeid(typename BatchNorm::ContainedType)) return nullptr;
   const auto& from = norm->options;
   // Asked before, since to become another module's parameter makes a tensor one that is trained.
   const bool trains_weight = norm->weight.defined() && norm->weight.requires_grad();
@@ -158,6 +160,11 @@ void each_entry(torch::nn::Module& module, Visit&& visit) {
     for (auto& item : *dict) visit(*item.value(), [&](const Sync& sync) { item.value() = sync; });
 }
 
+bool is_plain_batch_norm(const torch::nn::Module& module) {
+  return typeid(module) == typeid(torch::nn::BatchNorm1dImpl) || typeid(module) == typeid(torch::nn::BatchNorm2dImpl) ||
+         typeid(module) == typeid(torch::nn::BatchNorm3dImpl);
+}
+
 bool holds(torch::nn::Module& module, const torch::nn::Module& child) {
   bool found = false;
   each_entry(module, [&](const torch::nn::Module& entry, const auto&) { found = found || &entry == &child; });
@@ -169,7 +176,8 @@ void find_members(torch::nn::Module& module, const std::string& path, std::vecto
   if (is_batch_norm(module) && path.empty()) names.emplace_back("the module itself");
   for (const auto& child : module.named_children()) {
     const std::string name = path.empty() ? child.key() : path + "." + child.key();
-    if (is_batch_norm(*child.value()) && !holds(module, *child.value())) names.push_back(name);
+    if (is_batch_norm(*child.value()) && !(is_plain_batch_norm(*child.value()) && holds(module, *child.value())))
+      names.push_back(name);
     find_members(*child.value(), name, names);
   }
 }

@@ -16,6 +16,9 @@ namespace {
 
 constexpr int kTag = 0x5a65524f;  // apart from those of the user's messages
 
+/// What is said of a gradient.
+enum Mark : std::uint8_t { kKeep, kFollows, kNone };
+
 /// Its gradient can be sent: as many bytes as the parameter has.
 bool is_sent(const at::Tensor& parameter) {
   const at::Tensor& gradient = parameter.grad();
@@ -43,13 +46,13 @@ void broadcast(c10d::ProcessGroup& process_group, const at::Tensor& tensor, int 
 
 /// Which of a rank's parameters have gradients that follow, then options and gradients in one message.
 void send_to(c10d::ProcessGroup& process_group, int to, const std::string& options,
-             const std::vector<at::Tensor>& share) {
+             const std::vector<at::Tensor>& share, bool may_be_sharded) {
   const at::Tensor follows = bytes_of(share.size());
   auto* marks = follows.mutable_data_ptr<std::uint8_t>();
   std::size_t size = options.size();
   for (std::size_t i = 0; i < share.size(); ++i) {
-    marks[i] = is_sent(share[i]) ? 1 : 0;
-    if (marks[i] != 0) size += share[i].nbytes();
+    marks[i] = is_sent(share[i]) ? kFollows : share[i].grad().defined() || may_be_sharded ? kKeep : kNone;
+    if (marks[i] == kFollows) size += share[i].nbytes();
   }
   if (!share.empty()) send(process_group, follows, to);
   if (size == 0) return;
@@ -57,7 +60,7 @@ void send_to(c10d::ProcessGroup& process_group, int to, const std::string& optio
   auto* at = message.mutable_data_ptr<std::uint8_t>();
   at = std::ranges::copy(options, at).out;
   for (std::size_t i = 0; i < share.size(); ++i) {
-    if (marks[i] == 0) continue;
+    if (marks[i] != kFollows) continue;
     const at::Tensor values = share[i].grad().detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
     std::memcpy(at, values.const_data_ptr(), values.nbytes());
     at += values.nbytes();
@@ -69,7 +72,7 @@ void send_to(c10d::ProcessGroup& process_group, int to, const std::string& optio
 
 void tell_call(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const JoinStep& step,
                const OptimizerCall& call, torch::optim::Optimizer& optimizer,
-               const std::vector<std::vector<at::Tensor>>& shares) {
+               const std::vector<std::vector<at::Tensor>>& shares, bool may_be_sharded) {
   const at::NoGradGuard no_grad;
   const bool tells = process_group->getRank() == step.first_active;
   const std::string options = tells ? written_options(optimizer) : std::string();
@@ -81,7 +84,8 @@ void tell_call(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, cons
   numbers[3] = double(options.size());
   broadcast(*process_group, said, step.first_active);
   if (tells)
-    for (const int ended : step.ended) send_to(*process_group, ended, options, shares[std::size_t(ended)]);
+    for (const int ended : step.ended)
+      send_to(*process_group, ended, options, shares[std::size_t(ended)], may_be_sharded);
 }
 
 OptimizerCall hear_call(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const JoinStep& step,
@@ -97,7 +101,10 @@ OptimizerCall hear_call(const c10::intrusive_ptr<c10d::ProcessGroup>& process_gr
   const auto* marks = follows.const_data_ptr<std::uint8_t>();
   std::size_t size = option_bytes;
   for (std::size_t i = 0; i < share.size(); ++i)
-    if (marks[i] != 0) size += share[i].nbytes();
+    if (marks[i] == kFollows)
+      size += share[i].nbytes();
+    else if (marks[i] == kNone)
+      share[i].mutable_grad().reset();
   if (size == 0) return call;
   const at::Tensor message = bytes_of(size);
   receive(*process_group, message, step.first_active);
@@ -105,7 +112,7 @@ OptimizerCall hear_call(const c10::intrusive_ptr<c10d::ProcessGroup>& process_gr
   if (option_bytes > 0) read_options(optimizer, std::string(reinterpret_cast<const char*>(at), option_bytes));
   at += option_bytes;
   for (std::size_t i = 0; i < share.size(); ++i) {
-    if (marks[i] == 0) continue;
+    if (marks[i] != kFollows) continue;
     const at::Tensor values = at::empty(share[i].sizes(), share[i].options().device(at::kCPU).requires_grad(false));
     std::memcpy(values.mutable_data_ptr(), at, values.nbytes());
     at += values.nbytes();

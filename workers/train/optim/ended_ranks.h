@@ -20,14 +20,15 @@ struct OptimizerCall {
 };
 
 /// On ranks with a batch: the first of them tells those without what it does, the options of all its groups, and the
-/// gradients of their parameters as its user has left them. `shares`: each rank's parameters. Ranks without a batch
-/// call hear_call() meanwhile.
+/// gradients of their parameters as its user has left them. `shares`: each rank's parameters. `may_be_sharded`: whether a
+/// gradient that this rank does not have may be its owner's alone, who keeps it then; otherwise its user has removed it.
+/// Ranks without a batch call hear_call() meanwhile.
 ///
 /// The call is a collective: where another rank is elsewhere after an exception, all are told. What follows goes from
 /// rank to rank, and no other rank gets it.
 void tell_call(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const JoinStep& step,
                const OptimizerCall& call, torch::optim::Optimizer& optimizer,
-               const std::vector<std::vector<at::Tensor>>& shares);
+               const std::vector<std::vector<at::Tensor>>& shares, bool may_be_sharded);
 
 /// On a rank without a batch: its optimizer gets the options, and its parameters the gradients. It keeps gradients that
 /// the other rank does not have (sharded ones) or that are sparse.

@@ -16,22 +16,24 @@ namespace shoal {
 /// the copies itself.)
 class FloatMasters::InJoin final : public Joinable {
  public:
-  InJoin(std::vector<at::Tensor> copies, c10::intrusive_ptr<c10d::ProcessGroup> process_group)
+  InJoin(CopyList copies, c10::intrusive_ptr<c10d::ProcessGroup> process_group)
       : copies_(std::move(copies)), process_group_(std::move(process_group)) {}
   c10::intrusive_ptr<c10d::ProcessGroup> join_group() const override { return process_group_; }
   void set_join(Join* join) override {
     if (join && join_)
       throw std::invalid_argument("Join of FloatMasters that are in another Join: finish() that one first");
     join_ = join;
+    was_without_batch_ = false;
   }
-  bool is_joined() const { return join_ != nullptr; }
-  void shadow(const JoinStep& /*step*/) override {}
-  void end_join(int root) override { equalize_copies(process_group_, copies_, root); }
+  bool has_turn() const override { return false; }
+  void shadow(const JoinStep& /*step*/) override { was_without_batch_ = true; }
+  void end_join(int root) override { equalize_copies(process_group_, copies_, root, was_without_batch_); }
 
  private:
-  std::vector<at::Tensor> copies_;
+  CopyList copies_;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   Join* join_ = nullptr;
+  bool was_without_batch_ = false;
 };
 
 FloatMasters::FloatMasters(const std::vector<at::Tensor>& parameters) : parameters_(each_once(parameters)) {
@@ -64,17 +66,12 @@ void FloatMasters::take_parameters() {
 }
 
 Joinable& FloatMasters::joinable(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group) {
-  if (!in_join_ || in_join_->join_group() != process_group) {
-    if (in_join_ && in_join_->is_joined())
-      throw std::invalid_argument(
-          "FloatMasters::joinable of a second process group: these are in a Join of another one; finish() that one "
-          "first");
-    std::vector<at::Tensor> copies;
-    for (std::size_t i = 0; i < parameters_.size(); ++i)
-      if (!masters_[i].is_same(parameters_[i])) copies.push_back(masters_[i]);
-    in_join_ = std::make_shared<InJoin>(std::move(copies), process_group);
-  }
-  return *in_join_;
+  for (const auto& one : in_joins_)
+    if (one->join_group() == process_group) return *one;
+  CopyList copies;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (!masters_[i].is_same(parameters_[i])) copies.emplace_back(masters_[i], parameters_[i]);
+  return *in_joins_.emplace_back(std::make_shared<InJoin>(std::move(copies), process_group));
 }
 
 }  // namespace shoal

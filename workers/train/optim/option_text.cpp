@@ -56,12 +56,18 @@ std::string written_options(torch::optim::Optimizer& optimizer) {
     try {
       torch::serialize::OutputArchive one(written.compilation_unit());
       options.serialize(one);
+      std::stringstream stream;
+      one.save_to(stream);
+      torch::serialize::InputArchive again;
+      again.load_from(stream);
+      options.clone()->serialize(again);  // one that cannot be read would end the other rank's Join
       written.write(std::to_string(group), one);
     } catch (const std::exception&) {
       static std::atomic<bool> said = false;
       if (!said.exchange(true))
         log_warning(
-            "options of {} have no serialize(), so ranks of a Join without a batch keep their own: those must not "
+            "options of {} have no serialize() that reads what it writes, so ranks of a Join without a batch keep "
+            "their own: those must not "
             "change "
             "from step to step",
             c10::demangle(typeid(options).name()));

@@ -17,6 +17,8 @@ constexpr std::size_t kCopiesAtOnce = 250u << 20;  // bytes
 /// Lives with the copy: no table of addresses that another tensor may have later.
 struct Original final : c10::BackendMeta {
   explicit Original(at::Tensor parameter) : parameter(std::move(parameter)) {}
+  /// What libtorch makes of the copy, by detach() or set_data(), is none.
+  c10::intrusive_ptr<c10::BackendMeta> clone(const c10::intrusive_ptr<c10::BackendMeta>&) const override { return {}; }
   at::Tensor parameter;
 };
 
@@ -43,15 +45,13 @@ void give_value(const at::Tensor& copy, const at::Tensor& original) {
   original.detach().copy_(copy.detach());
 }
 
-void equalize_copies(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group,
-                     const std::vector<at::Tensor>& parameters, int root) {
+void equalize_copies(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, const CopyList& copies, int root,
+                     bool drops_gradients) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> values;
-  for (const at::Tensor& parameter : parameters) {
-    const at::Tensor original = original_of(parameter);
-    if (!original.defined()) continue;
-    original.mutable_grad().reset();
-    values.push_back(parameter.detach());
+  for (const auto& [copy, original] : copies) {
+    if (drops_gradients) original.mutable_grad().reset();
+    values.push_back(copy.detach());
   }
   if (!values.empty()) c10d::broadcast_coalesced(process_group, values, kCopiesAtOnce, root);
 }

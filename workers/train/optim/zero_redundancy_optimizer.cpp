@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <fmt/format.h>
 #include <shoal/internal/tensors/modules/each_once.h>
@@ -80,12 +81,6 @@ double sum_of_norms(const std::vector<at::Tensor>& parameters, double norm_type)
   return sum;
 }
 
-/// Whose gradient DistributedDataParallel has: of a float copy the parameter that it is a copy of.
-at::Tensor module_parameter(const at::Tensor& parameter) {
-  const at::Tensor original = original_of(parameter);
-  return original.defined() ? original : parameter;
-}
-
 /// The same groups with those parameters alone that a rank has.
 ParameterGroups share_of(const ParameterGroups& groups, const std::vector<int>& owners, int rank) {
   ParameterGroups share;
@@ -124,6 +119,7 @@ struct ZeroRedundancyOptimizer::State {
     const std::vector<int> theirs = partition_by_size(sizes, int(shares.size()), elements);
     for (std::size_t i = 0; i < added.size(); ++i) {
       owners.push_back(theirs[i]);
+      originals.push_back(original_of(added[i]));
       shares[std::size_t(theirs[i])].push_back(added[i]);
       elements[std::size_t(theirs[i])] += sizes[i];
     }
@@ -157,10 +153,26 @@ struct ZeroRedundancyOptimizer::State {
 
   double clip(double max_norm, double norm_type);
 
+  /// Whose gradient DistributedDataParallel has: of a float copy the parameter that it is a copy of.
+  const at::Tensor& in_module(std::size_t i) const { return originals[i].defined() ? originals[i] : parameters[i]; }
+  CopyList copies() const {
+    CopyList list;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (originals[i].defined()) list.emplace_back(parameters[i], originals[i]);
+    return list;
+  }
+  static void check_syncs(const JoinStep& step, const char* call) {
+    if (!step.syncs)
+      throw std::invalid_argument(fmt::format(
+          "ZeroRedundancyOptimizer::{}() of a Join behind a pass in no_sync(): ranks without a batch do not "
+          "come to it; call it behind the pass that reduces",
+          call));
+  }
+
   const std::vector<at::Tensor>& own_share() const { return shares[std::size_t(process_group->getRank())]; }
 
   void tell_ended(const JoinStep& step, const OptimizerCall& call) {
-    if (!step.ended.empty()) tell_call(process_group, step, call, *local, shares);
+    if (!step.ended.empty()) tell_call(process_group, step, call, *local, shares, may_be_sharded);
   }
 
   /// Options change, by a learning rate's schedule for example: the local part's are the ones that hold.
@@ -174,10 +186,13 @@ struct ZeroRedundancyOptimizer::State {
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   std::vector<at::Tensor> parameters;  // of all groups
   std::vector<int> owners;             // of `parameters`
+  std::vector<at::Tensor> originals;   // of `parameters` that are FloatMasters' copies; undefined for others
   std::vector<std::vector<at::Tensor>> shares;
   std::vector<std::int64_t> elements;
   std::unique_ptr<Optimizer> local;
   Join* join = nullptr;
+  bool was_without_batch = false;       // in this Join
+  mutable bool may_be_sharded = false;  // somebody has asked whose parameters are whose
 };
 
 ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const std::vector<at::Tensor>& parameters, MakeOptimizer make,
@@ -192,7 +207,11 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const ParameterGroups& groups, 
 ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;
 
 void ZeroRedundancyOptimizer::step() {
-  if (state_->join) state_->tell_ended(state_->join->announce(*this, true), {});
+  if (state_->join) {
+    const JoinStep& step = state_->join->announce(*this, true);
+    State::check_syncs(step, "step");
+    state_->tell_ended(step, {});
+  }
   state_->step();
 }
 
@@ -222,10 +241,18 @@ void ZeroRedundancyOptimizer::add_param_group(const OptimizerParamGroup& group) 
   std::vector<std::string> options;
   std::exception_ptr refusal;
   try {
-    for (std::size_t i = 0; i < added.size(); ++i)
-      if (std::ranges::any_of(s.parameters, [&](const at::Tensor& old) { return old.is_same(added[i]); }))
+    for (std::size_t i = 0; i < added.size(); ++i) {
+      const at::Tensor original = original_of(added[i]), &its = original.defined() ? original : added[i];
+      for (std::size_t old = 0; old < s.parameters.size(); ++old)
+        if (s.in_module(old).is_same(its))
+          throw std::invalid_argument(fmt::format(
+              "ZeroRedundancyOptimizer::add_param_group: parameter {} of the group is in the optimizer already", i));
+      if (!added[i].is_leaf())
         throw std::invalid_argument(fmt::format(
-            "ZeroRedundancyOptimizer::add_param_group: parameter {} of the group is in the optimizer already", i));
+            "ZeroRedundancyOptimizer::add_param_group: tensor {} of the group is no parameter, but a result "
+            "of others: give leaves",
+            i));
+    }
     if (dynamic_cast<torch::optim::Adagrad*>(s.local.get()))
       throw std::invalid_argument(
           "ZeroRedundancyOptimizer::add_param_group of Adagrad: libtorch's has state only for parameters that it was "
@@ -270,7 +297,8 @@ GradientOwners ZeroRedundancyOptimizer::owners() const {
   GradientOwners owners;
   owners.reserve(state_->parameters.size());
   for (std::size_t i = 0; i < state_->parameters.size(); ++i)
-    owners.emplace_back(module_parameter(state_->parameters[i]), state_->owners[i]);
+    owners.emplace_back(state_->in_module(i), state_->owners[i]);
+  state_->may_be_sharded = true;
   return owners;
 }
 
@@ -311,7 +339,11 @@ double ZeroRedundancyOptimizer::clip_grad_norm_(double max_norm, double norm_typ
   if (!(max_norm > 0) || !(norm_type > 0))
     throw std::invalid_argument(
         fmt::format("clip_grad_norm_ to {} by the norm of type {}: give positive numbers", max_norm, norm_type));
-  if (s.join) s.tell_ended(s.join->in_turn(*this), {.clips = true, .max_norm = max_norm, .norm_type = norm_type});
+  if (s.join) {
+    const JoinStep& step = s.join->in_turn(*this);
+    State::check_syncs(step, "clip_grad_norm_");
+    s.tell_ended(step, {.clips = true, .max_norm = max_norm, .norm_type = norm_type});
+  }
   return s.clip(max_norm, norm_type);
 }
 
@@ -329,19 +361,37 @@ std::unique_ptr<Optimizer> ZeroRedundancyOptimizer::consolidate(int root) {
   if (root < 0 || root >= ranks)
     throw std::invalid_argument(
         fmt::format("ZeroRedundancyOptimizer::consolidate to rank {}: give one from 0 to {}", root, ranks - 1));
+  std::unique_ptr<Optimizer> whole;
+  std::vector<std::unique_ptr<Optimizer>> parts;
+  std::exception_ptr failure;
+  if (own == root) try {
+      whole = make_whole();
+      for (int rank = 0; rank < ranks; ++rank) {
+        parts.push_back(s.make(share_of(s.groups, s.owners, rank)));
+        s.copy_options(*s.local, *parts.back());
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  // Before anybody sends: what nobody takes would be taken for the next call's.
+  const at::Tensor failed = at::full({1}, failure ? 1 : 0, at::kLong);
+  std::vector<at::Tensor> said{failed};
+  s.process_group->broadcast(said, {.rootRank = root})->wait();
+  if (failure) std::rethrow_exception(failure);
+  if (failed.item<std::int64_t>() != 0)
+    throw Error(fmt::format(
+        "ZeroRedundancyOptimizer::consolidate: rank {} cannot make its optimizer, and its error says why", root));
   if (own != root) {
     send_state(*s.process_group, *s.local, root);
     return nullptr;
   }
-  auto whole = make_whole();
   for (int rank = 0; rank < ranks; ++rank) {
-    auto part = s.make(share_of(s.groups, s.owners, rank));
-    s.copy_options(*s.local, *part);
+    Optimizer& part = *parts[std::size_t(rank)];
     if (rank == own)
-      copy_state(*s.local, *part);
+      copy_state(*s.local, part);
     else
-      receive_state(*s.process_group, *part, rank);
-    for (auto& [parameter, entry] : part->state()) whole->state()[parameter] = std::move(entry);
+      receive_state(*s.process_group, part, rank);
+    for (auto& [parameter, entry] : part.state()) whole->state()[parameter] = std::move(entry);
   }
   return whole;
 }
@@ -371,24 +421,29 @@ void ZeroRedundancyOptimizer::set_join(Join* join) {
   if (join && state_->join)
     throw std::invalid_argument("Join of a ZeroRedundancyOptimizer that is in another Join: finish() that one first");
   state_->join = join;
+  state_->was_without_batch = false;
 }
 /// DistributedDataParallel's shadow has left the module's gradients here; what the others have made of theirs comes
 /// from the first of them. A step without reduction is one of an accumulation, and the others' optimizers do not step.
 void ZeroRedundancyOptimizer::shadow(const JoinStep& step) {
   if (!step.syncs) return;
   State& s = *state_;
-  for (const at::Tensor& parameter : s.own_share())
-    if (const at::Tensor original = original_of(parameter); original.defined()) take_gradient(parameter, original);
+  s.was_without_batch = true;
+  const CopyList copies = s.copies();
+  const int own = s.process_group->getRank();
+  for (std::size_t i = 0; i < s.parameters.size(); ++i)
+    if (s.owners[i] == own && s.originals[i].defined()) take_gradient(s.parameters[i], s.originals[i]);
   for (;;) {
     const OptimizerCall call = hear_call(s.process_group, step, *s.local, s.own_share());
     if (!call.clips) break;
     s.clip(call.max_norm, call.norm_type);
   }
   s.step();
-  for (const at::Tensor& parameter : s.parameters)
-    if (const at::Tensor original = original_of(parameter); original.defined()) give_value(parameter, original);
+  for (const auto& [copy, original] : copies) give_value(copy, original);
 }
 /// The module's parameters become root's, and so have their float copies to.
-void ZeroRedundancyOptimizer::end_join(int root) { equalize_copies(state_->process_group, state_->parameters, root); }
+void ZeroRedundancyOptimizer::end_join(int root) {
+  equalize_copies(state_->process_group, state_->copies(), root, state_->was_without_batch);
+}
 
 }  // namespace shoal

@@ -12,6 +12,7 @@
 #include <torch/nn/module.h>
 #include <torch/utils.h>
 
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 
@@ -38,6 +39,13 @@ class SameAutocast {
  private:
   bool enabled_;
 };
+
+/// Not whether they are equal: what is no number is equal to nothing.
+bool has_bytes_of(const at::Tensor& own, const at::Tensor& other) {
+  if (!own.is_contiguous() || !other.is_contiguous()) return at::equal(own, other);
+  return own.nbytes() == other.nbytes() &&
+         (own.nbytes() == 0 || std::memcmp(own.const_data_ptr(), other.const_data_ptr(), own.nbytes()) == 0);
+}
 
 }  // namespace
 
@@ -89,8 +97,7 @@ void ParallelWorker::use_buffers(const ParallelForward& task) {
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (!own[i].defined()) continue;
     // A graph that has saved a buffer goes on as long as the buffer stays what it was.
-    if (own[i].requires_grad() && at::equal(own[i], task.buffers[i])) continue;
-    own[i].copy_(task.buffers[i]);
+    if (!has_bytes_of(own[i], task.buffers[i])) own[i].copy_(task.buffers[i]);
   }
 }
 

@@ -80,6 +80,11 @@ bool PeriodicAverager::average(const std::vector<at::Tensor>& parameters) {
   const at::NoGradGuard no_grad;
   const int ranks = process_group_->getSize();
   const NamedTensorList trained = trained_ones(parameters);
+  if (trained.empty() && !parameters.empty())
+    throw std::invalid_argument(
+        "PeriodicAverager::average: none of the tensors requires a gradient, and frozen ones are left as they are: "
+        "give "
+        "a module's trained parameters");
   check_same_ones(process_group_, trained);
   for (const auto& [name, parameter] : trained) {
     // The sum of copies: a parameter is never a part of what it was, also where another rank dies.
