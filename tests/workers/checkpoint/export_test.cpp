@@ -71,6 +71,17 @@ TEST_CASE("import_state_dict: elements of another type are converted where that 
   import_state_dict(folder.file("net.pt"), half, {.cast = true});
   trained->to(at::kBFloat16);
   CHECK(same_values(*half, *trained));
+  // What cannot be one is refused by its name before anything is changed.
+  torch::nn::BatchNorm1d norm(3), before(3);
+  torch::nn::Module odd;
+  odd.register_parameter("weight", torch::full({3}, 7.0));
+  odd.register_parameter("bias", torch::full({3}, 7.0));
+  for (const char* name : {"running_mean", "running_var"}) odd.register_buffer(name, torch::full({3}, 7.0));
+  odd.register_buffer("num_batches_tracked", torch::tensor(2.9));
+  export_state_dict(folder.file("odd.pt"), odd);
+  CHECK_THROWS_WITH(import_state_dict(folder.file("odd.pt"), norm, {.cast = true}),
+                    ContainsSubstring("num_batches_tracked: its elements are Floats there"));
+  CHECK(same_values(*norm, *before));
 }
 
 TEST_CASE("export_state_dict: Python's torch.load reads it, with weights_only, and torch.save's is imported") {

@@ -102,6 +102,31 @@ std::string freeze(int rank, ShmGroup group, bool views, bool static_graph, int 
   return said;
 }
 
+/// As a generator's step goes back through a discriminator, whose own step this is not.
+std::string pass_through_frozen(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  torch::manual_seed(0);
+  Net net, reference;
+  copy_values(*net, *reference);
+  DistributedDataParallel<Net> ddp({.bucket_bytes = 300, .first_bucket_bytes = 100}, net, process_group);
+  for (int step = 0; step < 5; ++step) {
+    const at::Tensor input = batch_of(rank, step).requires_grad_();
+    for (at::Tensor& parameter : net->parameters()) parameter.set_requires_grad(false);
+    {
+      const auto no_sync = ddp.no_sync();
+      ddp.forward(input).sum().backward();
+    }
+    require(input.grad().defined() && !net->second->weight.grad().defined(), "which gradients there are");
+    for (at::Tensor& parameter : net->parameters()) parameter.set_requires_grad(true);
+    for (Net* each : {&net, &reference}) (*each)->zero_grad();
+    loss_of(ddp.forward(batch_of(rank, step))).backward();
+    backward_of_all(reference, step);
+    require_same_gradients(*net, *reference, fmt::format("step {}", step));
+    net->zero_grad();
+  }
+  return "went through";
+}
+
 std::string unfreeze(int rank, ShmGroup group, bool ignored) {
   auto process_group = init_process_group(group, rank);
   Net net;
@@ -154,6 +179,10 @@ TEST_CASE("DDP: a parameter that was frozen after it was made is refused by name
           CHECK_THAT(said, StartsWith("first.weight requires no gradient any more") &&
                                ContainsSubstring("find_unused_parameters") &&
                                ContainsSubstring("; first.weight requires no gradient any more"));
+}
+
+TEST_CASE("DDP: a model that is frozen for a pass in no_sync() is gone through, and goes on") {
+  for (const std::string& said : spawn({.nprocs = 2}, pass_through_frozen, ShmGroup(2))) CHECK(said == "went through");
 }
 
 TEST_CASE("DDP: a parameter that was unfrozen after it was made is refused by name, unless it is ignored") {

@@ -304,7 +304,31 @@ std::string own_list(int rank, ShmGroup group) {
   }
 }
 
+/// More than a batch norm: as one it would lose its gain.
+struct GainedNormImpl : torch::nn::BatchNorm1dImpl {
+  GainedNormImpl() : torch::nn::BatchNorm1dImpl(6), gain(register_parameter("gain", torch::ones({1}))) {}
+  at::Tensor gain;
+};
+TORCH_MODULE(GainedNorm);
+
+std::string derived_norm(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  torch::nn::ModuleList list;
+  list->push_back(GainedNorm());
+  try {
+    convert_sync_batch_norm(*list, process_group);
+    return "a derived class was converted";
+  } catch (const std::invalid_argument& error) {
+    require(list->parameters().size() == 3, "a parameter has gone");
+    return error.what();
+  }
+}
+
 }  // namespace
+
+TEST_CASE("SyncBatchNorm: a class derived from a batch norm is refused by name, in a list as well") {
+  CHECK_THAT(spawn({.nprocs = 1}, derived_norm, ShmGroup(1))[0], ContainsSubstring("0 cannot"));
+}
 
 TEST_CASE("SyncBatchNorm: batch norms in a ModuleList or ModuleDict are converted, in their own order as well") {
   for (auto& said : spawn({.nprocs = 2}, convert_lists, ShmGroup(2))) CHECK(said == "went through");
