@@ -1,5 +1,5 @@
 """Seconds until nine of ten test pictures of Fashion-MNIST are right, as bench/workers/time_to_accuracy.cpp has them: one process,
-two with Hogwild over a shared model, two with DistributedDataParallel over Gloo. Arguments: rounds, the data set's folder."""
+two with Hogwild over a shared model, two with DistributedDataParallel over Gloo. Arguments: rounds, the data set's folder, what names of ways have."""
 
 import gzip
 import json
@@ -107,10 +107,11 @@ def run(way, ranks, pictures, seed):
 
 
 if __name__ == "__main__":
-    rounds, folder = int(sys.argv[1]), sys.argv[2]
+    rounds, folder, only = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     torch.set_num_threads(1)
     pictures = load(folder)
     ways = {"1 process": ("hogwild", 1), "2 processes, Hogwild": ("hogwild", 2), "2 processes, DDP": ("ddp", 2)}
+    ways = {case: way for case, way in ways.items() if only in case}
     samples = {case: [] for case in ways}
     for number in range(rounds):
         for case, (way, ranks) in ways.items():
