@@ -202,7 +202,7 @@ class Conversion {
  private:
   /// The same one wherever a batch norm is held; null if the module is none.
   std::shared_ptr<SyncBatchNormImpl> in_place_of(const torch::nn::Module& module) {
-    if (!is_batch_norm(module)) return nullptr;
+    if (!is_plain_batch_norm(module)) return nullptr;
     std::shared_ptr<SyncBatchNormImpl>& sync = made_[&module];
     if (!sync) sync = synchronized_of_any(module);
     sync->set_group(process_group_);

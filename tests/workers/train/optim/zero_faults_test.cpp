@@ -10,6 +10,7 @@
 #include <shoal/workers/train/zero_redundancy_optimizer.h>
 #include <torch/torch.h>
 
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -30,9 +31,9 @@ MakeOptimizer sgd(double lr = 0.1) {
   return optimizer_maker<torch::optim::SGD>(torch::optim::SGDOptions(lr).momentum(0.9));
 }
 
-torch::nn::Linear make_net(double fill) {
+torch::nn::Linear make_net(double fill, at::ScalarType type = at::kDouble) {
   torch::nn::Linear net(6, 6);
-  net->to(at::kDouble);
+  net->to(type);
   const torch::NoGradGuard no_grad;
   for (at::Tensor& parameter : net->parameters()) parameter.fill_(fill);
   return net;
@@ -71,15 +72,25 @@ std::string out_of_turn(int rank, ShmGroup group, bool clips) {
   return said;
 }
 
+/// A model, of halves or not, whose optimizer is spread over the ranks, in a Join.
+struct Spread {
+  Spread(const c10::intrusive_ptr<c10d::ProcessGroup>& process_group, bool halves)
+      : net(make_net(1, halves ? at::kBFloat16 : at::kDouble)),
+        masters(net->parameters()),
+        ddp(net, process_group),
+        optimizer(masters.parameters(), sgd(), process_group),
+        join({ddp.joinable(), optimizer}) {}
+  torch::nn::Linear net;
+  FloatMasters masters;
+  Ddp ddp;
+  ZeroRedundancyOptimizer optimizer;
+  Join join;
+};
+
 /// Rank 0 has ended; the others take the gradient of the bias away before each step.
 std::string removed(int rank, ShmGroup group, bool halves) {
-  auto process_group = init_process_group(group, rank);
-  torch::nn::Linear net = make_net(1);
-  if (halves) net->to(at::kBFloat16);
-  FloatMasters masters(net->parameters());
-  Ddp ddp(net, process_group);
-  ZeroRedundancyOptimizer optimizer(masters.parameters(), sgd(), process_group);
-  Join join({ddp.joinable(), optimizer});
+  Spread spread(init_process_group(group, rank), halves);
+  auto& [net, masters, ddp, optimizer, join] = spread;
   for (int step = 0; step < 1 + 3 * rank; ++step) {
     for (at::Tensor& parameter : net->parameters()) parameter.mutable_grad().reset();
     loss_of(ddp(batch_of(rank, step).to(net->weight.scalar_type()))).backward();
@@ -96,13 +107,8 @@ std::string removed(int rank, ShmGroup group, bool halves) {
 
 /// Gradients that a rank has added up in no_sync() when its Join ends stay for the pass that reduces them.
 std::string accumulated(int rank, ShmGroup group, bool halves) {
-  auto process_group = init_process_group(group, rank);
-  torch::nn::Linear net = make_net(1);
-  if (halves) net->to(at::kBFloat16);
-  FloatMasters masters(net->parameters());
-  Ddp ddp(net, process_group);
-  ZeroRedundancyOptimizer optimizer(masters.parameters(), sgd(), process_group);
-  Join join({ddp.joinable(), optimizer});
+  Spread spread(init_process_group(group, rank), halves);
+  auto& [net, masters, ddp, optimizer, join] = spread;
   std::string said;
   {
     const auto no_sync = ddp.no_sync();
@@ -116,6 +122,38 @@ std::string accumulated(int rank, ShmGroup group, bool halves) {
   join.finish();
   require(net->weight.grad().defined(), "the gradient has gone");
   return said;
+}
+
+/// Can be written, and not read.
+struct WrittenOptions : torch::optim::OptimizerCloneableOptions<WrittenOptions> {
+  void serialize(torch::serialize::OutputArchive& archive) const override { archive.write("rate", c10::IValue(0.1)); }
+};
+struct WrittenOptimizer : torch::optim::Optimizer {
+  explicit WrittenOptimizer(const ParameterGroups& groups) : Optimizer(groups, std::make_unique<WrittenOptions>()) {}
+  at::Tensor step(LossClosure) override {
+    const torch::NoGradGuard no_grad;
+    for (const auto& group : param_groups())
+      for (const at::Tensor& parameter : group.params())
+        if (parameter.grad().defined()) parameter.detach().sub_(0.1 * parameter.grad());
+    return {};
+  }
+};
+
+double written_options(int rank, ShmGroup group) {
+  auto process_group = init_process_group(group, rank);
+  torch::nn::Linear net = make_net(1);
+  Ddp ddp(net, process_group);
+  ZeroRedundancyOptimizer optimizer(
+      net->parameters(), [](const ParameterGroups& groups) { return std::make_unique<WrittenOptimizer>(groups); },
+      process_group);
+  Join join({ddp.joinable(), optimizer});
+  for (int step = 0; step < 1 + 3 * rank; ++step) {
+    optimizer.zero_grad();
+    loss_of(ddp(batch_of(rank, step))).backward();
+    optimizer.step();
+  }
+  join.finish();
+  return net->weight.sum().item<double>() + net->bias.sum().item<double>();
 }
 
 std::string consolidate_after_failure(int rank, ShmGroup group) {
@@ -201,6 +239,12 @@ TEST_CASE("Join: what was added up in no_sync() stays at its end, and an optimiz
     for (const std::string& said : spawn({.nprocs = 2}, accumulated, ShmGroup(2), halves))
       CHECK_THAT(said, ContainsSubstring("clip_grad_norm_() of a Join behind a pass in no_sync()") &&
                            ContainsSubstring("step() of a Join behind a pass in no_sync()"));
+}
+
+TEST_CASE("Join: options that can be written and not read stay each rank's own, and end no Join") {
+  const std::vector<double> sums = spawn({.nprocs = 2}, written_options, ShmGroup(2));
+  CHECK(sums[0] == sums[1]);
+  CHECK(sums[0] != 42);  // as it began
 }
 
 TEST_CASE("ZeroRedundancyOptimizer: a consolidate() that fails on its root leaves nothing for the next one") {
