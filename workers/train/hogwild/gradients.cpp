@@ -27,19 +27,15 @@ Gradient take_sparse(std::size_t index, const at::Tensor& parameter, const at::T
     throw std::invalid_argument(fmt::format(
         "hogwild: the gradient of parameter {} is sparse in {} dimensions: rows of a contiguous parameter are updated",
         index, gradient.sparse_dim()));
-  const at::Tensor once = gradient.coalesce();  // adds up rows that come several times
-  const at::Tensor rows = once._indices()[0].contiguous();
-  const std::int64_t count = rows.numel();
-  if (count > 0) {
-    const auto* first = rows.const_data_ptr<std::int64_t>();  // ascending, as it is coalesced
-    if (first[0] < 0 || first[count - 1] >= parameter.size(0))
-      throw std::invalid_argument(
-          fmt::format("hogwild: the gradient of parameter {} has rows that are not there", index));
+  const at::Tensor indices = gradient._indices(), values = resolved(gradient._values()).contiguous();
+  const std::int64_t row = parameter.numel() / parameter.size(0);
+  try {
+    return {.parameter = index,
+            .flat = {},
+            .rows = SparseRows(indices.select(0, 0), values.view({indices.size(1), row}), parameter.size(0))};
+  } catch (const std::out_of_range& error) {
+    throw std::invalid_argument(fmt::format("hogwild: the gradient of parameter {} has {}", index, error.what()));
   }
-  return {.parameter = index,
-          .flat = {},
-          .rows = rows,
-          .values = once._values().contiguous().view({count, parameter.numel() / parameter.size(0)})};
 }
 
 Gradient take_dense(std::size_t index, const at::Tensor& parameter, const at::Tensor& given) {
@@ -49,15 +45,13 @@ Gradient take_dense(std::size_t index, const at::Tensor& parameter, const at::Te
     copy.copy_(gradient);
     gradient = copy;
   }
-  return {.parameter = index,
-          .flat = gradient.as_strided({gradient.numel()}, {1}, gradient.storage_offset()),
-          .rows = {},
-          .values = {}};
+  return {
+      .parameter = index, .flat = gradient.as_strided({gradient.numel()}, {1}, gradient.storage_offset()), .rows = {}};
 }
 
 void clip(const HogwildLayout& layout, std::vector<Gradient>& gradients) {
   const auto values_of = [](Gradient& gradient) -> at::Tensor& {
-    return gradient.is_sparse() ? gradient.values : gradient.flat;
+    return gradient.is_sparse() ? gradient.rows->own_values() : gradient.flat;
   };
   if (layout.clip_grad_value >= 0)
     for (Gradient& gradient : gradients) values_of(gradient).clamp_(-layout.clip_grad_value, layout.clip_grad_value);

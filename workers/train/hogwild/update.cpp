@@ -7,13 +7,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 namespace shoal::hogwild {
 namespace {
 
 constexpr std::int64_t kGrain = 32768;  // elements of a thread, as libtorch has it
 // Rows of a sparse gradient are far from each other, so no processor foresees the next one; further on in a row it does.
-constexpr std::int64_t kRowsAhead = 4;
+constexpr std::size_t kRowsAhead = 4;
 constexpr std::int64_t kMostPrefetched = 1024;  // bytes of a row
 
 /// A stripe is this process's until the object goes. If its last holder died with it, an update is half done, as it is
@@ -91,24 +92,24 @@ struct Step {
 };
 
 void update_rows(const Step& step) {
-  const Gradient& gradient = step.gradient;
-  const std::int64_t count = gradient.rows.numel(), row = gradient.values.size(1);
-  const auto* rows = gradient.rows.const_data_ptr<std::int64_t>();
-  const std::byte* values = start_of(gradient.values);
+  const SparseRows& gradient = *step.gradient.rows;
+  const std::span<const std::int64_t> rows = gradient.numbers();
+  const std::int64_t row = gradient.row_size();
   const Memory memory(step.parameter);
   const SpanUpdate update = step.span_update();
-  const std::int64_t row_bytes = row * memory.element_size();
   const std::int64_t rows_of_stripe = step.parameter.striping.elements / row;
-  for (std::int64_t next = 0; next < count;) {
+  for (std::size_t next = 0; next < rows.size();) {
     std::optional<StripeLock> lock;
-    std::int64_t end = count;
+    std::size_t end = rows.size();
     if (step.is_striped()) {
       lock.emplace(step.stripe_of(rows[next] * row));
-      end = std::lower_bound(rows + next, rows + count, (rows[next] / rows_of_stripe + 1) * rows_of_stripe) - rows;
+      const std::int64_t of_next_stripe = (rows[next] / rows_of_stripe + 1) * rows_of_stripe;
+      end =
+          std::size_t(std::lower_bound(rows.begin() + std::ptrdiff_t(next), rows.end(), of_next_stripe) - rows.begin());
     }
     for (; next < end; ++next) {
-      if (next + kRowsAhead < count) memory.prefetch(rows[next + kRowsAhead] * row, row);
-      update(memory.span(rows[next] * row, row, values + next * row_bytes));
+      if (next + kRowsAhead < rows.size()) memory.prefetch(rows[next + kRowsAhead] * row, row);
+      update(memory.span(rows[next] * row, row, gradient.values(next)));
       SHOAL_KILL_POINT("hogwild.row.updated");
     }
   }
