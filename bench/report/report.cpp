@@ -11,6 +11,8 @@
 #include <numeric>
 #include <thread>
 
+#include "bench/report/line_round_trip.h"
+
 namespace shoal::bench {
 namespace {
 
@@ -61,6 +63,8 @@ Report::Report(std::string bench) : bench_(std::move(bench)) {
   ::uname(&system);
   fmt::print("# {}: {}, {} CPUs, Linux {}, commit {}, {} build\n", bench_, cpu_model(),
              std::thread::hardware_concurrency(), system.release, SHOAL_BENCH_COMMIT, SHOAL_BENCH_BUILD_TYPE);
+  if (const auto trip = line_round_trip())
+    fmt::print("# a cache line takes {:.0f} ns from the first CPU to the last one and back\n", *trip);
 #ifndef __OPTIMIZE__
   fmt::print("# WARNING: this build is not optimized: the figures mean nothing\n");
 #endif

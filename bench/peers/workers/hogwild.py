@@ -8,7 +8,7 @@ import torch
 import torch.multiprocessing as mp
 from torch import nn
 
-ROUNDS, WINDOWS, WINDOW, WARM_UP = 3, 4, 0.25, 60
+ROUNDS, WINDOWS, WINDOW, WARM_UP, BATCHES = 3, 4, 0.25, 60, 512
 
 
 class Sparse(nn.Module):
@@ -28,18 +28,22 @@ CASES = {"dense, SGD": (dense, torch.optim.SGD), "dense, Adam": (dense, torch.op
          "sparse, SGD": (Sparse, torch.optim.SGD), "sparse, Adam": (Sparse, torch.optim.SparseAdam)}
 
 
+def input_of(case, batch):
+    torch.manual_seed(batch)
+    return torch.randn(32, 784) if "dense" in case else torch.randint(100_000, (32, 8))
+
+
 def train(rank, case, model, steps, start, results):
     torch.set_num_threads(1)
-    torch.manual_seed(rank)
     optimizer = CASES[case][1](model.parameters(), lr=1e-3)
-    inputs = [torch.randn(32, 784) if "dense" in case else torch.randint(100_000, (32, 8)) for _ in range(16)]
+    inputs = [input_of(case, batch) for batch in range(rank, BATCHES, len(steps))]   # its part of the data set
     target = torch.randint(0, 10, (32,))
     done = 0
 
     def step():
         nonlocal done
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(inputs[done % 16]), target).backward()
+        nn.functional.cross_entropy(model(inputs[done % len(inputs)]), target).backward()
         optimizer.step()
         done += 1
         steps[rank] = done      # only this process writes it
