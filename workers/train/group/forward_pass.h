@@ -48,7 +48,7 @@ class ForwardPassScope {
 
 /// " in forward pass 3 of DistributedDataParallel": what stands behind a call's description; empty without a model.
 std::string text_of(ForwardPass pass);
-/// What may have put two ranks apart whose calls belong to different passes of one model; empty for others. `one`, `other`: the
+/// What may have put two ranks apart whose calls belong to different passes of one model, or to one and none; empty for others. `one`, `other`: the
 /// ranks in words.
 std::string why_apart(const std::string& one, ForwardPass of_one, const std::string& other, ForwardPass of_other);
 

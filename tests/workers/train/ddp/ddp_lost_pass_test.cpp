@@ -135,6 +135,21 @@ std::vector<std::string> look_alone(int rank, ShmGroup group, bool guarded) {
   return said;
 }
 
+/// Rank 0 evaluates a model with buffers, with gradients enabled, while the other one waits for it in a barrier.
+std::string evaluate_alone(int rank, ShmGroup group, Progress progress) {
+  at::set_num_threads(1);
+  auto process_group = init_process_group(group, rank, {.progress = progress});
+  torch::nn::BatchNorm1d norm(6);
+  DistributedDataParallel<torch::nn::BatchNorm1d> ddp({}, norm, process_group);
+  try {
+    if (rank == 0) ddp.forward(torch::ones({4, 6}));
+    process_group->barrier()->wait();
+  } catch (const CollectiveMismatch& error) {
+    return error.what();
+  }
+  return "went through";
+}
+
 /// Two models of equal sizes; rank 1 loses a pass of one of them, the first or the second, and goes on with the other.
 std::vector<std::string> lose_one_of_two(int rank, ShmGroup group, int which, bool in_join, bool late,
                                          Progress progress) {
@@ -354,6 +369,13 @@ TEST_CASE("DDP: forward() on one rank alone is told, unless it is without gradie
     REQUIRE(said.size() == 1);
     CHECK_THAT(said[0], ContainsSubstring("rank 0 is ahead") && ContainsSubstring("takes a NoGradGuard"));
   }
+}
+
+TEST_CASE("DDP: a rank that evaluates alone while the others wait elsewhere hears of the NoGradGuard") {
+  const auto progress = GENERATE(Progress::in_call, Progress::thread);
+  for (const std::string& said : spawn({.nprocs = 2}, evaluate_alone, ShmGroup(2), progress))
+    CHECK_THAT(said, ContainsSubstring("rank 0 is in a pass of DistributedDataParallel, and rank 1 in none") &&
+                         ContainsSubstring("takes a NoGradGuard"));
 }
 
 TEST_CASE("DDP: of two models in a group, and in a Join, either may lose a pass on one rank") {
