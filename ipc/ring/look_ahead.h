@@ -1,9 +1,11 @@
 // Fetching the cells of a ring before they are needed.
 #pragma once
 
+#include <shoal/internal/ipc/base/prefetch.h>
 #include <shoal/internal/ipc/ring/layout.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace shoal {
@@ -56,15 +58,9 @@ class LookAhead {
   }
   /// Fetches both lines of the cell for writing.
   static void fetch(RingCell* cell) {
-    auto* line = reinterpret_cast<const char*>(cell);
-#if defined(__x86_64__)
-    // The instruction itself: the compiler knows it for CPUs that the build does not ask for. Others take it for a nop.
-    asm volatile("prefetchw %0" ::"m"(line[0]));
-    asm volatile("prefetchw %0" ::"m"(line[64]));
-#else
-    __builtin_prefetch(line, 1);
-    __builtin_prefetch(line + 64, 1);
-#endif
+    const auto* line = reinterpret_cast<const std::byte*>(cell);
+    prefetch_to_write(line);
+    prefetch_to_write(line + 64);
   }
 
   std::atomic<std::uint64_t> seen_{0};

@@ -1,6 +1,8 @@
 // Memory that is written soon, brought near while something else takes time.
 #pragma once
 
+#include <shoal/internal/ipc/base/prefetch.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -30,9 +32,8 @@ class MemoryAhead {
 
   void fetch_some() {
     for (std::size_t i = 0; i < at_a_time_ && range_ < count_; ++i) {
-      constexpr int kToRead = 0, kSecondCache = 2;
       Range& range = ranges_[range_];
-      __builtin_prefetch(range.next, kToRead, kSecondCache);
+      prefetch_to_second_cache(range.next);
       range.next += kLine;
       if (range.next >= range.end) ++range_;
     }

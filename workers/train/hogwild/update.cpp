@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <shoal/internal/ipc/base/deadline.h>
 #include <shoal/internal/ipc/base/kill_point.h>
+#include <shoal/internal/ipc/base/prefetch.h>
 #include <shoal/internal/workers/train/hogwild/fused.h>
 
 #include <algorithm>
@@ -13,9 +14,10 @@ namespace shoal::hogwild {
 namespace {
 
 constexpr std::int64_t kGrain = 32768;  // elements of a thread, as libtorch has it
-// Rows of a sparse gradient are far from each other, so no processor foresees the next one; further on in a row it does.
-constexpr std::size_t kRowsAhead = 4;
-constexpr std::int64_t kMostPrefetched = 1024;  // bytes of a row
+// Rows of a sparse gradient are far from each other, so no processor foresees the next one; further on in a row it does. So
+// many bytes of the next rows are on their way at once as a core has places for, and as its first cache has room for.
+constexpr std::int64_t kBytesAhead = 8192, kMostPrefetched = 1024;  // the latter of a row
+constexpr std::int64_t kLeastRowsAhead = 4, kMostRowsAhead = 16;
 
 /// A stripe is this process's until the object goes. If its last holder died with it, an update is half done, as it is
 /// without locks.
@@ -53,14 +55,22 @@ class Memory {
     return result;
   }
 
+  /// How many rows of this many elements are worth being asked for while one is updated.
+  std::size_t rows_ahead(std::int64_t row) const {
+    const std::int64_t tensors =
+        1 + std::ranges::count_if(kept_, [](const std::byte* kept) { return kept != nullptr; });
+    const std::int64_t bytes = std::max<std::int64_t>(std::min(row * element_, kMostPrefetched) * tensors, 1);
+    return std::size_t(std::clamp(kBytesAhead / bytes, kLeastRowsAhead, kMostRowsAhead));
+  }
+
   /// Brings the first kMostPrefetched bytes of elements [from, from + size) into the caches, to be written.
   void prefetch(std::int64_t from, std::int64_t size) const {
     constexpr std::int64_t kLine = 64;
     const std::int64_t start = from * element_, end = start + std::min(size * element_, kMostPrefetched);
     for (std::int64_t at = start; at < end; at += kLine) {
-      __builtin_prefetch(parameter_ + at, 1);
+      prefetch_to_write(parameter_ + at);
       for (const std::byte* kept : kept_)
-        if (kept) __builtin_prefetch(kept + at, 1);
+        if (kept) prefetch_to_write(kept + at);
     }
   }
 
@@ -97,6 +107,7 @@ void update_rows(const Step& step) {
   const std::int64_t row = gradient.row_size();
   const Memory memory(step.parameter);
   const SpanUpdate update = step.span_update();
+  const std::size_t ahead = memory.rows_ahead(row);
   const std::int64_t rows_of_stripe = step.parameter.striping.elements / row;
   for (std::size_t next = 0; next < rows.size();) {
     std::optional<StripeLock> lock;
@@ -108,7 +119,7 @@ void update_rows(const Step& step) {
           std::size_t(std::lower_bound(rows.begin() + std::ptrdiff_t(next), rows.end(), of_next_stripe) - rows.begin());
     }
     for (; next < end; ++next) {
-      if (next + kRowsAhead < rows.size()) memory.prefetch(rows[next + kRowsAhead] * row, row);
+      if (next + ahead < rows.size()) memory.prefetch(rows[next + ahead] * row, row);
       update(memory.span(rows[next] * row, row, gradient.values(next)));
       SHOAL_KILL_POINT("hogwild.row.updated");
     }
