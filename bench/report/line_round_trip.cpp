@@ -3,15 +3,20 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <thread>
+#include <vector>
 
 namespace shoal::bench {
 namespace {
 
-constexpr int kTrips = 500, kSamples = 20;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kTrips = 500, kSamples = 20, kLooksBetween = 1 << 14;
+// Where both threads share one CPU, of which each trip takes two turns, all trips would take minutes.
+constexpr std::chrono::milliseconds kLongest(200);
 
 struct alignas(64) Line {
   std::atomic<int> word{0};
@@ -25,26 +30,40 @@ void bind_thread(int cpu) {
 }
 
 /// Odd words are for the other side, even ones come back.
-void answer(Line& line) {
+void answer(Line& line, const std::atomic<bool>& over) {
   for (int next = 1; next < 2 * kTrips * kSamples; next += 2) {
-    while (line.word.load(std::memory_order_acquire) != next) continue;
+    while (line.word.load(std::memory_order_acquire) != next)
+      if (over.load(std::memory_order_relaxed)) return;  // relaxed: nothing else hangs on it
     line.word.store(next + 1, std::memory_order_release);
   }
 }
 
-double median_trip(Line& line) {
-  std::array<double, kSamples> samples{};
+/// False if it did not come before `end`.
+bool comes(const Line& line, int word, Clock::time_point end) {
+  for (int look = 1; line.word.load(std::memory_order_acquire) != word; ++look)
+    if (look % kLooksBetween == 0 && Clock::now() >= end) return false;
+  return true;
+}
+
+/// Of the samples that came to their end in time; nothing if none did.
+std::optional<double> median_trip(Line& line) {
+  std::vector<double> samples;
+  const auto end = Clock::now() + kLongest;
   int next = 1;
-  for (double& sample : samples) {
-    const auto from = std::chrono::steady_clock::now();
-    for (int trip = 0; trip < kTrips; ++trip, next += 2) {
+  while (samples.size() < kSamples) {
+    const auto from = Clock::now();
+    int trip = 0;
+    for (; trip < kTrips; ++trip, next += 2) {
       line.word.store(next, std::memory_order_release);
-      while (line.word.load(std::memory_order_acquire) != next + 1) continue;
+      if (!comes(line, next + 1, end)) break;
     }
-    sample = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - from).count() / kTrips;
+    if (trip < kTrips) break;
+    samples.push_back(std::chrono::duration<double, std::nano>(Clock::now() - from).count() / kTrips);
   }
-  std::ranges::nth_element(samples, samples.begin() + kSamples / 2);
-  return samples[kSamples / 2];
+  if (samples.empty()) return std::nullopt;
+  const auto middle = samples.begin() + std::ptrdiff_t(samples.size() / 2);
+  std::ranges::nth_element(samples, middle);
+  return *middle;
 }
 
 }  // namespace
@@ -61,16 +80,18 @@ std::optional<double> line_round_trip() {
     }
   if (first == last) return std::nullopt;
   Line line;
-  double trip = 0;
+  alignas(64) std::atomic<bool> over{false};
+  std::optional<double> trip;
   std::thread other([&, last] {
     bind_thread(last);
-    answer(line);
+    answer(line, over);
   });
   std::thread own([&, first] {
     bind_thread(first);
     trip = median_trip(line);
   });
   own.join();
+  over.store(true, std::memory_order_relaxed);  // relaxed: as above
   other.join();
   return trip;
 }
