@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
@@ -22,12 +23,20 @@ at::Tensor resolved(const at::Tensor& gradient) {
   return gradient.resolve_neg();
 }
 
-Gradient take_sparse(std::size_t index, const at::Tensor& parameter, const at::Tensor& gradient) {
+bool is_in_a_parameter(const Optimizer::State& state, const at::Tensor& values) {
+  return std::ranges::any_of(state.parameters, [&](const Parameter& each) { return values.is_alias_of(each.tensor); });
+}
+
+Gradient take_sparse(const Optimizer::State& state, std::size_t index, const at::Tensor& gradient) {
+  const at::Tensor& parameter = state.parameters[index].tensor;
   if (gradient.sparse_dim() != 1 || !parameter.is_contiguous())
     throw std::invalid_argument(fmt::format(
         "hogwild: the gradient of parameter {} is sparse in {} dimensions: rows of a contiguous parameter are updated",
         index, gradient.sparse_dim()));
-  const at::Tensor indices = gradient._indices(), values = resolved(gradient._values()).contiguous();
+  const at::Tensor indices = gradient._indices();
+  at::Tensor values = resolved(gradient._values()).contiguous();
+  // As of backward(another weight): rows are read while those before them are updated, and would have new numbers.
+  if (is_in_a_parameter(state, values)) values = values.clone();
   const std::int64_t row = parameter.numel() / parameter.size(0);
   try {
     return {.parameter = index,
@@ -90,7 +99,7 @@ std::vector<Gradient> take_gradients(Optimizer::State& state) {
                       fmt::join(gradient.sizes(), ", "), c10::toString(gradient.scalar_type()),
                       gradient.layout() == c10::kStrided || gradient.layout() == c10::kSparse ? "strided or sparse"
                                                                                               : "of another layout"));
-    all.push_back(gradient.layout() == c10::kSparse ? take_sparse(i, parameter, gradient)
+    all.push_back(gradient.layout() == c10::kSparse ? take_sparse(state, i, gradient)
                                                     : take_dense(i, parameter, gradient));
   }
   clip(*state.layout, all);

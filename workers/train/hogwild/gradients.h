@@ -21,8 +21,8 @@ struct Gradient {
 };
 
 /// The gradients that the parameters have: copies only of those that do not lie as the parameter does, and of rows
-/// that come several times. Clips them where the options ask for it, dense ones in place, as torch.nn.utils does. Throws
-/// std::invalid_argument for one that does not fit.
+/// that come several times or lie in a parameter's memory. Clips them where the options ask for it, dense ones in place,
+/// as torch.nn.utils does. Throws std::invalid_argument for one that does not fit.
 std::vector<Gradient> take_gradients(Optimizer::State& state);
 
 }  // namespace shoal::hogwild

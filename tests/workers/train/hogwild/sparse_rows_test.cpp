@@ -155,4 +155,22 @@ TEST_CASE("hogwild: clipping sparse gradients leaves the parameter's gradient as
   }
 }
 
+TEST_CASE("hogwild: sparse values that lie in a parameter's memory are those from before the step") {
+  const at::Tensor rows = torch::tensor({3, 2, 1, 0}, at::kLong);
+  const at::Tensor before = torch::arange(1, 9, at::kFloat).view({4, 2});
+  for (const bool own : {true, false}) {
+    INFO((own ? "its own memory" : "another parameter's, which is updated first"));
+    const at::Tensor other = share_memory_(before.clone()), table = share_memory_(before.clone());
+    other.mutable_grad() = torch::ones({4, 2});
+    table.mutable_grad() = torch::sparse_coo_tensor(rows.unsqueeze(0), (own ? table : other).detach(), {4, 2});
+    CHECK(table.grad()._values().is_alias_of(own ? table : other));
+    const std::vector<hogwild::ParamGroup<hogwild::SGDOptions>> groups{{.params = {other}, .options = {.lr = 1}},
+                                                                       {.params = {table}, .options = {.lr = 1}}};
+    hogwild::SGD optimizer(groups);
+    optimizer.step();
+    CHECK(torch::equal(other, before - 1));
+    CHECK(torch::equal(table, before - before.index_select(0, rows)));
+  }
+}
+
 }  // namespace sparse_rows_test
