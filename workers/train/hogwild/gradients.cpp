@@ -69,12 +69,14 @@ void clip(const HogwildLayout& layout, std::vector<Gradient>& gradients) {
   norms.reserve(gradients.size());
   for (Gradient& gradient : gradients) {
     const at::Tensor& values = values_of(gradient);
+    if (values.numel() == 0) continue;  // sparse without rows: the largest of none is refused
     // Squares of half types overflow, and their sum has few digits.
     const bool half = values.scalar_type() == at::kHalf || values.scalar_type() == at::kBFloat16;
     norms.push_back(at::linalg_vector_norm(values, layout.clip_grad_norm_type, std::nullopt, false,
                                            half ? std::optional(at::kFloat) : std::nullopt)
                         .to(at::kDouble));
   }
+  if (norms.empty()) return;
   const double norm = at::linalg_vector_norm(at::stack(norms), layout.clip_grad_norm_type).item<double>();
   const double factor = layout.clip_grad_norm / (norm + 1e-6);
   // A norm that is no number goes to all gradients, as in torch: none is taken at its full length.

@@ -155,6 +155,22 @@ TEST_CASE("hogwild: clipping sparse gradients leaves the parameter's gradient as
   }
 }
 
+TEST_CASE("hogwild: a sparse gradient without rows has no part in any norm") {
+  for (const double type : {1.0, 2.0, std::numeric_limits<double>::infinity()}) {
+    INFO(type);
+    const at::Tensor table = share_memory_(torch::zeros({4, 2})), dense = share_memory_(torch::zeros({1}));
+    table.mutable_grad() = torch::sparse_coo_tensor(torch::empty({1, 0}, at::kLong), torch::empty({0, 2}), {4, 2});
+    hogwild::SGD optimizer(std::vector<at::Tensor>{table, dense}, {.lr = 1},
+                           {.clip_grad_norm = 1.0, .clip_grad_norm_type = type});
+    optimizer.step();  // there is no other gradient
+    dense.mutable_grad() = torch::full({1}, 4.f);
+    optimizer.step();
+    CHECK(torch::allclose(dense, torch::full({1}, -1.f)));
+    CHECK(torch::equal(table, torch::zeros({4, 2})));
+    CHECK(optimizer.steps() == 2);
+  }
+}
+
 TEST_CASE("hogwild: sparse values that lie in a parameter's memory are those from before the step") {
   const at::Tensor rows = torch::tensor({3, 2, 1, 0}, at::kLong);
   const at::Tensor before = torch::arange(1, 9, at::kFloat).view({4, 2});
