@@ -142,6 +142,7 @@ std::string evaluate_alone(int rank, ShmGroup group, Progress progress) {
   torch::nn::BatchNorm1d norm(6);
   DistributedDataParallel<torch::nn::BatchNorm1d> ddp({}, norm, process_group);
   try {
+    for (int step = 0; step < 3; ++step) ddp.forward(torch::randn({4, 6})).pow(2).sum().backward();
     if (rank == 0) ddp.forward(torch::ones({4, 6}));
     process_group->barrier()->wait();
   } catch (const CollectiveMismatch& error) {
