@@ -143,7 +143,7 @@ at::Tensor& SparseRows::own_values() {
   own_ = at::empty({std::int64_t(places_.size()), given_.size(1)}, given_.options());
   auto* to = static_cast<std::byte*>(own_.data_ptr());
   for (const std::byte*& place : places_) {
-    std::memcpy(to, place, std::size_t(row_bytes));
+    if (row_bytes != 0) std::memcpy(to, place, std::size_t(row_bytes));  // no memory, no address
     place = std::exchange(to, to + row_bytes);
   }
   return own_;

@@ -12,8 +12,11 @@ namespace shoal::hogwild {
 
 /// The rows of a sparse gradient, each once, ascending. Values that come alone stay where they are, so that only the rows
 /// that come several times are copied: libtorch's coalesce() copies all, and takes as long as a quarter of a small step.
+/// Moved, not copied: of two only one would have the values for itself.
 class SparseRows {
  public:
+  SparseRows(SparseRows&&) = default;
+  SparseRows& operator=(SparseRows&&) = default;
   /// `rows`: [n] of int64, each of [0, bound), in any order and as often as they like. `values`: [n, elements of a row],
   /// contiguous, of a type that is updated; nobody changes them while this lives. Values of one row are added up in their
   /// order; half types in float, and rounded once. Throws std::out_of_range with the first row that is not in [0, bound).
