@@ -119,7 +119,11 @@ void update_rows(const Step& step) {
           std::size_t(std::lower_bound(rows.begin() + std::ptrdiff_t(next), rows.end(), of_next_stripe) - rows.begin());
     }
     for (; next < end; ++next) {
-      if (next + ahead < rows.size()) memory.prefetch(rows[next + ahead] * row, row);
+      if (next + ahead < rows.size()) {
+        const std::int64_t element = rows[next + ahead] * row;
+        memory.prefetch(element, row);
+        if (step.is_striped()) prefetch_to_write(&step.stripe_of(element));  // the lock
+      }
       update(memory.span(rows[next] * row, row, gradient.values(next)));
       SHOAL_KILL_POINT("hogwild.row.updated");
     }
