@@ -75,6 +75,7 @@ faults = [
     ("sizes", "docs/page.md", "line\n" * 251, "docs/page.md: 251 lines"),
     ("sizes", "ipc/ring/list.cpp", "// A list.\n", "ipc/ring/: 21 names, a folder has at most 20"),
     ("signals", "runtime/end.cpp", "void f(int pid) { ::kill(pid, 9); }\n", "runtime/end.cpp:1: a signal to a number"),
+    ("prefetch", "workers/x.h", "void f(char* p) { __builtin_prefetch(p, 1); }\n", "workers/x.h:1: __builtin_prefetch, which GCC may drop"),
     ("descriptors", "ipc/fd.cpp", 'Fd f(::memfd_create("x", 0));\n', "ipc/fd.cpp:1: a descriptor that is not lifted"),
     ("descriptors", "ipc/fd.cpp", "int f() { return ::open(path, O_RDONLY); }\n", "a descriptor that is not lifted"),
     ("descriptors", "workers/x.cpp", "Fd f(int(::syscall(SYS_pidfd_open, pid, 0)));\n", "a descriptor that is not lifted"),

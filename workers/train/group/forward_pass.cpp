@@ -31,8 +31,7 @@ std::string why_apart(const std::string& one, ForwardPass of_one, const std::str
   if ((is_under_way(of_one) && of_other == ForwardPass{}) || (is_under_way(of_other) && of_one == ForwardPass{}))
     return fmt::format(
         "; {} is in a pass of DistributedDataParallel, and {} in none: a rank that calls forward() alone, to evaluate, "
-        "takes "
-        "a NoGradGuard",
+        "takes a NoGradGuard",
         is_under_way(of_one) ? one : other, is_under_way(of_one) ? other : one);
   if (of_one.number == 0 || of_other.number == 0 || of_one.model != of_other.model) return {};
   if (of_one.number == of_other.number) return {};

@@ -1,12 +1,10 @@
 #include <shoal/internal/workers/train/hogwild/span_update.h>
 
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
+#include <shoal/internal/workers/train/hogwild/element_types.h>
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
-#include <type_traits>
 
 // The formulas are those of torch.optim, with the order of operations of libtorch's fused kernels. Each is compiled for vectors
 // of several widths, none with fused operations, so that all give the same bits.
@@ -15,10 +13,6 @@
 
 namespace shoal::hogwild {
 namespace {
-
-/// What a type is computed in.
-template <class T>
-using Math = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 template <class T>
 T* elements(void* place) {
@@ -166,18 +160,7 @@ SHOAL_WIDTH(Avx512, [[gnu::target("avx2,avx512f,avx512bw,avx512dq,avx512vl,prefe
 
 template <class Width, class Formula>
 Loop loop_for(c10::ScalarType type) {
-  switch (type) {
-    case c10::ScalarType::Float:
-      return &Width::template run<Formula, float>;
-    case c10::ScalarType::Double:
-      return &Width::template run<Formula, double>;
-    case c10::ScalarType::Half:
-      return &Width::template run<Formula, c10::Half>;
-    case c10::ScalarType::BFloat16:
-      return &Width::template run<Formula, c10::BFloat16>;
-    default:
-      throw std::invalid_argument("hogwild: elements of this type are not updated");
-  }
+  return with_element_type(type, []<class T>() -> Loop { return &Width::template run<Formula, T>; });
 }
 
 template <class Width>

@@ -1,16 +1,14 @@
 #include <shoal/internal/workers/train/hogwild/sparse_rows.h>
 
 #include <ATen/ops/empty.h>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
 #include <fmt/format.h>
+#include <shoal/internal/workers/train/hogwild/element_types.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <stdexcept>
-#include <type_traits>
 #include <utility>
 
 namespace shoal::hogwild {
@@ -65,11 +63,11 @@ class RowSum {
 
   void set(const std::byte* values) {
     const T* from = reinterpret_cast<const T*>(values);
-    for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] = Math(from[i]);
+    for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] = Math<T>(from[i]);
   }
   void add(const std::byte* values) {
     const T* from = reinterpret_cast<const T*>(values);
-    for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += Math(from[i]);
+    for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += Math<T>(from[i]);
   }
   void store(std::byte* values) const {
     T* to = reinterpret_cast<T*>(values);
@@ -77,25 +75,8 @@ class RowSum {
   }
 
  private:
-  using Math = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  std::vector<Math> sum_;
+  std::vector<Math<T>> sum_;
 };
-
-template <class Body>
-void with_type(c10::ScalarType type, const Body& body) {
-  switch (type) {
-    case c10::ScalarType::Float:
-      return body.template operator()<float>();
-    case c10::ScalarType::Double:
-      return body.template operator()<double>();
-    case c10::ScalarType::Half:
-      return body.template operator()<c10::Half>();
-    case c10::ScalarType::BFloat16:
-      return body.template operator()<c10::BFloat16>();
-    default:
-      throw std::invalid_argument("hogwild: elements of this type are not updated");
-  }
-}
 
 }  // namespace
 
@@ -123,7 +104,7 @@ SparseRows::SparseRows(const at::Tensor& rows, at::Tensor values, std::int64_t b
   if (several.empty()) return;
   sums_ = at::empty({std::int64_t(several.size()), size}, given_.options());
   auto* next_sum = static_cast<std::byte*>(sums_.data_ptr());
-  with_type(given_.scalar_type(), [&]<class T>() {
+  with_element_type(given_.scalar_type(), [&]<class T>() {
     RowSum<T> sum(size);
     auto place = places_.begin();
     for (const auto& of_row : several) {
